@@ -1,0 +1,62 @@
+# The targets of a day. `make help` lists them.
+# PYTHON makes the environment; it must be 3.11 or newer.
+PYTHON ?= python3
+BIN := .venv/bin
+PROTO_BIN := .venv-proto/bin
+CODE := proto broker controller client spark_jobs lab tests bench
+
+.PHONY: help demo test test-long check format proto proto-drift constraints java clean
+
+help: ## List the targets.
+	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
+
+.venv: pyproject.toml constraints.txt ## Make the environment (.venv/bin has tidegauge, spark-submit, python).
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tidegauge needs Python 3.11 or newer; say which with: make PYTHON=python3.12 .venv" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,demo,watch,dev]' -c constraints.txt
+	@touch .venv
+
+java: # Java 17 or newer, for ZooKeeper and Spark.
+	@tools/need-java.sh
+
+demo: .venv java ## The whole system on real data: 336,776 flights, a killed broker, Spark, and the books balanced.
+	$(BIN)/tidegauge demo
+
+test: .venv java ## All tests but the long ones.
+	$(BIN)/python -m pytest -m 'not long'
+
+test-long: .venv java ## What takes longer: repetitions and soaks.
+	$(BIN)/python -m pytest -m long --timeout 3600
+
+check: .venv proto-drift ## Format, lint, types, import rules, proto lint, drift of generated code.
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy proto/tidegauge broker/tidegauge_broker controller/tidegauge_controller client/tidegauge_client spark_jobs/tidegauge_spark spark_jobs/pyspark_tidegauge.py lab/tidegauge_lab
+	$(BIN)/mypy spark_jobs/consume_committed.py
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/unit/proto
+
+format: .venv ## Format and sort.
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix --select I $(CODE)
+
+# The generator has an environment of its own: it is older than the runtime, so that the generated code runs on
+# the oldest grpcio and protobuf that pyproject.toml allows.
+.venv-proto: proto/requirements.txt
+	$(PYTHON) -m venv .venv-proto
+	$(PROTO_BIN)/python -m pip install --quiet --disable-pip-version-check -r proto/requirements.txt
+	@touch .venv-proto
+
+proto: .venv-proto ## Generate the protobuf code beside the .proto files.
+	tools/generate-proto.sh proto
+
+proto-drift: .venv-proto # Fails when the generated code is not that of the .proto files.
+	tools/generate-proto.sh --check proto
+
+constraints: .venv ## Pin what is installed now.
+	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
+
+clean: ## Remove what was built, not clusters' data.
+	rm -rf .venv .venv-proto .ruff_cache .mypy_cache .hypothesis dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Operations that wait for a condition: pure, as Kafka's purgatories."""

@@ -1,0 +1,1 @@
+"""THE CORE: replication of partitions, pure. Events in, effects out; no clock, no disk, no network."""

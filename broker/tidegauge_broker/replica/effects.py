@@ -1,0 +1,151 @@
+"""What the core wants done. Whoever runs the core executes the effects of a step in their order, before the
+next step, and stops at the first that fails.
+
+The order is always: persist, then tell. Log effects (append, truncate, epochs) stand before answers, proposals
+and wake-ups of the same step, so that nobody is told of what the disk has not taken. If a log effect fails, the
+rest of the step must not be executed and ``BrokerCore.log_dir_failed`` must be called: then nothing was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge.control import IsrProposal
+from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import BatchHeader
+from tidegauge_broker.replica.messages import EpochEntry, FetchResult, ProduceResult
+
+
+@dataclass(slots=True)
+class AppendAsLeader:
+    """Write one producer batch at the log's end.
+
+    Set base offset and leader epoch in the bytes first (both lie outside the CRC), and with
+    ``log_append_time_ms`` >= 0 also the time. ``header`` is the header after patching.
+    """
+
+    topic_partition: TopicPartition
+    records: bytes
+    header: BatchHeader
+    log_append_time_ms: int = -1
+
+
+@dataclass(slots=True)
+class AppendAsFollower:
+    """Write the leader's batches at the log's end, unchanged. ``headers`` are theirs, in order."""
+
+    topic_partition: TopicPartition
+    records: bytes
+    headers: Sequence[BatchHeader]
+
+
+@dataclass(slots=True)
+class TruncateLog:
+    """Cut the log so that ``to_offset`` is its end. Then call ``BrokerCore.log_truncated`` with the producer
+    state rebuilt from what is left."""
+
+    topic_partition: TopicPartition
+    to_offset: int
+
+
+@dataclass(slots=True)
+class TruncateFully:
+    """Empty the log and start it anew at ``start_offset``. Then call ``BrokerCore.log_truncated``."""
+
+    topic_partition: TopicPartition
+    start_offset: int
+
+
+@dataclass(slots=True)
+class AdvanceLogStart:
+    """Raise the log start offset (deleted records, or the leader's start)."""
+
+    topic_partition: TopicPartition
+    to_offset: int
+
+
+@dataclass(slots=True)
+class WriteEpochs:
+    """Write the whole epoch cache to leader-epoch-checkpoint; ``sync`` says whether it must be on disk first."""
+
+    topic_partition: TopicPartition
+    entries: Sequence[EpochEntry]
+    sync: bool
+
+
+@dataclass(slots=True)
+class DeleteLog:
+    """Rename the replica's folder to ``-delete`` and drop it later."""
+
+    topic_partition: TopicPartition
+
+
+@dataclass(slots=True)
+class AnswerProduce:
+    """Complete the produce that was asked with this token."""
+
+    token: object
+    results: Sequence[ProduceResult]
+
+
+@dataclass(slots=True)
+class AnswerFetch:
+    """Complete the fetch that was asked with this token: read each result's ``read`` range, then answer.
+
+    ``max_bytes`` is the budget of the whole answer. The first partition that gives records may exceed it with
+    its first batch; later ones get only what is left (kafka-behaviour 2.4).
+    """
+
+    token: object
+    results: Sequence[FetchResult]
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class ProposeIsr:
+    """Send this to the controller (AlterPartition), and its verdict to ``BrokerCore.isr_verdict``."""
+
+    proposal: IsrProposal
+
+
+@dataclass(slots=True)
+class FetchersChanged:
+    """Partitions came to or left these leaders, or a wait is over: ask ``BrokerCore.next_round`` for each."""
+
+    leaders: Sequence[int]
+
+
+@dataclass(slots=True)
+class Note:
+    """A state change for the event log; ``kind`` and ``fields`` as in ``tidegauge.event_log``."""
+
+    kind: str
+    topic_partition: TopicPartition
+    cause: str
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class LogLine:
+    """A line for the broker's log, in Kafka's words where Kafka has any. ``level``: info, warning, error."""
+
+    level: str
+    text: str
+
+
+Effect = (
+    AppendAsLeader
+    | AppendAsFollower
+    | TruncateLog
+    | TruncateFully
+    | AdvanceLogStart
+    | WriteEpochs
+    | DeleteLog
+    | AnswerProduce
+    | AnswerFetch
+    | ProposeIsr
+    | FetchersChanged
+    | Note
+    | LogLine
+)

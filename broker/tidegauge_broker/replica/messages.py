@@ -1,0 +1,259 @@
+"""What is asked of the core and what it answers: plain values without wire types.
+
+Offsets are absolute; every end offset is exclusive; times are ms of the caller's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+
+ACKS_ALL = -1
+CONSUMER = -1
+"""The ``replica_id`` of a reader that is no replica."""
+
+
+class EpochEntry(NamedTuple):
+    """One entry of the leader epoch cache: the epoch, and the offset of the first record written under it."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEnd(NamedTuple):
+    """Answer to "where does this epoch end?". Both are -1 where undefined (Kafka's UNDEFINED_EPOCH_OFFSET)."""
+
+    epoch: int
+    end_offset: int
+
+    @property
+    def is_undefined(self) -> bool:
+        """Whether there is no answer."""
+        return self.end_offset < 0
+
+
+UNDEFINED_EPOCH_END = EpochEnd(-1, -1)
+
+
+class LeaderHint(NamedTuple):
+    """Who leads, as far as this broker knows."""
+
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class ProducePartition:
+    """Exactly one record batch for one partition, as the producer made it."""
+
+    topic_partition: TopicPartition
+    records: bytes
+
+
+@dataclass(slots=True)
+class ProduceRequest:
+    """A produce request; ``acks`` is -1, 0 or 1."""
+
+    acks: int
+    timeout_ms: int
+    partitions: Sequence[ProducePartition]
+
+
+@dataclass(slots=True)
+class ProduceResult:
+    """What became of one partition; ``base_offset`` is -1 on error."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    leader_hint: LeaderHint | None = None
+
+
+@dataclass(slots=True)
+class FetchPartition:
+    """What a reader wants of one partition. ``None`` for an epoch means: not checked."""
+
+    topic_partition: TopicPartition
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int | None = None
+    last_fetched_epoch: int | None = None
+    log_start_offset: int = -1
+
+
+@dataclass(slots=True)
+class FetchRequest:
+    """A fetch by a consumer (``replica_id`` is CONSUMER) or by a follower."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: Sequence[FetchPartition]
+
+
+class ReadRange(NamedTuple):
+    """Records that an answer shall carry: from the batch that holds ``from_offset`` up to ``upper_bound``."""
+
+    from_offset: int
+    upper_bound: int
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class FetchResult:
+    """What one partition gave. The records are read by whoever executes ``AnswerFetch``.
+
+    ``high_watermark`` was sampled before the fetch took effect (KAFKA: the answer is one round late).
+    With OFFSET_OUT_OF_RANGE for a follower, ``log_start_offset`` and ``log_end_offset`` say what the leader has.
+    """
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    diverging: EpochEnd | None = None
+    leader_hint: LeaderHint | None = None
+    read: ReadRange | None = None
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """A follower's view of one partition of an answer: ``FetchResult`` with the records themselves."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    diverging: EpochEnd | None = None
+    leader_hint: LeaderHint | None = None
+    records: bytes = b""
+
+
+@dataclass(slots=True)
+class FetchRound:
+    """What a follower asks its leader next, for all partitions that are ready.
+
+    ``request_id`` is unique in this process; only the answer that carries it is taken (a late one changes nothing).
+    """
+
+    request_id: int
+    leader: int
+    partitions: Sequence[FetchPartition]
+
+
+@dataclass(slots=True)
+class EpochQuestion:
+    """One partition of an OffsetsForLeaderEpoch request."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    current_leader_epoch: int | None = None
+
+
+@dataclass(slots=True)
+class EpochRound:
+    """Where do these epochs end in the leader's log? Asked before fetching, by the older rules."""
+
+    request_id: int
+    leader: int
+    partitions: Sequence[EpochQuestion]
+
+
+@dataclass(slots=True)
+class EpochAnswer:
+    """The leader's answer for one partition."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    end: EpochEnd = UNDEFINED_EPOCH_END
+
+
+@dataclass(slots=True)
+class Wait:
+    """Nothing to ask of this leader before ``until_ms``; None: not before a ``FetchersChanged`` effect."""
+
+    until_ms: int | None
+
+
+@dataclass(slots=True)
+class TimeLookup:
+    """A time whose offset must be looked up in the log, below an upper bound."""
+
+    timestamp_ms: int
+    upper_bound: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class OffsetAnswer:
+    """Answer to ListOffsets that needs no look-up."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(slots=True)
+class RemoteReplicaView:
+    """What a leader knows of a remote replica; -1 where unknown."""
+
+    broker_id: int
+    log_end_offset: int
+    caught_up_ago_ms: int
+    log_start_offset: int
+
+
+@dataclass(slots=True)
+class ReplicaView:
+    """The full truth about one local replica. ``role``: leader, follower, offline."""
+
+    topic_partition: TopicPartition
+    role: str
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    epochs: Sequence[EpochEntry] = ()
+    isr: Sequence[int] = ()
+    maximal_isr: Sequence[int] = ()
+    remote_replicas: Sequence[RemoteReplicaView] = field(default_factory=list)
+    leader_epoch_start_offset: int = -1
+
+
+@dataclass(slots=True)
+class TopicRules:
+    """A topic's settings as far as the core needs them."""
+
+    min_insync_replicas: int = 1
+    max_message_bytes: int = 1048588
+    segment_bytes: int = 1073741824
+    unclean_leader_election: bool = False
+    log_append_time: bool = False
+    compacted: bool = False
+
+
+@dataclass(slots=True)
+class CoreSettings:
+    """A broker's settings as far as the core needs them."""
+
+    replica_lag_time_max_ms: int = 30000
+    replica_fetch_max_bytes: int = 1048576
+    replica_fetch_backoff_ms: int = 1000
+    fetch_max_bytes: int = 57671680
+    producer_id_expiration_ms: int = 86400000
+    truncation_rule: str = "kip-320"
+    reelected_leader_keeps_follower_state: bool = False

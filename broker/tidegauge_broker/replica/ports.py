@@ -1,0 +1,37 @@
+"""What the core may ask of the log: questions only. All writes are effects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidegauge_broker.replica.messages import EpochEntry
+
+if TYPE_CHECKING:
+    from tidegauge.partition import TopicPartition
+    from tidegauge_broker.replica.producer_state import ProducerState
+
+
+class Logs(Protocol):
+    """Read-only view of this broker's logs; the answers depend on the logs alone."""
+
+    def bytes_between(self, topic_partition: TopicPartition, from_offset: int, end_offset: int) -> int:
+        """Bytes of the batches from the one that holds ``from_offset`` up to ``end_offset`` (exclusive).
+
+        0 where ``from_offset >= end_offset``. May be answered from the index, so it may be somewhat too large.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """A replica's log as it was opened: what a partition starts from.
+
+    ``high_watermark`` is the value of replication-offset-checkpoint, clamped to [log start, log end].
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    epochs: list[EpochEntry]
+    producer_state: ProducerState

@@ -1,0 +1,105 @@
+"""``cluster.json``: the file in a cluster's folder that says which processes belong to it, and where.
+
+The lab writes it at the first ``up`` of a folder and keeps it; client verbs read it to find the brokers. Layout
+of the folder::
+
+    cluster.json
+    zookeeper/            zoo.cfg and ZooKeeper's data (absent with an external ZooKeeper)
+    broker-N/             server.properties, broker.pid, data/ (Kafka's log folder)
+    logs/                 broker-N.log, zookeeper.log, broker-N.events.jsonl, lab.events.jsonl
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+
+FILE_NAME = "cluster.json"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEntry:
+    """One broker of the cluster; its id, port and folder never change."""
+
+    id: int
+    host: str
+    port: int
+    dir: str
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """What ``cluster.json`` holds.
+
+    Attributes:
+        zookeeper_address: ``host:port[,host:port][/chroot]``.
+        zookeeper_managed: whether ``up`` started it and ``down`` stops it.
+        profile: ``fast`` or ``kafka``.
+        settings: what ``--set`` gave, as text.
+        brokers: by id.
+    """
+
+    zookeeper_address: str
+    zookeeper_managed: bool
+    profile: str
+    brokers: Sequence[BrokerEntry]
+    settings: dict[str, str] = field(default_factory=dict)
+    version: int = VERSION
+
+    def broker(self, broker_id: int) -> BrokerEntry:
+        """The broker with this id.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, the cluster has no such broker.
+        """
+        for entry in self.brokers:
+            if entry.id == broker_id:
+                return entry
+        known = ", ".join(str(entry.id) for entry in self.brokers)
+        raise TidegaugeError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id} in this cluster; its brokers are {known}"
+        )
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        """All brokers' addresses."""
+        return [entry.address for entry in self.brokers]
+
+    def save(self, directory: Path) -> None:
+        """Write the file whole or not at all."""
+        target = directory / FILE_NAME
+        temporary = target.with_suffix(".tmp")
+        temporary.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, target)
+
+
+def load_cluster_file(directory: Path) -> ClusterFile:
+    """Read a cluster's file.
+
+    Raises:
+        TidegaugeError: BROKER_NOT_AVAILABLE, the folder holds no cluster or the file is damaged.
+    """
+    path = directory / FILE_NAME
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        brokers = [BrokerEntry(**entry) for entry in value.pop("brokers")]
+        return ClusterFile(brokers=brokers, **value)
+    except FileNotFoundError:
+        raise TidegaugeError(
+            ErrorCode.BROKER_NOT_AVAILABLE,
+            f"there is no cluster in {directory}; start one with `tidegauge up -d`, or say where brokers are with "
+            "--bootstrap-server",
+        ) from None
+    except (ValueError, TypeError, KeyError) as problem:
+        raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, f"{path} is damaged: {problem}") from problem

@@ -1,0 +1,1 @@
+"""The controller: pure decisions, and their shell on ZooKeeper."""

@@ -1,0 +1,1 @@
+"""The lab: a local cluster to start, break and watch."""

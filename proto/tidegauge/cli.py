@@ -1,0 +1,124 @@
+"""What all verbs of the command line share: exit codes, the common options, how an error is told.
+
+Verbs live in several packages and register through the entry-point group ``tidegauge.verbs``; this module is
+the part of the contract (design, section 6) that must be the same in all of them. It imports nothing heavy.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 the tool itself failed, 4 a condition waited for does not hold,
+124 the verb's own time limit, 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_TOOL_FAILED = 3
+EXIT_CONDITION = 4
+EXIT_TIME_LIMIT = 124
+EXIT_INTERRUPTED = 130
+
+DIRECTORY_VARIABLE = "TIDEGAUGE_DIR"
+BOOTSTRAP_VARIABLE = "TIDEGAUGE_BOOTSTRAP_SERVER"
+DEFAULT_DIRECTORY = "./tidegauge-data"
+
+AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
+
+
+def output_option(command: AnyCallable) -> AnyCallable:
+    """``-o/--output text|json``, passed as ``output``."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Text for people, or JSON on stdout and nothing else there.",
+    )(command)
+
+
+def directory_option(command: AnyCallable) -> AnyCallable:
+    """``--dir``, passed as ``directory``: the folder of a cluster that ``tidegauge up`` made."""
+    return click.option(
+        "--dir",
+        "directory",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=lambda: Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY),
+        show_default=f"${DIRECTORY_VARIABLE} or {DEFAULT_DIRECTORY}",
+        help="Folder of the cluster that `tidegauge up` made.",
+    )(command)
+
+
+def bootstrap_option(command: AnyCallable) -> AnyCallable:
+    """``-b/--bootstrap-server``, passed as ``bootstrap_server``; its variable is read by the client's resolver."""
+    return click.option(
+        "-b",
+        "--bootstrap-server",
+        metavar="HOST:PORT[,HOST:PORT]",
+        help=f"Brokers to ask first; else ${BOOTSTRAP_VARIABLE}, else the cluster in --dir.",
+    )(command)
+
+
+def verb_options(command: AnyCallable) -> AnyCallable:
+    """The three options that every verb takes: output, directory, bootstrap_server."""
+    return output_option(directory_option(bootstrap_option(command)))
+
+
+def say(text: str) -> None:
+    """Talk: one line on stderr."""
+    click.echo(text, err=True)
+
+
+def print_json(value: object) -> None:
+    """Data: one JSON document on one line of stdout, flushed so that a pipe sees it at once."""
+    sys.stdout.write(json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def fail(message: str, output: str = "text", *, code: ErrorCode | None = None, exit_code: int = EXIT_FAILED) -> NoReturn:
+    """Tell an error in the form that was asked for, and leave.
+
+    In text the sentence stands on stderr; as JSON it is ``{"error":{"code","name","message"}}`` there.
+    """
+    if output == "json":
+        error = {
+            "code": None if code is None else int(code),
+            "name": "FAILED" if code is None else code.name,
+            "message": message,
+        }
+        say(json.dumps({"error": error}, separators=(",", ":"), ensure_ascii=False))
+    else:
+        say(message)
+    raise SystemExit(exit_code)
+
+
+def tells_errors(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a verb so that its errors become one sentence: TidegaugeError, OSError of a pipe, Ctrl-C.
+
+    The verb must take ``output``. A closed stdout (``| head``) ends quietly with 0, as Unix tools do.
+    """
+
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except TidegaugeError as error:
+            fail(str(error), str(options.get("output", "text")), code=error.code)
+        except BrokenPipeError:
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - lives until exit, so that the flush at exit works
+            raise SystemExit(EXIT_OK) from None
+        except KeyboardInterrupt:
+            raise SystemExit(EXIT_INTERRUPTED) from None
+
+    return wrapped

@@ -1,0 +1,87 @@
+"""The event log: what changed, when and why, one JSON object a line. One schema for brokers and the lab.
+
+Every line has
+    ``time_ms``   wall clock of the process that wrote it, integer ms since 1970
+    ``sequence``  rises by one with each line of a process
+    ``source``    ``broker-N`` or ``lab``
+    ``kind``      one of the kinds below
+    ``cause``     what made it happen, in the words of the message or timer: ``LeaderAndIsr``, ``Produce``,
+                  ``Fetch``, ``FetchResponse``, ``AlterPartition``, ``IsrExpiration``, ``Startup``, ...
+and, where they apply, ``topic``, ``partition``, and the kind's own fields.
+
+| kind | fields |
+|---|---|
+| ``broker`` | ``state``: starting, registered, shutting-down, stopped; ``broker_epoch`` |
+| ``session`` | ``state``: connected, suspended, lost |
+| ``controller`` | ``state``: elected, resigned; ``controller_epoch`` |
+| ``election`` | ``strategy``, ``leader`` (-1 none), ``leader_epoch``, ``isr``: the controller's decision |
+| ``role`` | ``role``: leader, follower, offline; ``leader`` (-1 none), ``leader_epoch`` |
+| ``epoch`` | ``leader_epoch``, ``start_offset``: an entry came into the epoch cache |
+| ``isr`` | ``old``, ``new``, ``state``: committed, pending-expand, pending-shrink; ``partition_epoch`` |
+| ``high_watermark`` | ``old``, ``new`` |
+| ``log_end_offset`` | ``old``, ``new`` |
+| ``truncation`` | ``old``, ``new``: log end offsets |
+| ``log_start_offset`` | ``old``, ``new`` |
+| ``fault`` | lab only: ``action`` (kill, stop, pause, resume, start), ``broker`` |
+
+``high_watermark`` and ``log_end_offset`` may be merged over a short time (the first old, the last new); all
+others are written one by one, in order. Files are bounded: at ``MAX_BYTES`` a file moves to ``.1``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 16 * 1024 * 1024
+
+KINDS = frozenset(
+    {
+        "broker",
+        "session",
+        "controller",
+        "election",
+        "role",
+        "epoch",
+        "isr",
+        "high_watermark",
+        "log_end_offset",
+        "truncation",
+        "log_start_offset",
+        "fault",
+    }
+)
+MERGEABLE_KINDS = frozenset({"high_watermark", "log_end_offset"})
+
+
+def file_name(source: str) -> str:
+    """Name of a source's event log inside a cluster's ``logs`` folder."""
+    return f"{source}.events.jsonl"
+
+
+def read_events(path: Path) -> Iterator[dict[str, Any]]:
+    """Read a source's events, oldest first, the moved-away part included.
+
+    A last line that is cut off (its writer was killed) is left out. A missing file has no events.
+    """
+    for part in (path.with_name(path.name + ".1"), path):
+        try:
+            lines = part.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            continue
+        for line in lines:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                yield event
+
+
+def read_folder(folder: Path) -> list[dict[str, Any]]:
+    """All events of a cluster's ``logs`` folder, by time, then source and sequence."""
+    events = [event for path in sorted(folder.glob("*.events.jsonl")) for event in read_events(path)]
+    events.sort(key=lambda event: (event.get("time_ms", 0), str(event.get("source")), event.get("sequence", 0)))
+    return events

@@ -1,0 +1,58 @@
+"""The name of a partition, and what a legal topic name is.
+
+Source: Kafka's ``TopicPartition`` and ``Topic.validate`` (kafka-behaviour 8.13).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+MAX_TOPIC_NAME_LENGTH = 249
+_LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+class TopicPartition(NamedTuple):
+    """A topic's name and a partition index, printed as ``topic-partition`` like Kafka does."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> TopicPartition:
+        """Read ``topic-partition``; the last hyphen separates.
+
+        Raises:
+            ValueError: the text has no such form.
+        """
+        topic, separator, index = text.rpartition("-")
+        if not separator or not topic or not index.isascii() or not index.isdigit():
+            raise ValueError(f"'{text}' is not a partition; write TOPIC-PARTITION, for example orders-0")
+        return cls(topic, int(index))
+
+
+def topic_name_problem(name: str) -> str | None:
+    """Say in Kafka's words why a topic name is illegal, or None if it is legal."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in {".", ".."}:
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > MAX_TOPIC_NAME_LENGTH:
+        return (
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed "
+            f"length {MAX_TOPIC_NAME_LENGTH}"
+        )
+    if not _LEGAL_TOPIC_NAME.match(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def topic_names_collide(one: str, other: str) -> bool:
+    """Whether two names are one metric name: Kafka maps '.' to '_' there, and refuses the second."""
+    return one.replace(".", "_") == other.replace(".", "_")

@@ -1,0 +1,150 @@
+"""The header of Kafka's RecordBatch v2: read, check, patch. Records themselves are never decoded here.
+
+Layout (big endian, ``org.apache.kafka.common.record.DefaultRecordBatch``; kafka-behaviour 6.2)::
+
+    0 baseOffset i64 | 8 batchLength i32 | 12 partitionLeaderEpoch i32 | 16 magic i8 | 17 crc u32
+    21 attributes i16 | 23 lastOffsetDelta i32 | 27 baseTimestamp i64 | 35 maxTimestamp i64
+    43 producerId i64 | 51 producerEpoch i16 | 53 baseSequence i32 | 57 recordCount i32 | 61 records
+
+The CRC-32C covers byte 21 to the end, so a leader may set base offset and leader epoch without touching it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+
+HEADER_BYTES = 61
+LENGTH_PREFIX_BYTES = 12
+"""Base offset and batch length: what stands before the bytes that batchLength counts."""
+CRC_START = 21
+MAGIC = 2
+NO_PRODUCER_ID = -1
+MAX_SEQUENCE = 2**31 - 1
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+COMPRESSION_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_PATCH = struct.Struct(">q")
+_PATCH_EPOCH = struct.Struct(">i")
+assert _HEADER.size == HEADER_BYTES
+
+
+class BatchHeader(NamedTuple):
+    """One batch's header. Offsets are absolute, times in ms; ``position`` is where it begins in its buffer."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    position: int
+
+    @property
+    def size_bytes(self) -> int:
+        """All bytes of the batch."""
+        return LENGTH_PREFIX_BYTES + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last record."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, or -1 without a producer id. 2147483647 is followed by 0."""
+        if self.producer_id == NO_PRODUCER_ID:
+            return -1
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def compression(self) -> int:
+        """Number of the codec."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a control batch (a transaction marker)."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """Add to a sequence number as ``DefaultRecordBatch.incrementSequence``: 2147483647 is followed by 0."""
+    if sequence > MAX_SEQUENCE - by:
+        return by - (MAX_SEQUENCE - sequence) - 1
+    return sequence + by
+
+
+def read_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
+    """Read the header at a position.
+
+    Raises:
+        TidegaugeError: CORRUPT_MESSAGE, the buffer is too short, the magic is not 2, or the lengths contradict
+            each other.
+    """
+    if len(buffer) - position < HEADER_BYTES:
+        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"{len(buffer) - position} bytes are too few for a batch")
+    header = BatchHeader(*_HEADER.unpack_from(buffer, position), position)
+    if header.magic != MAGIC:
+        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic} at byte {position}, expected {MAGIC}")
+    if header.batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"batch length {header.batch_length} is too small")
+    if header.last_offset_delta < 0 or header.record_count < 0:
+        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, "negative record count or last offset delta")
+    return header
+
+
+def iterate_headers(buffer: bytes | bytearray | memoryview) -> Iterator[BatchHeader]:
+    """Read one header after the other; the buffer must hold whole batches only.
+
+    Raises:
+        TidegaugeError: CORRUPT_MESSAGE, as ``read_header``, or the last batch is cut off.
+    """
+    position = 0
+    end = len(buffer)
+    while position < end:
+        header = read_header(buffer, position)
+        position += header.size_bytes
+        if position > end:
+            raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {header.position} is cut off")
+        yield header
+
+
+def crc_matches(buffer: bytes | bytearray | memoryview, header: BatchHeader) -> bool:
+    """Whether the batch's bytes give the CRC in its header."""
+    view = memoryview(buffer)
+    return crc32c(view[header.position + CRC_START : header.position + header.size_bytes]) == header.crc
+
+
+def patch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Set base offset and leader epoch in place, as a leader does on append. The CRC stays right."""
+    _PATCH.pack_into(buffer, position, base_offset)
+    _PATCH_EPOCH.pack_into(buffer, position + LENGTH_PREFIX_BYTES, leader_epoch)

@@ -1,0 +1,385 @@
+"""ZooKeeper: where Kafka 3.9 keeps what, and in which words. Paths and payloads, nothing else.
+
+Source: ``kafka.zk.ZkData`` (kafka-behaviour 7; mission row Z1). Payloads are UTF-8 JSON without white space.
+Decoders raise ``MalformedZnode`` instead of guessing. Nothing here talks to ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKER_IDS = "/brokers/ids"
+BROKER_TOPICS = "/brokers/topics"
+BROKER_SEQUENCE = "/brokers/seqid"
+CLUSTER_ID = "/cluster/id"
+CONFIG = "/config"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
+DELETE_TOPICS = "/admin/delete_topics"
+PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+ISR_CHANGE_NOTIFICATION = "/isr_change_notification"
+LOG_DIR_EVENT_NOTIFICATION = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+FEATURE = "/feature"
+CONSUMERS = "/consumers"
+DEFAULT_ENTITY = "<default>"
+
+PERSISTENT_PATHS: tuple[str, ...] = (
+    CONSUMERS,
+    BROKER_IDS,
+    BROKER_TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGE_NOTIFICATION,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENT_NOTIFICATION,
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+"""What every broker creates at start if it is missing, in Kafka's order."""
+
+PRODUCER_ID_BLOCK_SIZE = 1000
+
+
+class MalformedZnode(ValueError):
+    """A znode's payload is not what Kafka writes there."""
+
+
+def broker_path(broker_id: int) -> str:
+    """Registration of a broker (ephemeral)."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """Assignment of a topic."""
+    return f"{BROKER_TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """Parent of a topic's partitions."""
+    return f"{BROKER_TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    """Parent of a partition's state."""
+    return f"{BROKER_TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    """Leader and ISR of a partition; the node's version is the partition epoch."""
+    return f"{BROKER_TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def topic_config_path(topic: str) -> str:
+    """A topic's settings."""
+    return f"/config/topics/{topic}"
+
+
+def broker_config_path(broker_id: int | None) -> str:
+    """A broker's dynamic settings; None: the default of all brokers."""
+    return f"/config/brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
+
+
+def delete_topic_path(topic: str) -> str:
+    """Marker of a topic to delete."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def new_uuid(random_bytes: bytes) -> str:
+    """22 characters of url-safe base64 from 16 random bytes, as Kafka's Uuid prints itself.
+
+    Kafka never hands out one that starts with '-', since tools would read it as an option.
+    """
+    made = uuid.UUID(bytes=random_bytes, version=4)
+    text = base64.urlsafe_b64encode(made.bytes).decode().rstrip("=")
+    return "A" + text[1:] if text.startswith("-") else text
+
+
+def _encode(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _decode(data: bytes | None, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads((data or b"").decode())
+    except (UnicodeDecodeError, ValueError) as problem:
+        raise MalformedZnode(f"{what} is not JSON: {data!r}") from problem
+    if not isinstance(value, dict):
+        raise MalformedZnode(f"{what} is no JSON object: {data!r}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerNode:
+    """``/controller``: who is the active controller."""
+
+    broker_id: int
+    timestamp_ms: int
+
+    def encode(self) -> bytes:
+        """Kafka's payload; the timestamp is a string."""
+        return _encode(
+            {
+                "version": 2,
+                "brokerid": self.broker_id,
+                "timestamp": str(self.timestamp_ms),
+                "kraftControllerEpoch": -1,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> ControllerNode:
+        """Read the payload; raises MalformedZnode."""
+        value = _decode(data, CONTROLLER)
+        try:
+            return cls(int(value["brokerid"]), int(value["timestamp"]))
+        except (KeyError, TypeError, ValueError) as problem:
+            raise MalformedZnode(f"{CONTROLLER}: {data!r}") from problem
+
+
+def encode_controller_epoch(epoch: int) -> bytes:
+    """``/controller_epoch``: plain decimal text."""
+    return str(epoch).encode()
+
+
+def decode_controller_epoch(data: bytes | None) -> int:
+    """Read ``/controller_epoch``; raises MalformedZnode."""
+    try:
+        return int((data or b"").decode())
+    except ValueError as problem:
+        raise MalformedZnode(f"{CONTROLLER_EPOCH} is no number: {data!r}") from problem
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """``/cluster/id``; the version is a string there."""
+    return _encode({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes | None) -> str:
+    """Read ``/cluster/id``; raises MalformedZnode."""
+    value = _decode(data, CLUSTER_ID).get("id")
+    if not isinstance(value, str):
+        raise MalformedZnode(f"{CLUSTER_ID}: {data!r}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerNode:
+    """``/brokers/ids/N``, version 5: where a broker is reached. Its czxid is the broker epoch."""
+
+    broker_id: int
+    host: str
+    port: int
+    timestamp_ms: int
+    rack: str | None = None
+
+    def encode(self) -> bytes:
+        """Kafka's payload."""
+        value: dict[str, Any] = {
+            "version": 5,
+            "host": self.host,
+            "port": self.port,
+            "endpoints": [f"PLAINTEXT://{self.host}:{self.port}"],
+            "jmx_port": -1,
+            "timestamp": str(self.timestamp_ms),
+            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "features": {},
+        }
+        if self.rack is not None:
+            value["rack"] = self.rack
+        return _encode(value)
+
+    @classmethod
+    def decode(cls, broker_id: int, data: bytes | None) -> BrokerNode:
+        """Read the payload; raises MalformedZnode."""
+        value = _decode(data, broker_path(broker_id))
+        try:
+            rack = value.get("rack")
+            return cls(
+                broker_id,
+                str(value["host"]),
+                int(value["port"]),
+                int(value["timestamp"]),
+                None if rack is None else str(rack),
+            )
+        except (KeyError, TypeError, ValueError) as problem:
+            raise MalformedZnode(f"{broker_path(broker_id)}: {data!r}") from problem
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    """``/brokers/topics/T``, version 3: the assigned replicas of each partition, in assignment order."""
+
+    assignment: Mapping[int, Sequence[int]]
+    topic_id: str | None
+    adding_replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    removing_replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Kafka's payload."""
+
+        def lists(value: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
+            return {str(partition): list(replicas) for partition, replicas in sorted(value.items())}
+
+        value: dict[str, Any] = {"partitions": lists(self.assignment)}
+        if self.topic_id is not None:
+            value["topic_id"] = self.topic_id
+        value["adding_replicas"] = lists(self.adding_replicas)
+        value["removing_replicas"] = lists(self.removing_replicas)
+        value["version"] = 3
+        return _encode(value)
+
+    @classmethod
+    def decode(cls, topic: str, data: bytes | None) -> TopicNode:
+        """Read the payload of version 1, 2 or 3; raises MalformedZnode."""
+        value = _decode(data, topic_path(topic))
+
+        def lists(key: str) -> dict[int, tuple[int, ...]]:
+            return {int(partition): tuple(int(r) for r in replicas) for partition, replicas in value[key].items()}
+
+        try:
+            value.setdefault("adding_replicas", {})
+            value.setdefault("removing_replicas", {})
+            topic_id = value.get("topic_id")
+            return cls(
+                lists("partitions"),
+                None if topic_id is None else str(topic_id),
+                lists("adding_replicas"),
+                lists("removing_replicas"),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise MalformedZnode(f"{topic_path(topic)}: {data!r}") from problem
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStateNode:
+    """``.../partitions/P/state``: leader, leader epoch, ISR in stored order.
+
+    ``leader`` is -1 when there is none. The node's version, the partition epoch, is not in the payload.
+    """
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    recovering: bool = False
+
+    def encode(self) -> bytes:
+        """Kafka's payload; the recovery state stands there only while it is 1."""
+        value: dict[str, Any] = {
+            "controller_epoch": self.controller_epoch,
+            "leader": self.leader,
+            "version": 1,
+            "leader_epoch": self.leader_epoch,
+            "isr": list(self.isr),
+        }
+        if self.recovering:
+            value["leader_recovery_state"] = 1
+        return _encode(value)
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> PartitionStateNode:
+        """Read the payload; raises MalformedZnode."""
+        value = _decode(data, path)
+        try:
+            return cls(
+                int(value["leader"]),
+                int(value["leader_epoch"]),
+                tuple(int(r) for r in value["isr"]),
+                int(value["controller_epoch"]),
+                bool(value.get("leader_recovery_state", 0)),
+            )
+        except (KeyError, TypeError, ValueError) as problem:
+            raise MalformedZnode(f"{path}: {data!r}") from problem
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """``/config/<type>/<name>``."""
+    return _encode({"version": 1, "config": dict(config)})
+
+
+def decode_config(data: bytes | None) -> dict[str, str]:
+    """Read ``/config/<type>/<name>``; an absent node has no settings. Raises MalformedZnode."""
+    if not data:
+        return {}
+    value = _decode(data, CONFIG).get("config")
+    if not isinstance(value, dict):
+        raise MalformedZnode(f"{CONFIG}: {data!r}")
+    return {str(key): str(setting) for key, setting in value.items()}
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """``/config/changes/config_change_N``; the path is relative to /config, like ``topics/T``."""
+    return _encode({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(data: bytes | None) -> str:
+    """Read a change notification; raises MalformedZnode."""
+    value = _decode(data, CONFIG_CHANGES).get("entity_path")
+    if not isinstance(value, str):
+        raise MalformedZnode(f"{CONFIG_CHANGES}: {data!r}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """``/latest_producer_id_block``: the block given out last; its end is inclusive, numbers are strings."""
+
+    broker_id: int
+    first: int
+    last: int
+
+    def encode(self) -> bytes:
+        """Kafka's payload."""
+        return _encode(
+            {"version": 1, "broker": self.broker_id, "block_start": str(self.first), "block_end": str(self.last)}
+        )
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> ProducerIdBlock | None:
+        """Read the payload; None where no block was given out yet. Raises MalformedZnode."""
+        if not data:
+            return None
+        value = _decode(data, PRODUCER_ID_BLOCK)
+        try:
+            return cls(int(value["broker"]), int(value["block_start"]), int(value["block_end"]))
+        except (KeyError, TypeError, ValueError) as problem:
+            raise MalformedZnode(f"{PRODUCER_ID_BLOCK}: {data!r}") from problem
+
+    @classmethod
+    def after(cls, previous: ProducerIdBlock | None, broker_id: int) -> ProducerIdBlock:
+        """The next block of 1000 ids for a broker."""
+        first = 0 if previous is None else previous.last + 1
+        return cls(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """``/log_dir_event_notification/log_dir_event_N``: event 1 is a failed folder."""
+    return _encode({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(data: bytes | None) -> int:
+    """The broker whose folder failed; raises MalformedZnode."""
+    value = _decode(data, LOG_DIR_EVENT_NOTIFICATION)
+    try:
+        return int(value["broker"])
+    except (KeyError, TypeError, ValueError) as problem:
+        raise MalformedZnode(f"{LOG_DIR_EVENT_NOTIFICATION}: {data!r}") from problem
+
+
+def encode_feature() -> bytes:
+    """``/feature`` as a 3.9 controller in ZooKeeper mode writes it."""
+    return _encode({"features": {}, "version": 2, "status": 1})
