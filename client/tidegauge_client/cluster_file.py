@@ -12,7 +12,6 @@ of the folder::
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -81,7 +80,7 @@ class ClusterFile:
         target = directory / FILE_NAME
         temporary = target.with_suffix(".tmp")
         temporary.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-        os.replace(temporary, target)
+        temporary.replace(target)
 
 
 def load_cluster_file(directory: Path) -> ClusterFile:

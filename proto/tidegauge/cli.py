@@ -86,7 +86,9 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
 
 
-def fail(message: str, output: str = "text", *, code: ErrorCode | None = None, exit_code: int = EXIT_FAILED) -> NoReturn:
+def fail(
+    message: str, output: str = "text", *, code: ErrorCode | None = None, exit_code: int = EXIT_FAILED
+) -> NoReturn:
     """Tell an error in the form that was asked for, and leave.
 
     In text the sentence stands on stderr; as JSON it is ``{"error":{"code","name","message"}}`` there.
@@ -116,7 +118,7 @@ def tells_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         except TidegaugeError as error:
             fail(str(error), str(options.get("output", "text")), code=error.code)
         except BrokenPipeError:
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - lives until exit, so that the flush at exit works
+            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - lives until exit, so that the flush at exit works
             raise SystemExit(EXIT_OK) from None
         except KeyboardInterrupt:
             raise SystemExit(EXIT_INTERRUPTED) from None

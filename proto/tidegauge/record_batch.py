@@ -112,7 +112,7 @@ def read_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> Ba
     """
     if len(buffer) - position < HEADER_BYTES:
         raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"{len(buffer) - position} bytes are too few for a batch")
-    header = BatchHeader(*_HEADER.unpack_from(buffer, position), position)
+    header = BatchHeader._make((*_HEADER.unpack_from(buffer, position), position))
     if header.magic != MAGIC:
         raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic} at byte {position}, expected {MAGIC}")
     if header.batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
@@ -141,7 +141,8 @@ def iterate_headers(buffer: bytes | bytearray | memoryview) -> Iterator[BatchHea
 def crc_matches(buffer: bytes | bytearray | memoryview, header: BatchHeader) -> bool:
     """Whether the batch's bytes give the CRC in its header."""
     view = memoryview(buffer)
-    return crc32c(view[header.position + CRC_START : header.position + header.size_bytes]) == header.crc
+    crc: int = crc32c(view[header.position + CRC_START : header.position + header.size_bytes])
+    return crc == header.crc
 
 
 def patch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:

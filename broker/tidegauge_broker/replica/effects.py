@@ -43,7 +43,8 @@ class AppendAsFollower:
 @dataclass(slots=True)
 class TruncateLog:
     """Cut the log so that ``to_offset`` is its end. Then call ``BrokerCore.log_truncated`` with the producer
-    state rebuilt from what is left."""
+    state rebuilt from what is left.
+    """
 
     topic_partition: TopicPartition
     to_offset: int
