@@ -1,0 +1,84 @@
+"""The table of settings: Kafka's names and defaults, refusals with the key and the range (row Z10)."""
+
+import pytest
+
+from tidegauge import settings
+from tidegauge.errors import ErrorCode, TidegaugeError
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("replica.lag.time.max.ms", 30000),
+        ("replica.fetch.wait.max.ms", 500),
+        ("replica.high.watermark.checkpoint.interval.ms", 5000),
+        ("zookeeper.session.timeout.ms", 18000),
+        ("unclean.leader.election.enable", False),
+        ("auto.leader.rebalance.enable", True),
+        ("leader.imbalance.check.interval.seconds", 300),
+        ("leader.imbalance.per.broker.percentage", 10),
+        ("min.insync.replicas", 1),
+        ("message.max.bytes", 1048588),
+        ("log.segment.bytes", 1073741824),
+    ],
+)
+def test_defaults_are_those_of_kafka_3_9(name, default):
+    assert settings.BROKER_SETTINGS[name].default == default
+
+
+def test_every_default_is_legal():
+    for table in (settings.BROKER_SETTINGS, settings.TOPIC_SETTINGS):
+        for setting in table.values():
+            if setting.default is not None:
+                assert setting.parse(setting.text_of(setting.default)) == setting.default, setting.name
+
+
+def test_every_topic_setting_has_its_broker_setting_with_the_same_default():
+    for setting in settings.TOPIC_SETTINGS.values():
+        broker = settings.BROKER_SETTINGS[setting.broker_key or setting.name]
+        assert (broker.default, broker.minimum, broker.choices) == (setting.default, setting.minimum, setting.choices)
+
+
+def test_a_bad_value_is_refused_with_key_and_range():
+    with pytest.raises(
+        TidegaugeError, match=r"replica\.lag\.time\.max\.ms: it must be a whole number from 1 to"
+    ) as error:
+        settings.parse_broker_settings({"replica.lag.time.max.ms": "soon"})
+    assert error.value.code is ErrorCode.INVALID_CONFIG
+    with pytest.raises(TidegaugeError, match="high-watermark or kip-101 or kip-279 or kip-320"):
+        settings.parse_broker_settings({"replica.truncation.rule": "none"})
+
+
+def test_kafkas_cross_checks_hold_at_start():
+    """KafkaConfig.validateValues: the fetch wait must be below lag time and socket timeout."""
+    with pytest.raises(TidegaugeError, match=r"must not be larger than replica\.lag\.time\.max\.ms"):
+        settings.parse_broker_settings({"replica.fetch.wait.max.ms": "9000", "replica.lag.time.max.ms": "8000"})
+
+
+def test_unknown_broker_settings_are_told_not_refused():
+    values, unknown = settings.parse_broker_settings({"broker.id": "3", "num.network.threads": "3"})
+    assert values.integer("broker.id") == 3
+    assert unknown == ["num.network.threads"]
+
+
+def test_unknown_topic_settings_are_refused_in_kafkas_words():
+    with pytest.raises(TidegaugeError, match="Unknown topic config name: retention"):
+        settings.parse_topic_settings({"retention": "1"})
+
+
+def test_a_topic_takes_its_brokers_value_unless_it_has_its_own():
+    broker, _ = settings.parse_broker_settings({"min.insync.replicas": "2", "log.segment.bytes": "4096"})
+    topic = settings.parse_topic_settings({"segment.bytes": "1024"}, broker)
+    assert topic.integer("min.insync.replicas") == 2
+    assert topic.integer("segment.bytes") == 1024
+
+
+def test_properties_files():
+    text = "# comment\n\nbroker.id=1\n! other\nlog.dirs = /a,/b \nkey:value=x\n"
+    assert settings.read_properties(text) == {"broker.id": "1", "log.dirs": "/a,/b", "key": "value=x"}
+
+
+def test_assignments_must_have_an_equals_sign():
+    assert settings.read_assignments(["a=b=c"], "--set") == {"a": "b=c"}
+    with pytest.raises(TidegaugeError, match="--set 'ab' must have the form key=value"):
+        settings.read_assignments(["ab"], "--set")
