@@ -1,0 +1,333 @@
+"""The control plane's messages on the wire: ``tidegauge.control`` <-> ``control.proto``, both directions.
+
+Nothing is decided here. ``NO_LEADER`` and an unchecked leader epoch are absent fields on the wire; every order of
+replicas is kept. ``to_*`` makes the protobuf message, ``from_*`` the plain value. An error number that this version
+does not know is read as UNKNOWN_SERVER_ERROR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from tidegauge.control import (
+    NO_LEADER,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlHeader,
+    Endpoint,
+    IsrProposal,
+    IsrVerdict,
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
+    PartitionsResponse,
+    PartitionState,
+    StopReplicaPartition,
+    StopReplicaRequest,
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+)
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import common_pb2, control_pb2
+
+
+def to_error(error: ErrorCode) -> common_pb2.ErrorCode.ValueType:
+    """The wire's number of an error."""
+    return cast("common_pb2.ErrorCode.ValueType", int(error))
+
+
+def from_error(error: int) -> ErrorCode:
+    """The error with this number."""
+    return ErrorCode.of(error)
+
+
+def _to_leader(leader: int) -> int | None:
+    return None if leader == NO_LEADER else leader
+
+
+def to_endpoint(endpoint: Endpoint) -> common_pb2.BrokerEndpoint:
+    """Where a broker is reached."""
+    return common_pb2.BrokerEndpoint(
+        broker_id=endpoint.broker_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack
+    )
+
+
+def from_endpoint(message: common_pb2.BrokerEndpoint) -> Endpoint:
+    """Where a broker is reached."""
+    return Endpoint(message.broker_id, message.host, message.port, message.rack if message.HasField("rack") else None)
+
+
+def _to_header(header: ControlHeader) -> control_pb2.ControlHeader:
+    return control_pb2.ControlHeader(
+        controller_id=header.controller_id,
+        controller_epoch=header.controller_epoch,
+        broker_epoch=header.broker_epoch,
+    )
+
+
+def _from_header(message: control_pb2.ControlHeader) -> ControlHeader:
+    return ControlHeader(message.controller_id, message.controller_epoch, message.broker_epoch)
+
+
+def to_leader_and_isr(request: LeaderAndIsrRequest) -> control_pb2.LeaderAndIsrRequest:
+    """LeaderAndIsr, for sending."""
+    return control_pb2.LeaderAndIsrRequest(
+        header=_to_header(request.header),
+        partitions=[
+            control_pb2.LeaderAndIsrPartition(
+                topic=entry.state.topic_partition.topic,
+                topic_id=entry.state.topic_id,
+                partition=entry.state.topic_partition.partition,
+                controller_epoch=entry.state.controller_epoch,
+                leader_id=_to_leader(entry.state.leader),
+                leader_epoch=entry.state.leader_epoch,
+                isr=entry.state.isr,
+                partition_epoch=entry.state.partition_epoch,
+                replicas=entry.state.replicas,
+                adding_replicas=entry.state.adding_replicas,
+                removing_replicas=entry.state.removing_replicas,
+                is_new=entry.is_new,
+                recovering=entry.state.recovering,
+            )
+            for entry in request.partitions
+        ],
+        live_leaders=[to_endpoint(endpoint) for endpoint in request.live_leaders],
+    )
+
+
+def from_leader_and_isr(message: control_pb2.LeaderAndIsrRequest) -> LeaderAndIsrRequest:
+    """LeaderAndIsr, as received."""
+    return LeaderAndIsrRequest(
+        _from_header(message.header),
+        [
+            LeaderAndIsrPartition(
+                PartitionState(
+                    TopicPartition(entry.topic, entry.partition),
+                    entry.topic_id,
+                    entry.controller_epoch,
+                    entry.leader_id if entry.HasField("leader_id") else NO_LEADER,
+                    entry.leader_epoch,
+                    tuple(entry.isr),
+                    entry.partition_epoch,
+                    tuple(entry.replicas),
+                    tuple(entry.adding_replicas),
+                    tuple(entry.removing_replicas),
+                    entry.recovering,
+                ),
+                entry.is_new,
+            )
+            for entry in message.partitions
+        ],
+        [from_endpoint(endpoint) for endpoint in message.live_leaders],
+    )
+
+
+def _to_partition_errors(errors: Mapping[TopicPartition, ErrorCode]) -> list[control_pb2.PartitionError]:
+    return [
+        control_pb2.PartitionError(topic=at.topic, partition=at.partition, error=to_error(error))
+        for at, error in errors.items()
+    ]
+
+
+def to_leader_and_isr_response(response: PartitionsResponse) -> control_pb2.LeaderAndIsrResponse:
+    """The answer to LeaderAndIsr, for sending."""
+    return control_pb2.LeaderAndIsrResponse(
+        error=to_error(response.error), partitions=_to_partition_errors(response.partitions)
+    )
+
+
+def to_stop_replica_response(response: PartitionsResponse) -> control_pb2.StopReplicaResponse:
+    """The answer to StopReplica, for sending."""
+    return control_pb2.StopReplicaResponse(
+        error=to_error(response.error), partitions=_to_partition_errors(response.partitions)
+    )
+
+
+def from_partitions_response(
+    message: control_pb2.LeaderAndIsrResponse | control_pb2.StopReplicaResponse,
+) -> PartitionsResponse:
+    """The answer to LeaderAndIsr or StopReplica, as received."""
+    return PartitionsResponse(
+        from_error(message.error),
+        {TopicPartition(entry.topic, entry.partition): from_error(entry.error) for entry in message.partitions},
+    )
+
+
+def to_update_metadata(request: UpdateMetadataRequest) -> control_pb2.UpdateMetadataRequest:
+    """UpdateMetadata, for sending."""
+    return control_pb2.UpdateMetadataRequest(
+        header=_to_header(request.header),
+        partitions=[
+            control_pb2.UpdateMetadataPartition(
+                topic=entry.state.topic_partition.topic,
+                topic_id=entry.state.topic_id,
+                partition=entry.state.topic_partition.partition,
+                controller_epoch=entry.state.controller_epoch,
+                leader_id=_to_leader(entry.state.leader),
+                leader_epoch=entry.state.leader_epoch,
+                isr=entry.state.isr,
+                partition_epoch=entry.state.partition_epoch,
+                replicas=entry.state.replicas,
+                offline_replicas=entry.offline_replicas,
+                deleted=entry.deleted,
+                adding_replicas=entry.state.adding_replicas,
+                removing_replicas=entry.state.removing_replicas,
+            )
+            for entry in request.partitions
+        ],
+        live_brokers=[to_endpoint(endpoint) for endpoint in request.live_brokers],
+    )
+
+
+def from_update_metadata(message: control_pb2.UpdateMetadataRequest) -> UpdateMetadataRequest:
+    """UpdateMetadata, as received. It does not carry whether a leader still recovers."""
+    return UpdateMetadataRequest(
+        _from_header(message.header),
+        [
+            UpdateMetadataPartition(
+                PartitionState(
+                    TopicPartition(entry.topic, entry.partition),
+                    entry.topic_id,
+                    entry.controller_epoch,
+                    entry.leader_id if entry.HasField("leader_id") else NO_LEADER,
+                    entry.leader_epoch,
+                    tuple(entry.isr),
+                    entry.partition_epoch,
+                    tuple(entry.replicas),
+                    tuple(entry.adding_replicas),
+                    tuple(entry.removing_replicas),
+                ),
+                tuple(entry.offline_replicas),
+                entry.deleted,
+            )
+            for entry in message.partitions
+        ],
+        [from_endpoint(endpoint) for endpoint in message.live_brokers],
+    )
+
+
+def to_stop_replica(request: StopReplicaRequest) -> control_pb2.StopReplicaRequest:
+    """StopReplica, for sending."""
+    return control_pb2.StopReplicaRequest(
+        header=_to_header(request.header),
+        partitions=[
+            control_pb2.StopReplicaPartition(
+                topic=entry.topic_partition.topic,
+                partition=entry.topic_partition.partition,
+                leader_epoch=entry.leader_epoch,
+                delete_partition=entry.delete,
+            )
+            for entry in request.partitions
+        ],
+    )
+
+
+def from_stop_replica(message: control_pb2.StopReplicaRequest) -> StopReplicaRequest:
+    """StopReplica, as received."""
+    return StopReplicaRequest(
+        _from_header(message.header),
+        [
+            StopReplicaPartition(
+                TopicPartition(entry.topic, entry.partition),
+                entry.leader_epoch if entry.HasField("leader_epoch") else None,
+                entry.delete_partition,
+            )
+            for entry in message.partitions
+        ],
+    )
+
+
+def to_alter_partition(request: AlterPartitionRequest) -> control_pb2.AlterPartitionRequest:
+    """AlterPartition, for sending."""
+    return control_pb2.AlterPartitionRequest(
+        broker_id=request.broker_id,
+        broker_epoch=request.broker_epoch,
+        partitions=[
+            control_pb2.AlterPartitionItem(
+                topic=proposal.topic_partition.topic,
+                topic_id=proposal.topic_id,
+                partition=proposal.topic_partition.partition,
+                leader_epoch=proposal.leader_epoch,
+                new_isr=proposal.new_isr,
+                partition_epoch=proposal.partition_epoch,
+                recovering=proposal.recovering,
+            )
+            for proposal in request.partitions
+        ],
+    )
+
+
+def from_alter_partition(message: control_pb2.AlterPartitionRequest) -> AlterPartitionRequest:
+    """AlterPartition, as received."""
+    return AlterPartitionRequest(
+        message.broker_id,
+        message.broker_epoch,
+        [
+            IsrProposal(
+                TopicPartition(entry.topic, entry.partition),
+                entry.topic_id,
+                entry.leader_epoch,
+                tuple(entry.new_isr),
+                entry.partition_epoch,
+                entry.recovering,
+            )
+            for entry in message.partitions
+        ],
+    )
+
+
+def to_alter_partition_response(response: AlterPartitionResponse) -> control_pb2.AlterPartitionResponse:
+    """The answer to AlterPartition, for sending."""
+    return control_pb2.AlterPartitionResponse(
+        error=to_error(response.error),
+        partitions=[
+            control_pb2.AlterPartitionResult(
+                topic=verdict.topic_partition.topic,
+                partition=verdict.topic_partition.partition,
+                error=to_error(verdict.error),
+                leader_id=_to_leader(verdict.leader),
+                leader_epoch=verdict.leader_epoch,
+                isr=verdict.isr,
+                partition_epoch=verdict.partition_epoch,
+                recovering=verdict.recovering,
+            )
+            for verdict in response.partitions
+        ],
+    )
+
+
+def from_alter_partition_response(message: control_pb2.AlterPartitionResponse) -> AlterPartitionResponse:
+    """The answer to AlterPartition, as received."""
+    return AlterPartitionResponse(
+        from_error(message.error),
+        [
+            IsrVerdict(
+                TopicPartition(entry.topic, entry.partition),
+                from_error(entry.error),
+                entry.leader_id if entry.HasField("leader_id") else NO_LEADER,
+                entry.leader_epoch,
+                tuple(entry.isr),
+                entry.partition_epoch,
+                entry.recovering,
+            )
+            for entry in message.partitions
+        ],
+    )
+
+
+def to_remaining_partitions(
+    error: ErrorCode, remaining: list[TopicPartition]
+) -> control_pb2.ControlledShutdownResponse:
+    """The answer to ControlledShutdown, for sending: the partitions that the broker still leads."""
+    return control_pb2.ControlledShutdownResponse(
+        error=to_error(error), remaining_partitions=_to_partition_errors(dict.fromkeys(remaining, ErrorCode.NONE))
+    )
+
+
+def from_remaining_partitions(
+    message: control_pb2.ControlledShutdownResponse,
+) -> tuple[ErrorCode, list[TopicPartition]]:
+    """The answer to ControlledShutdown, as received."""
+    remaining = [TopicPartition(entry.topic, entry.partition) for entry in message.remaining_partitions]
+    return from_error(message.error), remaining
