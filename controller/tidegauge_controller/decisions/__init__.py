@@ -1,0 +1,1 @@
+"""What a controller decides, free of ZooKeeper, network, clock and chance."""

@@ -1,0 +1,212 @@
+"""The seam between decisions and the world: what a decision asks for in its course, and what it is told.
+
+A decision is a generator (``Steps``): it yields one request, is resumed with the answer to exactly that request, and
+returns its result. It touches nothing but its arguments, so the same code runs against ZooKeeper in a broker, against
+a simulated ZooKeeper in the simulator, and against a dictionary in tests (``run``).
+
+| request | answered with |
+|---|---|
+| ``Read(paths)`` | a ``ReadResult`` for each path, in order |
+| ``ReadChildren(path)`` | the child names, or None where the znode is missing |
+| ``Write(operations)`` | a ``WriteResult`` for each operation, in order |
+| ``WatchData(path, name)``, ``UnwatchData(path)`` | None; the event ``name`` comes when the znode changes |
+| ``Send(messages)`` | None; control requests go into the brokers' queues, in this order |
+| ``AddBroker``, ``RemoveBroker`` | None; the broker's queue and sender begin or end |
+| ``Note(kind, cause, fields)`` | None; a line for the event log |
+| ``RandomBytes(count)`` | that many bytes |
+
+Rules: every operation of a ``Write`` is a transaction of its own together with a check of ``/controller_epoch``'s
+version (``CheckVersion``); where that check fails, the driver throws ``ControllerMoved`` into the decision, which
+nobody catches but the driver: the controller resigns. Requests that a decision sent before stay sent.
+
+Source: KafkaZkClient.retryRequestsUntilConnected with expectedControllerEpochZkVersion (kafka-behaviour 7.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from tidegauge.control import Endpoint, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+
+
+class ControllerMoved(Exception):
+    """Another controller has been elected: what this one decides counts no more."""
+
+
+class ZnodeStat(NamedTuple):
+    """What ZooKeeper keeps about a znode. ``czxid`` is the transaction that made it: a broker's epoch."""
+
+    czxid: int
+    mzxid: int
+    version: int
+    ephemeral_owner: int
+    child_count: int = 0
+
+
+class Outcome(Enum):
+    """How a read or a write ended."""
+
+    OK = "ok"
+    NO_NODE = "no node"
+    NODE_EXISTS = "node exists"
+    BAD_VERSION = "bad version"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckVersion:
+    """Holds only while the znode has this version."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateNode:
+    """Makes a znode; ``data`` None is ZooKeeper's null."""
+
+    path: str
+    data: bytes | None
+    ephemeral: bool = False
+    sequence: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetNode:
+    """Sets a znode's data; version -1 sets it whatever version it has."""
+
+    path: str
+    data: bytes
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteNode:
+    """Deletes a znode without children; version -1 deletes it whatever version it has."""
+
+    path: str
+    version: int = -1
+
+
+Operation: TypeAlias = CheckVersion | CreateNode | SetNode | DeleteNode
+
+
+class ReadResult(NamedTuple):
+    """A znode's data, or why there is none."""
+
+    outcome: Outcome
+    data: bytes | None = None
+    stat: ZnodeStat | None = None
+
+
+class WriteResult(NamedTuple):
+    """How a write ended; ``version`` is the znode's version after it."""
+
+    outcome: Outcome
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read znodes."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChildren:
+    """List a znode's children."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write znodes, each in a transaction with the check of the controller epoch."""
+
+    operations: tuple[CreateNode | SetNode | DeleteNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchData:
+    """Watch a znode; ``name`` says which event a change becomes, ``subject`` whose."""
+
+    path: str
+    name: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnwatchData:
+    """Watch it no more."""
+
+    path: str
+
+
+ControlRequest: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put requests into brokers' queues, in this order."""
+
+    messages: tuple[tuple[int, ControlRequest], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddBroker:
+    """A broker is there: begin its queue, empty."""
+
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveBroker:
+    """A broker is gone: drop its queue and what it holds."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for the event log."""
+
+    kind: str
+    cause: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomBytes:
+    """Randomness, for topic ids."""
+
+    count: int
+
+
+Request: TypeAlias = (
+    Read | ReadChildren | Write | WatchData | UnwatchData | Send | AddBroker | RemoveBroker | Note | RandomBytes
+)
+Result = TypeVar("Result")
+Steps: TypeAlias = Generator[Request, Any, Result]
+
+
+def run(steps: Steps[Result], answer: Callable[[Request], Any]) -> Result:
+    """Drive a decision with a function that answers its requests; for tests and the simulator.
+
+    An exception of ``answer`` is thrown into the decision, as ``ControllerMoved`` must be.
+    """
+    try:
+        request = next(steps)
+        while True:
+            try:
+                reply = answer(request)
+            except ControllerMoved as moved:
+                request = steps.throw(moved)
+            else:
+                request = steps.send(reply)
+    except StopIteration as end:
+        result: Result = end.value
+        return result

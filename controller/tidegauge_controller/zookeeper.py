@@ -1,0 +1,498 @@
+"""ZooKeeper for asyncio: kazoo's threads on one side, one event loop on the other.
+
+Rules, each held by a test:
+- kazoo's threads do nothing but ``loop.call_soon_threadsafe``. One exception, as in Kafka's ZooKeeperClient: when the
+  session has expired, kazoo's connection thread waits until the loop has heard of it, so that nothing of the old
+  session can slip into the new one.
+- A request that meets a connection loss is sent again after the reconnect, for ever; every other answer, an expired
+  session included, goes to the caller (kafka-behaviour 7.3). A create sent twice may meet its own first success.
+- At most ``in_flight`` requests are with kazoo at a time (``zookeeper.max.in.flight.requests``); kazoo wakes its
+  thread through a socket pair whose sends block when some hundreds are outstanding.
+- kazoo forgets raw watches at each disconnect even if the session survives. ``Watch`` arms itself anew after each
+  firing and after each reconnect and says "look again" only once it is armed: no change is missed.
+- An expired session gives EXPIRED, then, with the new session, CONNECTED. While ZooKeeper is away there is only
+  SUSPENDED: whether the session survived is known only after the reconnect.
+
+A chroot is handled here (paths outside never show it), since kazoo can't create one of several levels.
+Source: kafka.zookeeper.ZooKeeperClient; ecosystem 4.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.protocol.serialization import Create
+from kazoo.protocol.states import EventType, KazooState
+from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, DeleteNode, Operation, SetNode, ZnodeStat
+
+LOG = logging.getLogger(__name__)
+_EXPIRY_HANDSHAKE_SECONDS = 10.0
+
+
+class SessionState(Enum):
+    """What is known of the session."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    EXPIRED = "lost"
+
+
+class ZooKeeperError(Exception):
+    """An answer of ZooKeeper other than success."""
+
+
+class NoNode(ZooKeeperError):
+    """The znode (or the parent of one to create) does not exist."""
+
+
+class NodeExists(ZooKeeperError):
+    """The znode exists."""
+
+
+class BadVersion(ZooKeeperError):
+    """The znode has another version than expected."""
+
+
+class NotEmpty(ZooKeeperError):
+    """The znode has children."""
+
+
+class SessionExpired(ZooKeeperError):
+    """The session ended before the answer came."""
+
+
+class Closed(ZooKeeperError):
+    """The client has been closed."""
+
+
+class MultiFailed(ZooKeeperError):
+    """One operation of a transaction failed, so none took effect.
+
+    Attributes:
+        index: which operation.
+        error: why.
+    """
+
+    def __init__(self, index: int, error: ZooKeeperError) -> None:
+        super().__init__(f"operation {index}: {error!r}")
+        self.index = index
+        self.error = error
+
+
+_ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
+    (NoNodeError, NoNode),
+    (NodeExistsError, NodeExists),
+    (BadVersionError, BadVersion),
+    (NotEmptyError, NotEmpty),
+    (SessionExpiredError, SessionExpired),
+    (ConnectionClosedError, Closed),
+)
+
+
+def _translate(problem: BaseException) -> ZooKeeperError:
+    for theirs, ours in _ERRORS:
+        if isinstance(problem, theirs):
+            return ours(str(problem))
+    return ZooKeeperError(f"{type(problem).__name__}: {problem}")
+
+
+def _stat(stat: Any) -> ZnodeStat:
+    return ZnodeStat(stat.czxid, stat.mzxid, stat.version, stat.ephemeralOwner, stat.numChildren)
+
+
+def split_chroot(connect: str) -> tuple[str, str]:
+    """``host:port,.../chroot`` as hosts and chroot; the chroot is empty or begins with a slash."""
+    hosts, _, chroot = connect.partition("/")
+    chroot = chroot.strip("/")
+    return hosts, f"/{chroot}" if chroot else ""
+
+
+class Watch:
+    """A watch that lasts: tells its callback to look again whenever something may have changed.
+
+    The callback runs on the loop, without arguments, once after the first arming (``armed`` is done then), after each
+    change and after each reconnect. Several changes may give one call.
+    """
+
+    def __init__(self, zookeeper: ZooKeeper, path: str, callback: Callable[[], None], *, children: bool) -> None:
+        self.path = path
+        self.armed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._zookeeper = zookeeper
+        self._callback = callback
+        self._children = children
+        self._generation = 0
+        self._cancelled = False
+        self._task: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        """Watch no more."""
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+        if not self.armed.done():
+            self.armed.cancel()
+        self._zookeeper.forget(self)
+
+    def arm(self) -> None:
+        """Ask ZooKeeper anew; an older arming no longer counts."""
+        if self._cancelled:
+            return
+        self._generation += 1
+        if self._task is not None:
+            self._task.cancel()
+        self._task = asyncio.get_running_loop().create_task(self._arm(self._generation))
+
+    async def _arm(self, generation: int) -> None:
+        fired = partial(self._zookeeper.from_kazoo, self._fired, generation)
+        try:
+            await self._zookeeper.arm(self.path, fired, children=self._children)
+        except (SessionExpired, Closed):
+            return  # armed again with the next session
+        except ZooKeeperError:
+            LOG.exception("Could not watch %s", self.path)
+            return
+        if self._cancelled or generation != self._generation:
+            return
+        if not self.armed.done():
+            self.armed.set_result(None)
+        self._callback()
+
+    def _fired(self, generation: int, event: Any) -> None:
+        # kazoo says NONE when it forgets a watch at a disconnect: the reconnect arms it again.
+        if generation == self._generation and event.type != EventType.NONE:
+            self.arm()
+
+
+class ZooKeeper:
+    """One session with ZooKeeper, kept for the life of a broker and renewed when it expires. Use ``connect``."""
+
+    def __init__(self, connect: str, *, session_timeout_ms: int, in_flight: int) -> None:
+        hosts, self._chroot = split_chroot(connect)
+        self.hosts = hosts
+        self.negotiated_session_timeout_ms = session_timeout_ms
+        self.session_id = 0
+        self.state = SessionState.SUSPENDED
+        self._loop = asyncio.get_running_loop()
+        self._connected = asyncio.Event()
+        self._slots = asyncio.Semaphore(in_flight)
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._watches: dict[Watch, None] = {}
+        self._outstanding: set[asyncio.Future[Any]] = set()
+        self._closing = False
+        self._kazoo = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=0.3),
+        )
+        self._kazoo.add_listener(self._on_kazoo_state)
+        self._learn_negotiated_timeout()
+
+    @classmethod
+    async def connect(
+        cls, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int, in_flight: int = 10
+    ) -> ZooKeeper:
+        """Open a session, and create the chroot if the address has one.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, ZooKeeper did not answer in time.
+        """
+        zookeeper = cls(hosts, session_timeout_ms=session_timeout_ms, in_flight=in_flight)
+        try:
+            async with asyncio.timeout(connection_timeout_ms / 1000):
+                zookeeper._kazoo.start_async()
+                await zookeeper._connected.wait()
+                await zookeeper._create_chroot()
+        except TimeoutError:
+            await zookeeper.close()
+            raise TidegaugeError(
+                ErrorCode.NETWORK_EXCEPTION,
+                f"ZooKeeper at {hosts} did not answer within {connection_timeout_ms} ms; start it, or say with "
+                "zookeeper.connect where it is",
+            ) from None
+        except BaseException:
+            await zookeeper.close()
+            raise
+        return zookeeper
+
+    async def close(self) -> None:
+        """End the session: its ephemeral znodes go at once. Does nothing the second time."""
+        if self._closing:
+            return
+        self._closing = True
+        for watch in list(self._watches):
+            watch.cancel()
+        await asyncio.to_thread(self._stop)
+        self._fail_outstanding(Closed("The ZooKeeper client has been closed"))
+        self._connected.set()  # whoever waits for a connection learns from kazoo that there will be none
+
+    def _stop(self) -> None:
+        with contextlib.suppress(Exception):
+            self._kazoo.stop()
+            self._kazoo.close()
+
+    # Session
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        """Call the listener, on the loop, at each change of the session's state."""
+        self._listeners.append(listener)
+
+    def _learn_negotiated_timeout(self) -> None:
+        # kazoo keeps the timeout that the server granted to itself: read it where the answer to connect comes in.
+        connection = self._kazoo._connection  # noqa: SLF001 - no public way
+        invoke = connection._invoke  # noqa: SLF001 - the same
+
+        def invoke_and_learn(*arguments: Any, **named: Any) -> Any:
+            answer = invoke(*arguments, **named)
+            granted = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
+            if granted > 0:
+                self.negotiated_session_timeout_ms = int(granted)
+            return answer
+
+        connection._invoke = invoke_and_learn  # noqa: SLF001 - the same
+
+    def _on_kazoo_state(self, state: Any) -> None:
+        """On kazoo's connection thread."""
+        if self._closing:
+            return
+        if state == KazooState.LOST:
+            heard = threading.Event()
+            if self._post(self._on_state, SessionState.EXPIRED, heard):
+                heard.wait(_EXPIRY_HANDSHAKE_SECONDS)
+        elif state == KazooState.SUSPENDED:
+            self._post(self._on_state, SessionState.SUSPENDED, None)
+        else:
+            self._post(self._on_state, SessionState.CONNECTED, None)
+
+    def _post(self, call: Callable[..., None], *arguments: Any) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            return False  # the loop has ended
+        return True
+
+    def from_kazoo(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Bring a call from one of kazoo's threads to the loop."""
+        self._post(call, *arguments)
+
+    def _on_state(self, state: SessionState, heard: threading.Event | None) -> None:
+        try:
+            self._change_state(state)
+        finally:
+            if heard is not None:
+                heard.set()
+
+    def _change_state(self, state: SessionState) -> None:
+        if self._closing:
+            return
+        self.state = state
+        if state is SessionState.CONNECTED:
+            client_id = self._kazoo.client_id
+            self.session_id = client_id[0] if client_id else 0
+            self._connected.set()
+        else:
+            self._connected.clear()
+        if state is SessionState.EXPIRED:
+            self._fail_outstanding(SessionExpired("The ZooKeeper session has expired"))
+        for listener in list(self._listeners):
+            try:
+                listener(state)
+            except Exception:
+                LOG.exception("A listener of the ZooKeeper session failed")
+        if state is SessionState.CONNECTED:
+            for watch in list(self._watches):
+                watch.arm()
+
+    def _fail_outstanding(self, problem: ZooKeeperError) -> None:
+        for future in list(self._outstanding):
+            if not future.done():
+                future.set_exception(problem)
+
+    # Requests
+
+    async def _request(self, start: Callable[[], Any]) -> Any:
+        """Send a request until it has an answer other than connection loss."""
+        async with self._slots:
+            while True:
+                await self._connected.wait()
+                if self._closing:
+                    raise Closed("The ZooKeeper client has been closed")
+                future: asyncio.Future[Any] = self._loop.create_future()
+                self._outstanding.add(future)
+                try:
+                    start().rawlink(partial(self._answered, future))
+                    return await future
+                except ConnectionLoss:
+                    await asyncio.sleep(0)  # let the news of the lost connection arrive before looking at it
+                finally:
+                    self._outstanding.discard(future)
+
+    def _answered(self, future: asyncio.Future[Any], result: Any) -> None:
+        """On kazoo's completion thread."""
+        self._post(self._settle, future, result)
+
+    @staticmethod
+    def _settle(future: asyncio.Future[Any], result: Any) -> None:
+        if future.done():
+            return
+        problem = result.exception
+        if problem is None:
+            future.set_result(result.value)
+        elif isinstance(problem, ConnectionLoss):
+            future.set_exception(problem)
+        else:
+            future.set_exception(_translate(problem))
+
+    def _real(self, path: str) -> str:
+        return (self._chroot + path).rstrip("/") or "/"
+
+    def _shown(self, path: str) -> str:
+        return path.removeprefix(self._chroot) or "/"
+
+    async def get(self, path: str) -> tuple[bytes, ZnodeStat]:
+        """A znode's data (null reads as empty) and stat; raises NoNode."""
+        data, stat = await self._request(lambda: self._kazoo.get_async(self._real(path)))
+        return data or b"", _stat(stat)
+
+    async def exists(self, path: str) -> ZnodeStat | None:
+        """A znode's stat, or None."""
+        stat = await self._request(lambda: self._kazoo.exists_async(self._real(path)))
+        return None if stat is None else _stat(stat)
+
+    async def children(self, path: str) -> list[str]:
+        """Names of a znode's children, sorted; raises NoNode."""
+        names = await self._request(lambda: self._kazoo.get_children_async(self._real(path)))
+        return sorted(names)
+
+    async def create(self, path: str, data: bytes | None, *, ephemeral: bool = False, sequence: bool = False) -> str:
+        """Make a znode and return its path; raises NodeExists, NoNode (no parent)."""
+        made = await self._request(lambda: self._kazoo.create_async(self._real(path), data, None, ephemeral, sequence))
+        return self._shown(str(made))
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat:
+        """Set a znode's data; raises NoNode, BadVersion."""
+        return _stat(await self._request(lambda: self._kazoo.set_async(self._real(path), data, version)))
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        """Delete a znode; raises NoNode, BadVersion, NotEmpty."""
+        await self._request(lambda: self._kazoo.delete_async(self._real(path), version))
+
+    async def ensure_path(self, path: str) -> None:
+        """Make a persistent znode and its parents where they are missing, with null data as Kafka does."""
+        parts = [part for part in path.split("/") if part]
+        if await self.exists(path) is not None:
+            return
+        for length in range(1, len(parts) + 1):
+            with contextlib.suppress(NodeExists):
+                await self.create("/" + "/".join(parts[:length]), None)
+
+    async def delete_recursively(self, path: str) -> None:
+        """Delete a znode and all below it; a missing one is fine."""
+        try:
+            for child in await self.children(path):
+                await self.delete_recursively(f"{path}/{child}")
+            await self.delete(path)
+        except NoNode:
+            return
+
+    async def multi(self, operations: Sequence[Operation]) -> list[str | ZnodeStat | None]:
+        """Do all or nothing. A create answers its path, a set the new stat, the others None.
+
+        Raises:
+            MultiFailed: an operation failed, and which.
+        """
+
+        def start() -> Any:
+            transaction = self._kazoo.transaction()
+            for operation in operations:
+                self._add(transaction, operation)
+            return transaction.commit_async()
+
+        answers = await self._request(start)
+        for index, answer in enumerate(answers):
+            # Operations before the failed one are rolled back, those after it were not tried.
+            if isinstance(answer, Exception) and not isinstance(answer, RolledBackError | RuntimeInconsistency):
+                raise MultiFailed(index, _translate(answer))
+        return [self._multi_answer(answer) for answer in answers]
+
+    def _multi_answer(self, answer: Any) -> str | ZnodeStat | None:
+        if isinstance(answer, str):
+            return self._shown(answer)
+        return _stat(answer) if hasattr(answer, "czxid") else None
+
+    def _add(self, transaction: Any, operation: Operation) -> None:
+        path = self._real(operation.path)
+        match operation:
+            case CheckVersion():
+                transaction.check(path, operation.version)
+            case CreateNode():
+                flags = (1 if operation.ephemeral else 0) | (2 if operation.sequence else 0)
+                # kazoo's own method refuses null data, which Kafka writes.
+                transaction.operations.append(Create(path, operation.data, OPEN_ACL_UNSAFE, flags))
+            case SetNode():
+                transaction.set_data(path, operation.data, operation.version)
+            case DeleteNode():
+                transaction.delete(path, operation.version)
+
+    async def _create_chroot(self) -> None:
+        chroot, self._chroot = self._chroot, ""
+        try:
+            if chroot:
+                await self.ensure_path(chroot)
+        finally:
+            self._chroot = chroot
+
+    # Watches
+
+    def watch_data(self, path: str, callback: Callable[[], None]) -> Watch:
+        """Look again when the znode is created, changed or deleted."""
+        return self._watch(Watch(self, path, callback, children=False))
+
+    def watch_children(self, path: str, callback: Callable[[], None]) -> Watch:
+        """Look again when the znode's set of children changes, or the znode comes or goes."""
+        return self._watch(Watch(self, path, callback, children=True))
+
+    def _watch(self, watch: Watch) -> Watch:
+        self._watches[watch] = None
+        if self.state is SessionState.CONNECTED:
+            watch.arm()
+        return watch
+
+    def forget(self, watch: Watch) -> None:
+        """Called by ``Watch.cancel``."""
+        self._watches.pop(watch, None)
+
+    async def arm(self, path: str, fired: Callable[[Any], None], *, children: bool) -> None:
+        """Set one raw watch; a watch of children on a missing znode waits for its creation."""
+        real = self._real(path)
+        while True:
+            if children:
+                with contextlib.suppress(NoNode):
+                    await self._request(lambda: self._kazoo.get_children_async(real, watch=fired))
+                    return
+            stat = await self._request(lambda: self._kazoo.exists_async(real, watch=fired))
+            if stat is None or not children:
+                return
+            # It was made between the two requests: a data watch alone would not see its children.
