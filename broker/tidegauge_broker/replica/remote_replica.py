@@ -1,0 +1,64 @@
+"""What a leader knows of one remote replica, and the caught-up clock (row W3, W9; Kafka's Replica)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNKNOWN_OFFSET = -1
+
+
+@dataclass(slots=True)
+class RemoteReplica:
+    """State of a remote replica as its fetches tell it; times are ms, 0 where never.
+
+    Attributes:
+        log_end_offset: set to the fetch offset by each fetch, also downwards; -1 before the first.
+        log_start_offset: as the follower reports it; -1 before the first fetch.
+        last_fetch_leader_log_end_offset: the leader's end at the previous fetch.
+        last_fetch_time_ms: arrival of the previous fetch.
+        last_caught_up_time_ms: the last time at which it had all that the leader had.
+    """
+
+    broker_id: int
+    log_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    last_fetch_leader_log_end_offset: int = UNKNOWN_OFFSET
+    last_fetch_time_ms: int = 0
+    last_caught_up_time_ms: int = 0
+
+    def fetched(self, fetch_offset: int, log_start_offset: int, leader_log_end_offset: int, now_ms: int) -> None:
+        """A fetch arrived. ``leader_log_end_offset`` is the leader's end before it was read.
+
+        Caught up now if it asks for the leader's end; caught up at the previous fetch if it asks for what was the
+        end then. So a steadily loaded follower counts as in sync though it never reaches the moving end.
+        """
+        if fetch_offset >= leader_log_end_offset:
+            self.last_caught_up_time_ms = max(self.last_caught_up_time_ms, now_ms)
+        elif fetch_offset >= self.last_fetch_leader_log_end_offset:
+            self.last_caught_up_time_ms = max(self.last_caught_up_time_ms, self.last_fetch_time_ms)
+        self.log_end_offset = fetch_offset
+        self.log_start_offset = log_start_offset
+        self.last_fetch_leader_log_end_offset = max(leader_log_end_offset, self.last_fetch_leader_log_end_offset)
+        self.last_fetch_time_ms = now_ms
+
+    def is_caught_up(self, leader_log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
+        """Whether it has everything, or had it within the lag time (inclusive)."""
+        return (
+            self.log_end_offset == leader_log_end_offset or now_ms - self.last_caught_up_time_ms <= lag_time_max_ms
+        )
+
+    def reset(self, now_ms: int, *, in_isr: bool, keep_offset: bool, epoch_start_offset: int) -> None:
+        """A new leader epoch begins. ISR members count as caught up now, others as never.
+
+        ``keep_offset`` is Kafka's rule for a leader that is elected again: it keeps its followers' ends of the
+        former epoch, though a follower may have truncated since (mutation M6). Off by default here.
+        """
+        if keep_offset:
+            self.last_fetch_leader_log_end_offset = epoch_start_offset
+            self.last_fetch_time_ms = now_ms if in_isr else 0
+        else:
+            self.log_end_offset = UNKNOWN_OFFSET
+            self.log_start_offset = UNKNOWN_OFFSET
+            self.last_fetch_leader_log_end_offset = UNKNOWN_OFFSET
+            self.last_fetch_time_ms = 0
+        self.last_caught_up_time_ms = now_ms if in_isr else 0
