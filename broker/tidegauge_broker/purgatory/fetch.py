@@ -1,0 +1,68 @@
+"""A fetch that waits for bytes (kafka-behaviour 2.4, 2.5; DelayedFetch; row W8).
+
+It is answered as soon as, over all its partitions, min_bytes are available, or one partition has an error or a
+diverging epoch, or its time is over. A follower's fetch waits for the leader's log end, a consumer's for the high
+watermark; so a move of the high watermark alone wakes consumers, not followers (KAFKA-9952). The followers' state
+was updated when the fetch arrived and is not updated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.effects import AnswerFetch, Effect
+from tidegauge_broker.replica.messages import FetchPartition, FetchRequest, FetchResult
+
+ReadAgain = Callable[[FetchPartition, int], FetchResult]
+"""What a fetch of this partition by this replica id gives now."""
+BytesAvailable = Callable[[FetchResult], int]
+"""How many bytes that is, before the limit of the partition."""
+
+
+def is_due(results: Sequence[FetchResult], min_bytes: int, available: BytesAvailable) -> bool:
+    """Whether a fetch need not wait: an error, a diverging epoch, or enough bytes."""
+    total = 0
+    for result in results:
+        if result.error is not ErrorCode.NONE or result.diverging is not None:
+            return True
+        if result.read is not None:
+            total += min(available(result), result.read.max_bytes)
+            if total >= min_bytes:
+                return True
+    return total >= min_bytes
+
+
+@dataclass(slots=True)
+class DelayedFetch:
+    """One fetch request in the purgatory."""
+
+    token: object
+    deadline_ms: int
+    request: FetchRequest
+    max_bytes: int
+    read_again: ReadAgain
+    available: BytesAvailable
+
+    @property
+    def keys(self) -> tuple[TopicPartition, ...]:
+        """The partitions it waits for."""
+        return tuple(partition.topic_partition for partition in self.request.partitions)
+
+    def try_complete(self, out: list[Effect]) -> bool:
+        """Read again; answer if that is enough."""
+        results = self._read()
+        if not is_due(results, self.request.min_bytes, self.available):
+            return False
+        out.append(AnswerFetch(self.token, results, self.max_bytes))
+        return True
+
+    def expire(self, out: list[Effect]) -> None:
+        """Answer with what there is; the high watermark is today's."""
+        out.append(AnswerFetch(self.token, self._read(), self.max_bytes))
+
+    def _read(self) -> list[FetchResult]:
+        replica_id = self.request.replica_id
+        return [self.read_again(partition, replica_id) for partition in self.request.partitions]

@@ -1,0 +1,175 @@
+"""A replica as follower: what to fetch next, and what an answer does (rows W6, E2, E3, R1).
+
+Rules (kafka-behaviour 1.5, 3.4 to 3.8; ReplicaFetcherThread):
+    1. It fetches at its own log end offset with the epoch of its last record; the leader reports divergence and
+       the follower cuts (KIP-320). Only a replica without any epoch entry cuts to its high watermark instead.
+    2. An answer is taken only by the request that waits for it: a late or repeated one changes nothing. A new
+       LeaderAndIsr forgets the outstanding request, so answers never cross epochs.
+    3. Records first, then high watermark = min(leader's, own log end), an assignment that may go down, then the
+       leader's log start. A diverging answer carries neither (KAFKA-14704).
+    4. FENCED_LEADER_EPOCH at the follower's own epoch marks it failed until the next LeaderAndIsr; other errors
+       and corrupt records make it wait replica.fetch.backoff.ms.
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.record_batch import BatchHeader, crc_matches, iterate_headers
+from tidegauge_broker.replica.effects import AppendAsFollower, Effect
+from tidegauge_broker.replica.messages import FetchedPartition, FetchPartition
+from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.truncation import truncation_offset
+
+_CAUSE = "FetchResponse"
+
+
+class Follower:
+    """The follower role of one partition, under one leader in one epoch."""
+
+    __slots__ = ("delayed_until_ms", "failed", "leader", "outstanding", "partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader = partition.leader
+        self.outstanding: int | None = None
+        self.delayed_until_ms = 0
+        self.failed = False
+
+    def begin(self, cause: str, out: list[Effect]) -> None:
+        """Start to follow. Without any epoch entry there is nothing to compare: cut to the high watermark."""
+        partition = self.partition
+        if partition.epochs.latest_epoch is None:
+            partition.truncate_to(partition.high_watermark, cause, out)
+
+    def is_ready(self, now_ms: int) -> bool:
+        """Whether it may be asked for now."""
+        return self.outstanding is None and not self.failed and self.delayed_until_ms <= now_ms
+
+    def ask(self, request_id: int) -> FetchPartition:
+        """The next request; from now on only the answer to this one counts."""
+        assert self.outstanding is None
+        self.outstanding = request_id
+        partition = self.partition
+        return FetchPartition(
+            partition.topic_partition,
+            partition.log_end_offset,
+            partition.settings.replica_fetch_max_bytes,
+            partition.leader_epoch,
+            partition.epochs.latest_epoch,
+            partition.log_start_offset,
+        )
+
+    def delay(self, now_ms: int) -> None:
+        """Pause after a failure."""
+        self.delayed_until_ms = now_ms + self.partition.settings.replica_fetch_backoff_ms
+
+    def unanswered(self, request_id: int, now_ms: int) -> None:
+        """The request was lost."""
+        if self.outstanding == request_id:
+            self.outstanding = None
+            self.delay(now_ms)
+
+    def nothing_new(self, request_id: int) -> None:
+        """The answer left this partition out: it had nothing to say."""
+        if self.outstanding == request_id:
+            self.outstanding = None
+
+    def answered(self, request_id: int, answer: FetchedPartition, now_ms: int, out: list[Effect]) -> bool:
+        """The leader's answer; says whether it was the one waited for."""
+        if self.outstanding != request_id:
+            return False
+        self.outstanding = None
+        error = answer.error
+        if error is ErrorCode.NONE:
+            if answer.diverging is not None:
+                self._reconcile(answer, out)
+            else:
+                self._take(answer, now_ms, out)
+        elif error is ErrorCode.FENCED_LEADER_EPOCH:
+            self.failed = True
+            self.partition.say(
+                "warning",
+                f"Leader {self.leader} is in a newer epoch than {self.partition.leader_epoch}: fetching stops until "
+                "the controller tells",
+                out,
+            )
+        elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(answer, now_ms, out)
+        else:
+            self.delay(now_ms)
+        return True
+
+    def _reconcile(self, answer: FetchedPartition, out: list[Effect]) -> None:
+        """The logs differ: cut to where they may still agree, and fetch again from there."""
+        partition = self.partition
+        assert answer.diverging is not None
+        offset, _settled = truncation_offset(
+            answer.diverging, partition.epochs, partition.log_end_offset, partition.high_watermark
+        )
+        partition.truncate_to(offset, _CAUSE, out)
+
+    def _take(self, answer: FetchedPartition, now_ms: int, out: list[Effect]) -> None:
+        partition = self.partition
+        if answer.records and not self._append(answer.records, now_ms, out):
+            return
+        if answer.high_watermark >= 0:
+            high_watermark = min(answer.high_watermark, partition.log_end_offset)
+            partition.set_high_watermark(max(high_watermark, partition.log_start_offset), _CAUSE, out)
+        if answer.log_start_offset > partition.log_start_offset:
+            partition.advance_log_start(answer.log_start_offset, _CAUSE, out)
+
+    def _append(self, records: bytes, now_ms: int, out: list[Effect]) -> bool:
+        partition = self.partition
+        try:
+            headers = self._checked(records)
+        except TidegaugeError as problem:
+            partition.say("error", f"Found invalid records in a fetch from broker {self.leader}: {problem}", out)
+            self.delay(now_ms)
+            return False
+        if headers[0].base_offset != partition.log_end_offset and not (
+            partition.log_end_offset == partition.log_start_offset and headers[0].base_offset < partition.log_end_offset
+        ):
+            self.failed = True
+            partition.say(
+                "error",
+                f"Offset mismatch: the leader sent records from {headers[0].base_offset}, the log ends at "
+                f"{partition.log_end_offset}; this replica is marked failed",
+                out,
+            )
+            return False
+        out.append(AppendAsFollower(partition.topic_partition, records, headers))
+        for header in headers:
+            if header.leader_epoch != partition.epochs.latest_epoch:
+                partition.assign_epoch(header.leader_epoch, header.base_offset, _CAUSE, out)
+        partition.move_log_end(headers[-1].next_offset, _CAUSE, out)
+        return True
+
+    @staticmethod
+    def _checked(records: bytes) -> list[BatchHeader]:
+        """Headers of whole, sound batches with rising offsets and a leader epoch.
+
+        Raises:
+            TidegaugeError: CORRUPT_MESSAGE.
+        """
+        headers = list(iterate_headers(records))
+        next_offset = -1
+        for header in headers:
+            if not crc_matches(records, header):
+                raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"wrong CRC at offset {header.base_offset}")
+            if header.base_offset < next_offset or header.leader_epoch < 0:
+                raise TidegaugeError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"batch at offset {header.base_offset} of epoch {header.leader_epoch} is out of order",
+                )
+            next_offset = header.next_offset
+        return headers
+
+    def _out_of_range(self, answer: FetchedPartition, now_ms: int, out: list[Effect]) -> None:
+        """The leader ends before us: cut to its end. It begins after our end: start anew there (KIP-320)."""
+        partition = self.partition
+        if 0 <= answer.log_end_offset < partition.log_end_offset:
+            partition.truncate_to(answer.log_end_offset, _CAUSE, out)
+        elif answer.log_start_offset > partition.log_end_offset:
+            partition.truncate_fully(answer.log_start_offset, _CAUSE, out)
+        else:
+            self.delay(now_ms)

@@ -1,0 +1,378 @@
+"""A replica as leader: appends, followers' fetches, the high watermark, the in-sync replicas.
+
+Rules (kafka-behaviour 1.2 to 1.10; Kafka's Partition): the high watermark is the smallest log end offset over the
+leader, the maximal ISR, and every live replica that is caught up though not in the ISR; it never falls, and does
+not move at all while the committed ISR is smaller than min(min.insync.replicas, replication factor).
+(The formula printed in many places, min(current HW, LEOs), could never rise.) Rows W3-W5, W7, W9-W11.
+
+A pending ISR change is rolled back on OPERATION_NOT_ATTEMPTED and INELIGIBLE_REPLICA alone: after any other
+error the controller may have taken the change, and only a LeaderAndIsr tells (verification: async ISR rollback).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tidegauge.control import IsrProposal, IsrVerdict, PartitionState
+from tidegauge.errors import ErrorCode
+from tidegauge.record_batch import MAGIC, BatchHeader, crc_matches, iterate_headers
+from tidegauge_broker.replica.effects import AppendAsLeader, Effect, ProposeIsr
+from tidegauge_broker.replica.isr import CommittedIsr, IsrState, PendingExpand, PendingShrink
+from tidegauge_broker.replica.messages import (
+    ACKS_ALL,
+    CONSUMER,
+    EpochEnd,
+    FetchPartition,
+    FetchResult,
+    ProduceResult,
+    ReadRange,
+)
+from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.remote_replica import UNKNOWN_OFFSET, RemoteReplica
+
+_ROLL_BACK = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+_WAIT_FOR_NEWS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+    }
+)
+
+
+class Leader:
+    """The leader role of one partition, from one LeaderAndIsr that made it leader to the next that does not."""
+
+    __slots__ = ("epoch_start_offset", "isr", "partition", "remotes")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.isr: IsrState = CommittedIsr(())
+        self.remotes: dict[int, RemoteReplica] = {}
+        self.epoch_start_offset = UNKNOWN_OFFSET
+
+    # Becoming leader
+
+    def begin_epoch(self, state: PartitionState, now_ms: int, *, was_leader: bool, cause: str, out: list[Effect]) -> None:
+        """Take over a LeaderAndIsr of a higher epoch. The epoch is noted even without data (KAFKA-7415)."""
+        partition = self.partition
+        assert partition.broker_id in state.isr, "I4"
+        self.epoch_start_offset = partition.log_end_offset
+        partition.assign_epoch(state.leader_epoch, partition.log_end_offset, cause, out)
+        keep = was_leader and partition.settings.reelected_leader_keeps_follower_state
+        remotes = {}
+        for broker_id in state.replicas:
+            if broker_id != partition.broker_id:
+                remote = remotes[broker_id] = self.remotes.get(broker_id) or RemoteReplica(broker_id)
+                remote.reset(
+                    now_ms,
+                    in_isr=broker_id in state.isr,
+                    keep_offset=keep,
+                    epoch_start_offset=self.epoch_start_offset,
+                )
+        self.remotes = remotes
+        self._commit_isr(state.isr, cause, out)
+
+    # Appending
+
+    def append(self, records: bytes, acks: int, now_ms: int, out: list[Effect]) -> ProduceResult:
+        """Check a producer's batch and append it. Nothing is appended unless every check holds."""
+        partition = self.partition
+        result = ProduceResult(partition.topic_partition)
+        header = self._check_batch(records, result)
+        if header is None or not self._check_min_isr(acks, result):
+            return result
+        check = partition.producer_state.check(header)
+        if check.error is not ErrorCode.NONE:
+            result.error, result.message = check.error, check.message
+            return result
+        result.log_start_offset = partition.log_start_offset
+        if check.duplicate is not None:
+            result.base_offset = check.duplicate.base_offset
+            return result
+        append_time_ms = now_ms if partition.rules.log_append_time else -1
+        header = header._replace(base_offset=partition.log_end_offset, leader_epoch=partition.leader_epoch)
+        partition.assign_epoch(partition.leader_epoch, header.base_offset, "Produce", out)
+        out.append(AppendAsLeader(partition.topic_partition, records, header, append_time_ms))
+        partition.move_log_end(header.next_offset, "Produce", out)
+        result.base_offset = header.base_offset
+        result.log_append_time_ms = append_time_ms
+        return result
+
+    def _check_batch(self, records: bytes, result: ProduceResult) -> BatchHeader | None:
+        """One whole, sound batch of magic 2, numbered from 0, within the limits (LogValidator)."""
+        rules = self.partition.rules
+        try:
+            headers = list(iterate_headers(records))
+        except Exception as problem:  # noqa: BLE001 - hostile bytes: whatever they do to the parser is their fault
+            return _refuse(result, ErrorCode.CORRUPT_MESSAGE, str(getattr(problem, "message", problem)))
+        if len(headers) != 1:
+            return _refuse(
+                result, ErrorCode.INVALID_RECORD, f"expected exactly one record batch, got {len(headers)}"
+            )
+        header = headers[0]
+        assert header.magic == MAGIC
+        if header.size_bytes > rules.max_message_bytes:
+            return _refuse(
+                result,
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"The record batch size in the append to {result.topic_partition} is {header.size_bytes} bytes "
+                f"which exceeds the maximum configured value of {rules.max_message_bytes} (max.message.bytes)",
+            )
+        if header.size_bytes > rules.segment_bytes:
+            return _refuse(
+                result,
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {header.size_bytes} bytes in append to partition {result.topic_partition}, "
+                f"which exceeds the maximum configured segment size of {rules.segment_bytes}",
+            )
+        if not crc_matches(records, header):
+            return _refuse(
+                result,
+                ErrorCode.CORRUPT_MESSAGE,
+                f"Record is corrupt (stored crc = {header.crc}) in topic partition {result.topic_partition}",
+            )
+        problem = _record_problem(header)
+        if problem is not None:
+            return _refuse(result, ErrorCode.INVALID_RECORD, problem)
+        return header
+
+    def _check_min_isr(self, acks: int, result: ProduceResult) -> bool:
+        needed = self.effective_min_isr
+        if acks == ACKS_ALL and len(self.isr.isr) < needed:
+            _refuse(
+                result,
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {_braces(self.isr.isr)} is insufficient to satisfy the min.isr "
+                f"requirement of {needed} for partition {result.topic_partition}",
+            )
+            return False
+        return True
+
+    @property
+    def effective_min_isr(self) -> int:
+        """min.insync.replicas, at most the replication factor (since 3.7)."""
+        return min(self.partition.rules.min_insync_replicas, len(self.remotes) + 1)
+
+    # Reading
+
+    def fetch(
+        self, wanted: FetchPartition, replica_id: int, now_ms: int, alive: Collection[int], out: list[Effect]
+    ) -> FetchResult:
+        """Serve a fetch on arrival. The high watermark in the answer is from before the fetch takes effect."""
+        partition = self.partition
+        if replica_id != CONSUMER and replica_id not in self.remotes:
+            error = (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if wanted.current_leader_epoch is None
+                else ErrorCode.UNKNOWN_LEADER_EPOCH
+            )
+            return FetchResult(
+                partition.topic_partition,
+                error,
+                f"broker {replica_id} is no assigned replica of {partition.topic_partition}",
+            )
+        result = self.read(wanted, replica_id)
+        if replica_id != CONSUMER and result.error is ErrorCode.NONE and result.diverging is None:
+            self._follower_fetched(wanted, replica_id, now_ms, alive, out)
+        return result
+
+    def read(self, wanted: FetchPartition, replica_id: int) -> FetchResult:
+        """What a fetch gives now; changes nothing. Also asked again when a parked fetch completes."""
+        partition = self.partition
+        result = FetchResult(
+            partition.topic_partition,
+            high_watermark=partition.high_watermark,
+            log_start_offset=partition.log_start_offset,
+        )
+        offset = wanted.fetch_offset
+        end: EpochEnd | None = None
+        if wanted.last_fetched_epoch is not None:
+            end = partition.epochs.end_offset_for(wanted.last_fetched_epoch, partition.log_end_offset)
+        if (
+            (end is not None and end.is_undefined)
+            or offset < partition.log_start_offset
+            or (offset > partition.log_end_offset and end is None)
+        ):
+            return self._out_of_range(result, offset)
+        if end is not None and (end.epoch < (wanted.last_fetched_epoch or 0) or end.end_offset < offset):
+            result.diverging = end
+            return result
+        upper_bound = partition.high_watermark if replica_id == CONSUMER else partition.log_end_offset
+        if offset < upper_bound:
+            result.read = ReadRange(offset, upper_bound, wanted.max_bytes)
+        return result
+
+    def _out_of_range(self, result: FetchResult, offset: int) -> FetchResult:
+        partition = self.partition
+        result.error = ErrorCode.OFFSET_OUT_OF_RANGE
+        result.message = (
+            f"Received request for offset {offset} for partition {partition.topic_partition}, but we only have log "
+            f"segments in the range {partition.log_start_offset} to {partition.log_end_offset}"
+        )
+        result.high_watermark = -1
+        result.log_end_offset = partition.log_end_offset
+        return result
+
+    def _follower_fetched(
+        self, wanted: FetchPartition, replica_id: int, now_ms: int, alive: Collection[int], out: list[Effect]
+    ) -> None:
+        remote = self.remotes[replica_id]
+        old_end = remote.log_end_offset
+        remote.fetched(wanted.fetch_offset, wanted.log_start_offset, self.partition.log_end_offset, now_ms)
+        self._maybe_expand(remote, alive, out)
+        if remote.log_end_offset != old_end:
+            self.maybe_advance_high_watermark(now_ms, alive, "Fetch", out)
+
+    # The high watermark
+
+    def maybe_advance_high_watermark(
+        self, now_ms: int, alive: Collection[int], cause: str, out: list[Effect]
+    ) -> bool:
+        """Raise the high watermark as far as the rule at the top allows; says whether it moved."""
+        partition = self.partition
+        if len(self.isr.isr) < self.effective_min_isr:
+            return False
+        candidate = partition.log_end_offset
+        maximal_isr = self.isr.maximal_isr
+        lag_ms = partition.settings.replica_lag_time_max_ms
+        for remote in self.remotes.values():
+            if remote.log_end_offset < candidate and (
+                remote.broker_id in maximal_isr
+                or (remote.broker_id in alive and remote.is_caught_up(partition.log_end_offset, now_ms, lag_ms))
+            ):
+                candidate = remote.log_end_offset
+        return candidate > partition.high_watermark and partition.set_high_watermark(candidate, cause, out)
+
+    # The in-sync replicas
+
+    def _maybe_expand(self, remote: RemoteReplica, alive: Collection[int], out: list[Effect]) -> None:
+        """Propose a follower for the ISR: it has all that is committed, and all that stood here at election."""
+        partition = self.partition
+        if (
+            isinstance(self.isr, CommittedIsr)
+            and remote.broker_id not in self.isr.isr
+            and remote.broker_id in alive
+            and remote.log_end_offset >= partition.high_watermark
+            and remote.log_end_offset >= self.epoch_start_offset
+        ):
+            new_isr = (*self.isr.isr, remote.broker_id)
+            partition.say("info", f"Expanding ISR from {_list(self.isr.isr)} to {_list(new_isr)}", out)
+            proposal = self._proposal(new_isr)
+            self._set_isr(PendingExpand(self.isr.isr, remote.broker_id, proposal), "Fetch", out)
+            out.append(ProposeIsr(proposal))
+
+    def maybe_shrink(self, now_ms: int, out: list[Effect]) -> None:
+        """Propose to drop every member that is not caught up within the lag time; never the leader itself."""
+        partition = self.partition
+        if not isinstance(self.isr, CommittedIsr):
+            return
+        lag_ms = partition.settings.replica_lag_time_max_ms
+        stragglers = [
+            broker_id
+            for broker_id in self.isr.isr
+            if broker_id != partition.broker_id
+            and not (
+                broker_id in self.remotes
+                and self.remotes[broker_id].is_caught_up(partition.log_end_offset, now_ms, lag_ms)
+            )
+        ]
+        if not stragglers:
+            return
+        new_isr = tuple(broker_id for broker_id in self.isr.isr if broker_id not in stragglers)
+        behind = " ".join(
+            f"(brokerId: {broker_id}, endOffset: {self._end_of(broker_id)})" for broker_id in stragglers
+        )
+        partition.say(
+            "info",
+            f"Shrinking ISR from {_list(self.isr.isr)} to {_list(new_isr)}. Leader: (highWatermark: "
+            f"{partition.high_watermark}, endOffset: {partition.log_end_offset}). Out of sync replicas: {behind}.",
+            out,
+        )
+        proposal = self._proposal(new_isr)
+        self._set_isr(PendingShrink(self.isr.isr, proposal), "IsrExpiration", out)
+        out.append(ProposeIsr(proposal))
+
+    def _end_of(self, broker_id: int) -> int:
+        remote = self.remotes.get(broker_id)
+        return UNKNOWN_OFFSET if remote is None else remote.log_end_offset
+
+    def _proposal(self, new_isr: tuple[int, ...]) -> IsrProposal:
+        partition = self.partition
+        return IsrProposal(
+            partition.topic_partition, partition.topic_id, partition.leader_epoch, new_isr, partition.partition_epoch
+        )
+
+    def isr_verdict(self, proposal: IsrProposal, verdict: IsrVerdict, out: list[Effect]) -> bool:
+        """The controller's answer to a proposal; says whether the committed ISR changed."""
+        partition = self.partition
+        if isinstance(self.isr, CommittedIsr) or self.isr.proposal is not proposal:
+            return False  # A LeaderAndIsr replaced what was pending: the answer is about the past.
+        if verdict.error is ErrorCode.NONE:
+            if verdict.leader_epoch != partition.leader_epoch or verdict.partition_epoch < partition.partition_epoch:
+                return False
+            partition.partition_epoch = verdict.partition_epoch
+            self._commit_isr(verdict.isr, "AlterPartition", out)
+            return True
+        if verdict.error in _ROLL_BACK:
+            partition.say("info", f"ISR change to {_list(proposal.new_isr)} refused: {verdict.error.name}", out)
+            self._commit_isr(self.isr.isr, "AlterPartition", out)
+        elif verdict.error in _WAIT_FOR_NEWS:
+            partition.say(
+                "info",
+                f"ISR change to {_list(proposal.new_isr)} failed with {verdict.error.name}; waiting for LeaderAndIsr",
+                out,
+            )
+        else:
+            out.append(ProposeIsr(proposal))
+        return False
+
+    def _commit_isr(self, isr: tuple[int, ...], cause: str, out: list[Effect]) -> None:
+        self._set_isr(CommittedIsr(isr), cause, out)
+
+    def _set_isr(self, state: IsrState, cause: str, out: list[Effect]) -> None:
+        assert self.partition.broker_id in state.isr, "I4"
+        assert set(state.isr) <= set(state.maximal_isr), "I4"
+        old, self.isr = self.isr, state
+        new = state.isr if state.proposal is None else state.proposal.new_isr
+        self.partition.note(
+            "isr",
+            cause,
+            out,
+            old=list(old.isr),
+            new=list(new),
+            state=state.name,
+            partition_epoch=self.partition.partition_epoch,
+        )
+
+
+def _refuse(result: ProduceResult, error: ErrorCode, message: str) -> None:
+    result.error = error
+    result.message = message
+
+
+def _record_problem(header: BatchHeader) -> str | None:
+    if header.base_offset != 0:
+        return f"Base offset of the record batch must be 0, but is {header.base_offset}"
+    if header.record_count < 1:
+        return "Record batch without records"
+    if header.record_count != header.last_offset_delta + 1:
+        return (
+            f"Record count {header.record_count} does not match the last offset delta {header.last_offset_delta}: "
+            "offsets of a producer's batch must be consecutive"
+        )
+    if header.is_control or header.is_transactional:
+        return "Control and transactional batches are not accepted from clients"
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        return f"Invalid sequence {header.base_sequence} or epoch {header.producer_epoch} of a producer's batch"
+    return None
+
+
+def _list(broker_ids: tuple[int, ...]) -> str:
+    return ",".join(map(str, broker_ids))
+
+
+def _braces(broker_ids: tuple[int, ...]) -> str:
+    return "{" + ", ".join(map(str, broker_ids)) + "}"

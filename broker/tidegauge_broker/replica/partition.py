@@ -1,0 +1,242 @@
+"""One replica of one partition: its state, and what makes it leader, follower or neither.
+
+Contract: every method that takes ``out`` appends the effects to execute, in order: log effects first, then what
+tells others (effects.py). Nothing here reads a clock, a disk or a network. The roles' own rules stand in
+``leader.py`` and ``follower.py``; this module holds what both share.
+
+Invariants, asserted here and checked by the simulation after every event:
+    I1  log start offset <= high watermark <= log end offset.
+    I2  A leader's high watermark never falls within its leadership.
+    I3  In the epoch cache epochs and start offsets rise strictly (epoch_cache.py).
+    I4  A leader is a member of its own committed ISR, and the committed ISR is part of the maximal ISR.
+    I5  The leader epoch and the partition epoch of a replica never fall.
+    I6  A leader's append carries its own leader epoch, and begins at its log end offset.
+    I7  A follower appends only at its log end offset, from the one answer it waits for.
+    I8  Nothing is answered, proposed or noted before the log effects of the same step.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tidegauge.control import NO_LEADER, PartitionState
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.effects import AdvanceLogStart, Effect, LogLine, Note, TruncateFully, TruncateLog, WriteEpochs
+from tidegauge_broker.replica.epoch_cache import EpochCache
+from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, TopicRules
+from tidegauge_broker.replica.ports import LoadedLog
+
+if TYPE_CHECKING:
+    from tidegauge_broker.replica.follower import Follower
+    from tidegauge_broker.replica.leader import Leader
+    from tidegauge_broker.replica.producer_state import ProducerState
+
+
+class Role(Enum):
+    """What this replica is at the moment."""
+
+    NONE = "none"
+    """Hosted, but its leader is unknown, dead or absent: it neither serves nor fetches."""
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    OFFLINE = "offline"
+    """Its log folder failed."""
+
+
+class Partition:
+    """State of one local replica. ``leader_role`` or ``follower_role`` is set according to ``role``."""
+
+    __slots__ = (
+        "awaiting_truncation",
+        "broker_id",
+        "controller_epoch",
+        "epochs",
+        "follower_role",
+        "high_watermark",
+        "leader",
+        "leader_epoch",
+        "leader_role",
+        "log_end_offset",
+        "log_start_offset",
+        "moved_high_watermark",
+        "moved_log_end",
+        "partition_epoch",
+        "producer_state",
+        "replicas",
+        "role",
+        "rules",
+        "settings",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        broker_id: int,
+        settings: CoreSettings,
+        rules: TopicRules,
+        topic_id: str,
+        loaded: LoadedLog,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.broker_id = broker_id
+        self.settings = settings
+        self.rules = rules
+        self.topic_id = topic_id
+        self.role = Role.NONE
+        self.leader = NO_LEADER
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.controller_epoch = -1
+        self.replicas: tuple[int, ...] = ()
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.high_watermark = min(max(loaded.high_watermark, loaded.log_start_offset), loaded.log_end_offset)
+        self.epochs = EpochCache(loaded.epochs)
+        self.producer_state: ProducerState = loaded.producer_state
+        self.leader_role: Leader | None = None
+        self.follower_role: Follower | None = None
+        self.awaiting_truncation = False
+        self.moved_high_watermark = False
+        self.moved_log_end = False
+
+    # What the controller decided
+
+    def adopt(self, state: PartitionState) -> None:
+        """Take over who leads, as of which epochs. The caller has checked that it is news."""
+        assert state.leader_epoch >= self.leader_epoch, "I5"
+        assert state.partition_epoch >= self.partition_epoch, "I5"
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.controller_epoch = state.controller_epoch
+        self.replicas = state.replicas
+
+    def go_offline(self, cause: str, out: list[Effect]) -> None:
+        """The log folder failed: serve nothing any more."""
+        if self.role is Role.OFFLINE:
+            return
+        self.role = Role.OFFLINE
+        self.leader_role = None
+        self.follower_role = None
+        self.note("role", cause, out, role="offline", leader=self.leader, leader_epoch=self.leader_epoch)
+
+    # What is asked of every request
+
+    def check_leader_epoch(self, asked: int | None) -> ErrorCode:
+        """Compare the epoch that a request carries with this replica's (KIP-320). It comes before the leader check."""
+        if asked is None or asked == self.leader_epoch:
+            return ErrorCode.NONE
+        if asked < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def refusal_as_leader(self, asked_epoch: int | None) -> ErrorCode:
+        """Why this replica can't serve as leader of that epoch, or NONE."""
+        if self.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        error = self.check_leader_epoch(asked_epoch)
+        if error is not ErrorCode.NONE:
+            return error
+        return ErrorCode.NONE if self.role is Role.LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    @property
+    def leader_hint(self) -> LeaderHint | None:
+        """Who leads, as far as this replica knows."""
+        return None if self.leader == NO_LEADER else LeaderHint(self.leader, self.leader_epoch)
+
+    # Changes of the log, shared by both roles
+
+    def assign_epoch(self, epoch: int, start_offset: int, cause: str, out: list[Effect]) -> None:
+        """Note an epoch's start; it is on disk before anything that follows."""
+        if self.epochs.assign(epoch, start_offset):
+            out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=True))
+            self.note("epoch", cause, out, leader_epoch=epoch, start_offset=start_offset)
+
+    def move_log_end(self, log_end_offset: int, cause: str, out: list[Effect]) -> None:
+        """Records were appended."""
+        assert log_end_offset >= self.log_end_offset
+        old, self.log_end_offset = self.log_end_offset, log_end_offset
+        self.moved_log_end = True
+        self.note("log_end_offset", cause, out, old=old, new=log_end_offset)
+
+    def set_high_watermark(self, high_watermark: int, cause: str, out: list[Effect]) -> bool:
+        """Set the high watermark; says whether it changed. A follower's may go down, a leader's never (I2)."""
+        assert self.log_start_offset <= high_watermark <= self.log_end_offset, "I1"
+        assert self.role is not Role.LEADER or high_watermark >= self.high_watermark, "I2"
+        if high_watermark == self.high_watermark:
+            return False
+        old, self.high_watermark = self.high_watermark, high_watermark
+        self.moved_high_watermark = True
+        self.note("high_watermark", cause, out, old=old, new=high_watermark)
+        return True
+
+    def truncate_to(self, offset: int, cause: str, out: list[Effect]) -> None:
+        """Cut the log to an end. At or above the end only the epoch cache is trimmed (KAFKA-10706)."""
+        if offset >= self.log_end_offset:
+            if self.epochs.truncate_from_end(self.log_end_offset):
+                out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))
+            return
+        old = self.log_end_offset
+        out.append(TruncateLog(self.topic_partition, offset))
+        self.awaiting_truncation = True
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        if self.epochs.truncate_from_end(offset):
+            out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))
+        self.note("truncation", cause, out, old=old, new=offset)
+        self.say("info", f"Truncating to offset {offset} (log end offset was {old}, cause: {cause})", out)
+        self._lower_high_watermark(cause, out)
+
+    def truncate_fully(self, start_offset: int, cause: str, out: list[Effect]) -> None:
+        """Empty the log and begin anew at an offset."""
+        old = self.log_end_offset
+        out.append(TruncateFully(self.topic_partition, start_offset))
+        self.awaiting_truncation = True
+        self.log_start_offset = self.log_end_offset = start_offset
+        if self.epochs.clear():
+            out.append(WriteEpochs(self.topic_partition, [], sync=False))
+        self.note("truncation", cause, out, old=old, new=start_offset)
+        self.say("info", f"Truncating fully and starting at offset {start_offset} (log end offset was {old})", out)
+        if self.high_watermark != start_offset:
+            self.set_high_watermark(start_offset, cause, out)
+
+    def _lower_high_watermark(self, cause: str, out: list[Effect]) -> None:
+        if self.high_watermark > self.log_end_offset:
+            self.say(
+                "warning",
+                f"Non-monotonic update of high watermark from {self.high_watermark} to {self.log_end_offset}",
+                out,
+            )
+            self.set_high_watermark(self.log_end_offset, cause, out)
+
+    def advance_log_start(self, offset: int, cause: str, out: list[Effect], *, tell_log: bool = True) -> bool:
+        """Raise the log start offset; it may not pass the high watermark. Says whether it moved."""
+        offset = min(offset, self.high_watermark)
+        if offset <= self.log_start_offset:
+            return False
+        if tell_log:
+            out.append(AdvanceLogStart(self.topic_partition, offset))
+        old, self.log_start_offset = self.log_start_offset, offset
+        if self.epochs.truncate_from_start(offset):
+            out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))
+        self.note("log_start_offset", cause, out, old=old, new=offset)
+        return True
+
+    def log_truncated(self, producer_state: ProducerState) -> None:
+        """The truncation was executed; the producer state was rebuilt from what is left."""
+        self.producer_state = producer_state
+        self.awaiting_truncation = False
+
+    # What can be seen
+
+    def note(self, kind: str, cause: str, out: list[Effect], **fields: object) -> None:
+        """A line for the event log."""
+        out.append(Note(kind, self.topic_partition, cause, fields))
+
+    def say(self, level: str, text: str, out: list[Effect]) -> None:
+        """A line for the broker's log, marked as Kafka marks it."""
+        out.append(LogLine(level, f"[Partition {self.topic_partition} broker={self.broker_id}] {text}"))
