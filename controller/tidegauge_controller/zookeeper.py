@@ -153,7 +153,8 @@ class Watch:
         if self._task is not None:
             self._task.cancel()
         if not self.armed.done():
-            self.armed.cancel()
+            self.armed.set_exception(Closed(f"The watch of {self.path} was taken back"))
+            self.armed.exception()  # nobody need be waiting
         self._zookeeper.forget(self)
 
     def arm(self) -> None:
@@ -202,6 +203,7 @@ class ZooKeeper:
         self._watches: dict[Watch, None] = {}
         self._outstanding: set[asyncio.Future[Any]] = set()
         self._closing = False
+        self._expiries = 0
         self._kazoo = KazooClient(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
@@ -315,6 +317,7 @@ class ZooKeeper:
         else:
             self._connected.clear()
         if state is SessionState.EXPIRED:
+            self._expiries += 1
             self._fail_outstanding(SessionExpired("The ZooKeeper session has expired"))
         for listener in list(self._listeners):
             try:
@@ -334,11 +337,14 @@ class ZooKeeper:
 
     async def _request(self, start: Callable[[], Any]) -> Any:
         """Send a request until it has an answer other than connection loss."""
+        expiries = self._expiries
         async with self._slots:
             while True:
                 await self._connected.wait()
                 if self._closing:
                     raise Closed("The ZooKeeper client has been closed")
+                if expiries != self._expiries:
+                    raise SessionExpired("The ZooKeeper session expired while the request waited for a connection")
                 future: asyncio.Future[Any] = self._loop.create_future()
                 self._outstanding.add(future)
                 try:

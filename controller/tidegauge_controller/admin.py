@@ -1,0 +1,37 @@
+"""What an admin asks of the controller, and what it answers: plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create: counts (None: the broker's defaults) or an assignment, not both.
+
+    Attributes:
+        name: its name.
+        partition_count: how many partitions.
+        replication_factor: how many replicas of each.
+        assignment: the replicas of each partition, from partition 0; empty: by Kafka's algorithm.
+        configs: its settings.
+    """
+
+    name: str
+    partition_count: int | None = None
+    replication_factor: int | None = None
+    assignment: Sequence[Sequence[int]] = ()
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOutcome:
+    """What became of a topic: an error with Kafka's sentence, or none and its id."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    topic_id: str = ""

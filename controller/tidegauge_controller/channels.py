@@ -1,0 +1,147 @@
+"""Control requests on their way: for each broker a queue, a task and one gRPC channel, one request in flight.
+
+A request that does not arrive is sent again every 100 ms until it does or the broker is removed; whatever stands in the
+queue then goes with it. So a broker gets the requests of one controller in the order in which they were decided.
+Source: ControllerChannelManager, RequestSendThread (kafka-behaviour 8.8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import grpc
+import grpc.aio
+
+from tidegauge.control import (
+    Endpoint,
+    LeaderAndIsrRequest,
+    PartitionsResponse,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from tidegauge.errors import ErrorCode
+from tidegauge.v1.control_service_pb2_grpc import ControlServiceAsyncStub, ControlServiceStub
+from tidegauge_controller import wire
+from tidegauge_controller.decisions.steps import ControlRequest
+
+LOG = logging.getLogger(__name__)
+RETRY_BACKOFF_SECONDS = 0.1
+CHANNEL_OPTIONS = (
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+"""A broker that comes back is met within half a second, whatever gRPC's own back-off would be."""
+
+Answered = Callable[[int, ControlRequest, PartitionsResponse], None]
+
+
+class _Sender:
+    """One broker's queue and task."""
+
+    def __init__(self, endpoint: Endpoint, timeout_seconds: float, answered: Answered) -> None:
+        self._endpoint = endpoint
+        self._timeout_seconds = timeout_seconds
+        self._answered = answered
+        self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
+        self.task = asyncio.get_running_loop().create_task(self._run(), name=f"control-to-{endpoint.broker_id}")
+
+    def put(self, request: ControlRequest) -> None:
+        """Append a request."""
+        self._queue.put_nowait(request)
+
+    async def _run(self) -> None:
+        async with grpc.aio.insecure_channel(self._endpoint.address, options=CHANNEL_OPTIONS) as channel:
+            # The class is one; the generated types know it under two names.
+            stub: ControlServiceAsyncStub = ControlServiceStub(channel)  # type: ignore[assignment]
+            while True:
+                request = await self._queue.get()
+                response = await self._deliver(stub, request)
+                if response.error is not ErrorCode.NONE:
+                    LOG.warning(
+                        "Broker %d refused %s: %s",
+                        self._endpoint.broker_id,
+                        type(request).__name__,
+                        response.error.name,
+                    )
+                self._answered(self._endpoint.broker_id, request, response)
+
+    async def _deliver(self, stub: ControlServiceAsyncStub, request: ControlRequest) -> PartitionsResponse:
+        told = False
+        while True:
+            try:
+                return await self._call(stub, request)
+            except grpc.aio.AioRpcError as problem:
+                if not told:
+                    LOG.info(
+                        "Broker %d at %s does not take %s yet: %s",
+                        self._endpoint.broker_id,
+                        self._endpoint.address,
+                        type(request).__name__,
+                        problem.details(),
+                    )
+                    told = True
+                await asyncio.sleep(RETRY_BACKOFF_SECONDS)
+
+    async def _call(self, stub: ControlServiceAsyncStub, request: ControlRequest) -> PartitionsResponse:
+        timeout = self._timeout_seconds
+        match request:
+            case LeaderAndIsrRequest():
+                taken = await stub.LeaderAndIsr(wire.to_leader_and_isr(request), timeout=timeout)
+                return wire.from_partitions_response(taken)
+            case UpdateMetadataRequest():
+                updated = await stub.UpdateMetadata(wire.to_update_metadata(request), timeout=timeout)
+                return PartitionsResponse(wire.from_error(updated.error))
+            case StopReplicaRequest():
+                stopped = await stub.StopReplica(wire.to_stop_replica(request), timeout=timeout)
+                return wire.from_partitions_response(stopped)
+
+
+class Channels:
+    """The queues to all live brokers.
+
+    Args:
+        timeout_ms: ``controller.socket.timeout.ms``, the time for one attempt.
+        answered: called on the loop with each answer.
+    """
+
+    def __init__(self, timeout_ms: int, answered: Answered) -> None:
+        self._timeout_seconds = timeout_ms / 1000
+        self._answered = answered
+        self._senders: dict[int, _Sender] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def add(self, endpoint: Endpoint) -> None:
+        """Begin a broker's queue; an older one of the same broker is dropped."""
+        self.remove(endpoint.broker_id)
+        self._senders[endpoint.broker_id] = _Sender(endpoint, self._timeout_seconds, self._answered)
+
+    def remove(self, broker_id: int) -> None:
+        """Drop a broker's queue and what it holds."""
+        sender = self._senders.pop(broker_id, None)
+        if sender is not None:
+            sender.task.cancel()
+            self._ending.add(sender.task)
+            sender.task.add_done_callback(self._ending.discard)
+
+    def send(self, broker_id: int, request: ControlRequest) -> None:
+        """Append to a broker's queue; a broker without one is not there."""
+        sender = self._senders.get(broker_id)
+        if sender is not None:
+            sender.put(request)
+
+    def clear(self) -> None:
+        """Drop all."""
+        for broker_id in list(self._senders):
+            self.remove(broker_id)
+
+    async def close(self) -> None:
+        """Drop all and wait until the connections are closed."""
+        self.clear()
+        if self._ending:
+            await asyncio.wait(set(self._ending))

@@ -1,0 +1,497 @@
+"""The controller candidate of a broker: one event queue, one event at a time, over the pure decisions.
+
+Rules:
+- All that happens (watches, timers, requests of brokers) becomes an event in one queue; events are handled one after
+  the other, so decisions never interleave. Candidates that are not active ignore all but ``/controller``'s.
+- Election: a transaction [create ``/controller`` ephemeral, set ``/controller_epoch`` to e+1 expecting its version];
+  the first writer wins (kafka-behaviour 7.3, 8.1).
+- A write refused because ``/controller_epoch`` moved on, an expired session or a failed take-over make it resign: no
+  watch, no queue and nothing decided in the old term survives.
+- An expired session is told by ``session_expired``, at once; the candidate stays out until ``session_restored``.
+
+Source: KafkaController, ControllerEventManager (kafka-behaviour 8.1-8.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from tidegauge.control import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    Endpoint,
+    LeaderAndIsrRequest,
+    PartitionsResponse,
+    StopReplicaRequest,
+)
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import Values
+from tidegauge.znodes import (
+    BROKER_IDS,
+    BROKER_TOPICS,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    DELETE_TOPICS,
+    LOG_DIR_EVENT_NOTIFICATION,
+    ControllerNode,
+    MalformedZnode,
+    decode_controller_epoch,
+    encode_controller_epoch,
+)
+from tidegauge_controller.admin import NewTopic, TopicOutcome
+from tidegauge_controller.channels import Channels
+from tidegauge_controller.decisions import broker_events, deletion, leaders, topic_events
+from tidegauge_controller.decisions.alter_partition import process_alter_partition
+from tidegauge_controller.decisions.context import ControllerContext, ControllerSettings
+from tidegauge_controller.decisions.failover import fail_over
+from tidegauge_controller.decisions.producer_ids import allocate_producer_ids
+from tidegauge_controller.decisions.steps import (
+    CheckVersion,
+    ControllerMoved,
+    ControlRequest,
+    CreateNode,
+    DeleteNode,
+    SetNode,
+    Steps,
+    ZnodeStat,
+)
+from tidegauge_controller.driver import Driver
+from tidegauge_controller.topic_admin import MetadataView, TopicAdmin
+from tidegauge_controller.zookeeper import (
+    Closed,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    Watch,
+    ZooKeeper,
+    ZooKeeperError,
+)
+
+LOG = logging.getLogger(__name__)
+FIRST_REBALANCE_SECONDS = 5.0
+NOT_CONTROLLER = "This is not the correct controller for this cluster."
+
+_WATCHED_CHILDREN = {
+    BROKER_IDS: "BrokerChange",
+    BROKER_TOPICS: "TopicChange",
+    DELETE_TOPICS: "TopicDeletion",
+    LOG_DIR_EVENT_NOTIFICATION: "LogDirEvent",
+}
+Answer = TypeVar("Answer")
+Handler = Callable[[], Awaitable[None]]
+
+
+class _Term:
+    """What exists only while this broker is the active controller."""
+
+    def __init__(self, context: ControllerContext, driver: Driver, channels: Channels) -> None:
+        self.context = context
+        self.driver = driver
+        self.channels = channels
+        self.rebalance_timer: asyncio.TimerHandle | None = None
+        self.waiting: dict[object, Callable[[], None]] = {}
+
+
+class Controller:
+    """One candidate per broker process, on the broker's loop.
+
+    Args:
+        endpoint: this broker.
+        zookeeper: its session.
+        settings: its broker settings.
+        metadata: its metadata cache.
+        note: writes to the event log (kind, cause, fields).
+        now_ms: wall clock.
+        random_bytes: source of randomness.
+    """
+
+    def __init__(
+        self,
+        *,
+        endpoint: Endpoint,
+        zookeeper: ZooKeeper,
+        settings: Values,
+        metadata: MetadataView,
+        note: Callable[[str, str, dict[str, Any]], None],
+        now_ms: Callable[[], int],
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self.active_controller_id: int | None = None
+        self._endpoint = endpoint
+        self._zookeeper = zookeeper
+        self._settings = settings
+        self._note = note
+        self._now_ms = now_ms
+        self._random_bytes = random_bytes
+        self._topics = TopicAdmin(zookeeper, settings, metadata, random_bytes)
+        self._term: _Term | None = None
+        self._events: deque[tuple[str, Handler]] = deque()
+        self._waiting_looks: set[str] = set()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._watch: Watch | None = None
+        self._closing_channels: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._term is not None
+
+    @property
+    def controller_epoch(self) -> int:
+        """The epoch of its term; 0 while it is not active."""
+        return 0 if self._term is None else self._term.context.epoch
+
+    # Life
+
+    async def start(self) -> None:
+        """Begin, after the broker has registered: watch ``/controller`` and stand for election."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="controller-events")
+        self._begin_watching()
+
+    async def stop(self) -> None:
+        """Resign and end. ``/controller`` goes with the session."""
+        self._stop_watching()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+        self._resign("Shutdown")
+        if self._closing_channels:
+            await asyncio.wait(set(self._closing_channels))
+
+    def session_expired(self) -> None:
+        """The ZooKeeper session is gone, and with it ``/controller`` and all that waits here."""
+        self._stop_watching()
+        self._events.clear()
+        self._waiting_looks.clear()
+        self.active_controller_id = None
+        self._resign("SessionExpired")
+
+    async def session_restored(self) -> None:
+        """The broker has registered in a new session: stand for election again."""
+        self._begin_watching()
+
+    def _begin_watching(self) -> None:
+        self._stop_watching()
+        self._watch = self._zookeeper.watch_data(CONTROLLER, lambda: self._look("Reelect", self._reelect))
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    # Events
+
+    def _put(self, name: str, handler: Handler) -> None:
+        self._events.append((name, handler))
+        self._wake.set()
+
+    def _look(self, name: str, handler: Handler) -> None:
+        """An event that looks at the world; one that waits already sees the same."""
+        if name not in self._waiting_looks:
+            self._waiting_looks.add(name)
+            self._put(name, handler)
+
+    async def _run(self) -> None:
+        while True:
+            while not self._events:
+                self._wake.clear()
+                await self._wake.wait()
+            name, handler = self._events.popleft()
+            self._waiting_looks.discard(name)
+            try:
+                await handler()
+            except ControllerMoved as moved:
+                LOG.info("%s: %s", name, moved)
+                self._resign("ControllerMoved")
+                if self._watch is not None:
+                    self._look("Reelect", self._reelect)
+            except ZooKeeperError as problem:
+                LOG.info("%s was cut off: %r", name, problem)
+            except Exception:
+                LOG.exception("The controller's event %s failed", name)
+
+    def _decide(self, name: str, make: Callable[[ControllerContext], Steps[None]]) -> Handler:
+        """A handler that runs a decision while active."""
+
+        async def handle() -> None:
+            term = self._term
+            if term is not None:
+                await term.driver.run(make(term.context))
+
+        handle.__name__ = name
+        return handle
+
+    async def _ask(
+        self, name: str, make: Callable[[ControllerContext], Steps[Answer]], when_inactive: Answer
+    ) -> Answer:
+        """Queue a request and wait for its answer."""
+        if self._term is None:
+            return when_inactive
+        term = self._term
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        term_ended = self._ended_with(term, answer, when_inactive)
+
+        async def handle() -> None:
+            try:
+                if self._term is not None:
+                    result = await self._term.driver.run(make(self._term.context))
+                    if not answer.done():
+                        answer.set_result(result)
+            finally:
+                term_ended()
+
+        self._put(name, handle)
+        return await answer
+
+    def _ended_with(self, term: _Term, answer: asyncio.Future[Answer], when_inactive: Answer) -> Callable[[], None]:
+        def settle() -> None:
+            if not answer.done():
+                answer.set_result(when_inactive)
+
+        term.waiting[answer] = settle
+        answer.add_done_callback(lambda done: term.waiting.pop(done, None))
+        return settle
+
+    # Election
+
+    async def _reelect(self) -> None:
+        """``/controller`` may have changed: resign if it is another's, stand if it is nobody's."""
+        try:
+            data, stat = await self._zookeeper.get(CONTROLLER)
+        except NoNode:
+            self.active_controller_id = None
+            self._resign("ControllerChange")
+            await self._elect()
+            return
+        self.active_controller_id = self._controller_id(data)
+        if stat.ephemeral_owner != self._zookeeper.session_id:
+            self._resign("ControllerChange")
+
+    @staticmethod
+    def _controller_id(data: bytes) -> int | None:
+        try:
+            return ControllerNode.decode(data).broker_id
+        except MalformedZnode:
+            LOG.exception("%s is unreadable", CONTROLLER)
+            return None
+
+    async def _elect(self) -> None:
+        epoch, version = await self._read_epoch()
+        node = ControllerNode(self._endpoint.broker_id, self._now_ms())
+        try:
+            answers = await self._zookeeper.multi(
+                [
+                    CreateNode(CONTROLLER, node.encode(), ephemeral=True),
+                    SetNode(CONTROLLER_EPOCH, encode_controller_epoch(epoch + 1), version),
+                ]
+            )
+            stat = answers[1]
+        except MultiFailed:
+            stat = await self._own_earlier_success(epoch + 1)
+        if not isinstance(stat, ZnodeStat):
+            return  # someone else was quicker; the watch brings the news
+        self.active_controller_id = self._endpoint.broker_id
+        await self._take_over(epoch + 1, stat.version)
+
+    async def _read_epoch(self) -> tuple[int, int]:
+        try:
+            data, stat = await self._zookeeper.get(CONTROLLER_EPOCH)
+        except NoNode:
+            try:
+                await self._zookeeper.create(CONTROLLER_EPOCH, encode_controller_epoch(0))
+            except NodeExists:
+                return await self._read_epoch()
+            return 0, 0
+        return decode_controller_epoch(data), stat.version
+
+    async def _own_earlier_success(self, epoch: int) -> ZnodeStat | None:
+        """Whether the election that failed had succeeded before its answer was lost with the connection."""
+        try:
+            _, controller = await self._zookeeper.get(CONTROLLER)
+            data, stat = await self._zookeeper.get(CONTROLLER_EPOCH)
+        except NoNode:
+            return None
+        own = controller.ephemeral_owner == self._zookeeper.session_id
+        return stat if own and decode_controller_epoch(data) == epoch else None
+
+    async def _take_over(self, epoch: int, epoch_version: int) -> None:
+        channels = Channels(self._settings.integer("controller.socket.timeout.ms"), self._answered)
+        context = ControllerContext(self._endpoint.broker_id, epoch, epoch_version, self._decision_settings())
+        driver = Driver(
+            self._zookeeper,
+            epoch_version,
+            send=channels.send,
+            add_broker=channels.add,
+            remove_broker=channels.remove,
+            changed=self._changed,
+            note=self._note,
+            random_bytes=self._random_bytes,
+        )
+        self._term = term = _Term(context, driver, channels)
+        LOG.info("Broker %d is the controller, epoch %d", self._endpoint.broker_id, epoch)
+        self._note("controller", "Election", {"state": "elected", "controller_epoch": epoch})
+        try:
+            await driver.watch_children(_WATCHED_CHILDREN)
+            await driver.run(fail_over(context))
+        except (ControllerMoved, SessionExpired, Closed):
+            raise
+        except Exception:
+            LOG.exception("Broker %d could not take over as controller; another may try", self._endpoint.broker_id)
+            await self._give_up(epoch_version)
+            return
+        if self._settings.flag("auto.leader.rebalance.enable"):
+            self._schedule_rebalance(term, FIRST_REBALANCE_SECONDS)
+
+    async def _give_up(self, epoch_version: int) -> None:
+        """Resign and delete ``/controller``, unless another term has begun."""
+        self._resign("FailoverFailed")
+        try:
+            await self._zookeeper.multi([CheckVersion(CONTROLLER_EPOCH, epoch_version), DeleteNode(CONTROLLER)])
+        except MultiFailed:
+            LOG.info("%s is another's by now", CONTROLLER)
+
+    def _decision_settings(self) -> ControllerSettings:
+        return ControllerSettings(
+            unclean_leader_election=self._settings.flag("unclean.leader.election.enable"),
+            delete_topic_enable=self._settings.flag("delete.topic.enable"),
+            leader_imbalance_percentage=self._settings.integer("leader.imbalance.per.broker.percentage"),
+        )
+
+    def _resign(self, cause: str) -> None:
+        """End the term, if there is one: watches, timer, queues, context."""
+        term, self._term = self._term, None
+        if term is None:
+            return
+        LOG.info("Broker %d resigns as controller, epoch %d: %s", self._endpoint.broker_id, term.context.epoch, cause)
+        term.driver.close()
+        if term.rebalance_timer is not None:
+            term.rebalance_timer.cancel()
+        for settle in list(term.waiting.values()):
+            settle()
+        closing = asyncio.get_running_loop().create_task(term.channels.close())
+        self._closing_channels.add(closing)
+        closing.add_done_callback(self._closing_channels.discard)
+        self._note("controller", cause, {"state": "resigned", "controller_epoch": term.context.epoch})
+
+    # What the world tells
+
+    def _changed(self, name: str, subject: str) -> None:
+        """A watched znode changed."""
+        match name:
+            case "BrokerChange":
+                self._look(name, self._decide(name, broker_events.process_broker_change))
+            case "TopicChange":
+                self._look(name, self._decide(name, topic_events.process_topic_change))
+            case "TopicDeletion":
+                self._look(name, self._decide(name, deletion.process_delete_markers))
+            case "LogDirEvent":
+                self._look(name, self._decide(name, broker_events.process_log_dir_notifications))
+            case topic_events.TOPIC_DATA:
+                look = f"{name} {subject}"
+                self._look(look, self._decide(look, lambda context: topic_events.process_topic_data(context, subject)))
+
+    def _answered(self, broker_id: int, request: ControlRequest, response: PartitionsResponse) -> None:
+        """A broker answered a control request."""
+        match request:
+            case StopReplicaRequest():
+                deleted = [entry.topic_partition for entry in request.partitions if entry.delete]
+                if deleted:
+                    self._put(
+                        "StopReplicaResponse",
+                        self._decide(
+                            "StopReplicaResponse",
+                            lambda context: deletion.process_stop_replica_response(
+                                context, broker_id, deleted, response
+                            ),
+                        ),
+                    )
+            case LeaderAndIsrRequest():
+                self._put(
+                    "LeaderAndIsrResponse",
+                    self._decide(
+                        "LeaderAndIsrResponse",
+                        lambda context: broker_events.process_leader_and_isr_response(context, broker_id, response),
+                    ),
+                )
+
+    def _schedule_rebalance(self, term: _Term, seconds: float) -> None:
+        term.rebalance_timer = asyncio.get_running_loop().call_later(
+            seconds, self._put, "AutoLeaderRebalance", self._rebalance
+        )
+
+    async def _rebalance(self) -> None:
+        term = self._term
+        if term is None:
+            return
+        try:
+            await term.driver.run(leaders.rebalance_leaders(term.context))
+        finally:
+            if self._term is term:
+                self._schedule_rebalance(term, self._settings.integer("leader.imbalance.check.interval.seconds"))
+
+    # What brokers and admins ask
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """A leader proposes in-sync replicas."""
+        return await self._ask(
+            "AlterPartition",
+            lambda context: process_alter_partition(context, request),
+            AlterPartitionResponse(ErrorCode.NOT_CONTROLLER),
+        )
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, list[TopicPartition]]:
+        """A broker wants to stop. Answers the partitions with several replicas that it still leads."""
+        return await self._ask(
+            "ControlledShutdown",
+            lambda context: leaders.process_controlled_shutdown(context, broker_id, broker_epoch),
+            (ErrorCode.STALE_CONTROLLER_EPOCH, []),
+        )
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, int, int]:
+        """A block of producer ids: error, first id, count."""
+        return await self._ask(
+            "AllocateProducerIds",
+            lambda context: allocate_producer_ids(context, broker_id, broker_epoch),
+            (ErrorCode.NOT_CONTROLLER, 0, 0),
+        )
+
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition] | None, *, unclean: bool, timeout_ms: int
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]] | None:
+        """Elections on demand, answered when this broker's metadata shows the new leaders; None: not the controller."""
+        nobody: dict[TopicPartition, tuple[ErrorCode, str]] | None = None
+        answers = await self._ask(
+            "ElectLeaders",
+            lambda context: leaders.elect_leaders(context, partitions, unclean=unclean),
+            nobody,
+        )
+        if answers is None or self._term is None:
+            return answers
+        elected = {
+            at: self._term.context.leadership[at].leader
+            for at, (error, _) in answers.items()
+            if error is ErrorCode.NONE and at in self._term.context.leadership
+        }
+        late = await self._topics.wait_for_leaders(elected, timeout_ms)
+        return answers | dict.fromkeys(late, (ErrorCode.REQUEST_TIMED_OUT, "The request timed out."))
+
+    async def create_topics(self, topics: Sequence[NewTopic], timeout_ms: int) -> list[TopicOutcome]:
+        """Create topics; answered when each partition has a leader in this broker's metadata."""
+        term = self._term
+        if term is None:
+            return [TopicOutcome(topic.name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for topic in topics]
+        return await self._topics.create(term.context, topics, timeout_ms)
+
+    async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
+        """Delete topics; answered when they are gone from this broker's metadata."""
+        if self._term is None:
+            return [TopicOutcome(name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for name in names]
+        return await self._topics.delete(names, timeout_ms)

@@ -1,0 +1,104 @@
+"""A leader proposes in-sync replicas: check the proposal against what is known, then write it.
+
+The checks stand in Kafka's order, which decides which error a leader sees. ISR and partition epoch change, the leader
+epoch does not, and no LeaderAndIsr follows; all brokers get UpdateMetadata for every partition named, the refused ones
+included. Source: KafkaController.tryProcessAlterPartition (kafka-behaviour 8.11).
+
+One difference, in the leader's favour: where the version in ZooKeeper is not the one known, the state is read back. A
+write whose answer was lost with the connection shows there as done and is answered as such; otherwise the controller
+takes over what it read, so that the leader's next proposal meets the truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, IsrProposal, IsrVerdict
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge_controller.decisions.broker_events import update_metadata
+from tidegauge_controller.decisions.context import ControllerContext, Leadership
+from tidegauge_controller.decisions.state_store import read_states, write_states
+from tidegauge_controller.decisions.steps import Steps
+
+
+def check_proposal(
+    context: ControllerContext, broker_id: int, proposal: IsrProposal
+) -> tuple[ErrorCode, Leadership | None]:
+    """Judge a proposal without ZooKeeper.
+
+    Returns:
+        An error; or NONE and the state to write; or NONE and None where it is so already.
+    """
+    at = proposal.topic_partition
+    if context.topic_ids.get(at.topic) != proposal.topic_id:
+        return ErrorCode.UNKNOWN_TOPIC_ID, None
+    current = context.leadership.get(at)
+    if current is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+    if proposal.leader_epoch > current.leader_epoch or proposal.partition_epoch > current.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER, None
+    if proposal.leader_epoch < current.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH, None
+    same = (broker_id, proposal.new_isr, proposal.recovering) == (current.leader, current.isr, current.recovering)
+    if same:
+        return ErrorCode.NONE, None
+    if proposal.partition_epoch < current.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION, None
+    grows_while_recovering = proposal.recovering and len(proposal.new_isr) > 1
+    if grows_while_recovering or (proposal.recovering and not current.recovering):
+        return ErrorCode.INVALID_REQUEST, None
+    if not context.live_brokers.issuperset(proposal.new_isr):
+        return ErrorCode.INELIGIBLE_REPLICA, None
+    return ErrorCode.NONE, Leadership(
+        broker_id,
+        proposal.leader_epoch,
+        proposal.new_isr,
+        proposal.recovering,
+        proposal.partition_epoch,
+        context.epoch,
+    )
+
+
+def process_alter_partition(
+    context: ControllerContext, request: AlterPartitionRequest
+) -> Steps[AlterPartitionResponse]:
+    """Answer a leader's proposals."""
+    context.cause = "AlterPartition"
+    broker = context.live.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        return AlterPartitionResponse(ErrorCode.STALE_BROKER_EPOCH)
+    verdicts: dict[TopicPartition, ErrorCode] = {}
+    to_write: dict[TopicPartition, Leadership] = {}
+    for proposal in request.partitions:
+        error, state = check_proposal(context, request.broker_id, proposal)
+        verdicts[proposal.topic_partition] = error
+        if state is not None:
+            to_write[proposal.topic_partition] = state
+    _written, raced, failed = yield from write_states(context, to_write)
+    verdicts |= dict.fromkeys(failed, ErrorCode.UNKNOWN_SERVER_ERROR)
+    verdicts |= yield from _settle_races(context, {at: to_write[at] for at in raced})
+    named = [proposal.topic_partition for proposal in request.partitions]
+    yield from update_metadata(context, context.live_or_shutting_down, named)
+    return AlterPartitionResponse(ErrorCode.NONE, [_verdict(context, at, error) for at, error in verdicts.items()])
+
+
+def _settle_races(
+    context: ControllerContext, wanted: dict[TopicPartition, Leadership]
+) -> Steps[dict[TopicPartition, ErrorCode]]:
+    if not wanted:
+        return {}
+    found, _ = yield from read_states(context, list(wanted))
+    verdicts = dict.fromkeys(wanted, ErrorCode.INVALID_UPDATE_VERSION)
+    for at, state in found.items():
+        if replace(state, partition_epoch=wanted[at].partition_epoch) == wanted[at]:
+            verdicts[at] = ErrorCode.NONE
+        context.leadership[at] = state
+    return verdicts
+
+
+def _verdict(context: ControllerContext, at: TopicPartition, error: ErrorCode) -> IsrVerdict:
+    state = context.leadership.get(at)
+    if error is not ErrorCode.NONE or state is None:
+        return IsrVerdict(at, error)
+    return IsrVerdict(at, error, state.leader, state.leader_epoch, state.isr, state.partition_epoch, state.recovering)

@@ -1,0 +1,100 @@
+"""What one event makes the controller tell the brokers, gathered, then sent in Kafka's order.
+
+Order per batch: all LeaderAndIsr, then all UpdateMetadata, then all StopReplica. Every LeaderAndIsr of a partition also
+puts it into the UpdateMetadata for all registered brokers. Requests for brokers that are not registered are dropped.
+Source: AbstractControllerBrokerRequestBatch (kafka-behaviour 8.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegauge.control import (
+    ControlHeader,
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
+    StopReplicaPartition,
+    StopReplicaRequest,
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+)
+from tidegauge.partition import TopicPartition
+from tidegauge_controller.decisions.context import ControllerContext
+from tidegauge_controller.decisions.steps import ControlRequest, Send
+
+
+class RequestBatch:
+    """Gathers requests; ``send`` gives them and starts anew."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartition]] = {}
+        self._metadata_brokers: set[int] = set()
+        self._metadata: dict[TopicPartition, UpdateMetadataPartition] = {}
+        self._stop_replica: dict[int, dict[TopicPartition, StopReplicaPartition]] = {}
+
+    def _clear(self) -> None:
+        self._leader_and_isr.clear()
+        self._metadata_brokers.clear()
+        self._metadata.clear()
+        self._stop_replica.clear()
+
+    def leader_and_isr(self, broker_ids: Iterable[int], at: TopicPartition, *, is_new: bool) -> None:
+        """Tell these brokers the partition's current state, and all brokers its metadata."""
+        leadership = self._context.leadership[at]
+        for broker_id in broker_ids:
+            entries = self._leader_and_isr.setdefault(broker_id, {})
+            was_new = at in entries and entries[at].is_new
+            entries[at] = LeaderAndIsrPartition(self._context.state_of(at, leadership), is_new or was_new)
+        self.update_metadata(self._context.live_or_shutting_down, [at])
+
+    def update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        """Tell these brokers who lives, and the state of these partitions if they have one."""
+        self._metadata_brokers.update(broker_ids)
+        for at in partitions:
+            leadership = self._context.leadership.get(at)
+            if leadership is None:
+                continue
+            replicas = self._context.assignment(at).replicas
+            offline = tuple(replica for replica in replicas if not self._context.is_online(replica, at))
+            self._metadata[at] = UpdateMetadataPartition(
+                self._context.state_of(at, leadership), offline, self._context.is_to_be_deleted(at.topic)
+            )
+
+    def stop_replica(self, broker_id: int, at: TopicPartition, *, delete: bool) -> None:
+        """Tell a broker to stop its replica. The epoch is not checked while the topic is being deleted."""
+        leadership = self._context.leadership.get(at)
+        unchecked = leadership is None or self._context.is_to_be_deleted(at.topic)
+        entries = self._stop_replica.setdefault(broker_id, {})
+        was_delete = at in entries and entries[at].delete
+        epoch = None if unchecked or leadership is None else leadership.leader_epoch
+        entries[at] = StopReplicaPartition(at, epoch, delete or was_delete)
+
+    def send(self) -> Send:
+        """The gathered requests, in order."""
+        messages = (*self._leader_and_isr_requests(), *self._metadata_requests(), *self._stop_replica_requests())
+        self._clear()
+        return Send(messages)
+
+    def _header(self, broker_id: int) -> ControlHeader:
+        return ControlHeader(self._context.controller_id, self._context.epoch, self._context.live[broker_id].epoch)
+
+    def _leader_and_isr_requests(self) -> Iterable[tuple[int, ControlRequest]]:
+        live = self._context.live
+        for broker_id in sorted(self._leader_and_isr):
+            if broker_id in live:
+                entries = tuple(self._leader_and_isr[broker_id].values())
+                leaders = sorted({entry.state.leader for entry in entries} & set(live))
+                endpoints = tuple(live[leader].endpoint for leader in leaders)
+                yield broker_id, LeaderAndIsrRequest(self._header(broker_id), entries, endpoints)
+
+    def _metadata_requests(self) -> Iterable[tuple[int, ControlRequest]]:
+        entries = tuple(self._metadata.values())
+        for broker_id in sorted(self._metadata_brokers & set(self._context.live)):
+            yield broker_id, UpdateMetadataRequest(self._header(broker_id), entries, self._context.endpoints())
+
+    def _stop_replica_requests(self) -> Iterable[tuple[int, ControlRequest]]:
+        for broker_id in sorted(self._stop_replica):
+            if broker_id in self._context.live:
+                entries = tuple(self._stop_replica[broker_id].values())
+                yield broker_id, StopReplicaRequest(self._header(broker_id), entries)

@@ -1,0 +1,184 @@
+"""Brokers come, go, and bounce: what the controller does then.
+
+A broker that came back before its absence was noticed shows a larger czxid: it is handled as a failure, then a
+start-up. A broker that comes is not put into any ISR; its leaders do that once it has caught up.
+Source: KafkaController.processBrokerChange, onBrokerStartup, onBrokerFailure (kafka-behaviour 8.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tidegauge.control import Endpoint, PartitionsResponse
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.znodes import (
+    BROKER_IDS,
+    LOG_DIR_EVENT_NOTIFICATION,
+    BrokerNode,
+    MalformedZnode,
+    broker_path,
+    decode_log_dir_event,
+)
+from tidegauge_controller.decisions.batch import RequestBatch
+from tidegauge_controller.decisions.context import (
+    ControllerContext,
+    LiveBroker,
+    PartitionStatus,
+    Replica,
+    ReplicaStatus,
+)
+from tidegauge_controller.decisions.deletion import fail_replica_deletion, resume_deletions
+from tidegauge_controller.decisions.partition_machine import change_partitions, trigger_online
+from tidegauge_controller.decisions.replica_machine import change_replicas
+from tidegauge_controller.decisions.steps import (
+    AddBroker,
+    DeleteNode,
+    Outcome,
+    Read,
+    ReadChildren,
+    ReadResult,
+    RemoveBroker,
+    Steps,
+    Write,
+)
+
+
+def read_brokers() -> Steps[dict[int, LiveBroker]]:
+    """The registered brokers with their epochs."""
+    names: list[str] | None = yield ReadChildren(BROKER_IDS)
+    broker_ids = sorted(int(name) for name in names or [] if name.isdigit())
+    results: list[ReadResult] = yield Read(tuple(broker_path(broker_id) for broker_id in broker_ids))
+    found: dict[int, LiveBroker] = {}
+    for broker_id, result in zip(broker_ids, results, strict=True):
+        if result.outcome is not Outcome.OK or result.stat is None:
+            continue
+        try:
+            node = BrokerNode.decode(broker_id, result.data)
+        except MalformedZnode:
+            continue
+        found[broker_id] = LiveBroker(Endpoint(broker_id, node.host, node.port, node.rack), result.stat.czxid)
+    return found
+
+
+def update_metadata(
+    context: ControllerContext, broker_ids: Collection[int], partitions: Collection[TopicPartition] = ()
+) -> Steps[None]:
+    """Tell brokers who lives, and the state of these partitions."""
+    batch = RequestBatch(context)
+    batch.update_metadata(broker_ids, partitions)
+    yield batch.send()
+
+
+def process_broker_change(context: ControllerContext) -> Steps[None]:
+    """Compare the registered brokers with those known: new ones, bounced ones, dead ones, in this order."""
+    now = yield from read_brokers()
+    known = context.live
+    new = sorted(now.keys() - known.keys())
+    dead = sorted(known.keys() - now.keys())
+    bounced = sorted(
+        broker_id for broker_id in now.keys() & known.keys() if now[broker_id].epoch > known[broker_id].epoch
+    )
+    for broker_id in new:
+        yield AddBroker(now[broker_id].endpoint)
+    for broker_id in (*bounced, *dead):
+        yield RemoveBroker(broker_id)
+    for broker_id in bounced:
+        yield AddBroker(now[broker_id].endpoint)
+    if new:
+        _add(context, new, now)
+        yield from on_broker_startup(context, new)
+    if bounced:
+        _remove(context, bounced)
+        yield from on_broker_failure(context, bounced)
+        _add(context, bounced, now)
+        yield from on_broker_startup(context, bounced)
+    if dead:
+        _remove(context, dead)
+        yield from on_broker_failure(context, dead)
+
+
+def _add(context: ControllerContext, broker_ids: Sequence[int], now: dict[int, LiveBroker]) -> None:
+    for broker_id in broker_ids:
+        context.live[broker_id] = now[broker_id]
+
+
+def _remove(context: ControllerContext, broker_ids: Sequence[int]) -> None:
+    for broker_id in broker_ids:
+        del context.live[broker_id]
+
+
+def on_broker_startup(context: ControllerContext, broker_ids: Sequence[int]) -> Steps[None]:
+    """Brokers have registered: they learn all, the others learn of them, waiting partitions get their chance."""
+    context.cause = "BrokerStartup"
+    for broker_id in broker_ids:
+        context.offline_folders.pop(broker_id, None)
+    others = context.live_or_shutting_down - frozenset(broker_ids)
+    yield from update_metadata(context, others)
+    yield from update_metadata(context, broker_ids, context.partitions_with_leaders())
+    replicas = context.replicas_on(broker_ids)
+    yield from change_replicas(context, replicas, ReplicaStatus.ONLINE)
+    yield from trigger_online(context)
+    topics = {replica.topic_partition.topic for replica in replicas}
+    yield from resume_deletions(context, [topic for topic in sorted(topics) if context.is_to_be_deleted(topic)])
+
+
+def on_broker_failure(context: ControllerContext, broker_ids: Sequence[int]) -> Steps[None]:
+    """Brokers are gone: their replicas are offline."""
+    context.cause = "BrokerFailure"
+    for broker_id in broker_ids:
+        context.offline_folders.pop(broker_id, None)
+        context.shutting_down.discard(broker_id)
+    yield from on_replicas_offline(context, context.replicas_on(broker_ids))
+
+
+def on_replicas_offline(context: ControllerContext, replicas: Sequence[Replica]) -> Steps[None]:
+    """Elect where leaders are lost, then take the replicas out of the ISRs."""
+    to_delete = [replica for replica in replicas if context.is_to_be_deleted(replica.topic_partition.topic)]
+    others = [replica for replica in replicas if not context.is_to_be_deleted(replica.topic_partition.topic)]
+    leaderless = context.leaders_offline()
+    yield from change_partitions(context, leaderless, PartitionStatus.OFFLINE)
+    any_online = yield from trigger_online(context)
+    yield from change_replicas(context, others, ReplicaStatus.OFFLINE)
+    if to_delete:
+        yield from fail_replica_deletion(context, to_delete)
+    if not leaderless and not any_online:
+        yield from update_metadata(context, context.live_or_shutting_down)
+
+
+def process_leader_and_isr_response(
+    context: ControllerContext, broker_id: int, response: PartitionsResponse
+) -> Steps[None]:
+    """A broker says which of its replicas lie in a failed folder: these are offline from now on."""
+    if response.error is not ErrorCode.NONE or broker_id not in context.live:
+        return
+    failed = {at for at, error in response.partitions.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
+    working = {at for at, error in response.partitions.items() if error is ErrorCode.NONE}
+    before = context.offline_folders.get(broker_id, set())
+    now = (before | failed) - working
+    context.offline_folders[broker_id] = now
+    new = sorted(now - before)
+    if new:
+        context.cause = "LogDirFailure"
+        yield from on_replicas_offline(context, [Replica(at, broker_id) for at in new])
+
+
+def process_log_dir_notifications(context: ControllerContext) -> Steps[None]:
+    """Brokers report failed folders: LeaderAndIsr for all their replicas makes them answer which are offline."""
+    names: list[str] | None = yield ReadChildren(LOG_DIR_EVENT_NOTIFICATION)
+    paths = tuple(f"{LOG_DIR_EVENT_NOTIFICATION}/{name}" for name in names or [])
+    if not paths:
+        return
+    results: list[ReadResult] = yield Read(paths)
+    broker_ids: set[int] = set()
+    for result in results:
+        try:
+            broker_ids.add(decode_log_dir_event(result.data))
+        except MalformedZnode:
+            continue
+    batch = RequestBatch(context)
+    for replica in context.replicas_on(broker_ids):
+        if replica.topic_partition in context.leadership:
+            batch.leader_and_isr([replica.broker_id], replica.topic_partition, is_new=False)
+    yield batch.send()
+    yield Write(tuple(DeleteNode(path) for path in paths))

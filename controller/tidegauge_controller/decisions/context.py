@@ -1,0 +1,270 @@
+"""What the active controller knows: brokers, topics, assignments, leaders, and the state of each partition and replica.
+
+Filled from ZooKeeper at fail-over and changed only by the decisions in this package. ``leadership`` is the cache of
+the state znodes; the znodes themselves are the truth, and every write to one expects the version known here or just
+read. A broker that shuts down stays registered: it still gets UpdateMetadata and StopReplica, but it does not count as
+online. Source: kafka.controller.ControllerContext (kafka-behaviour 8.2-8.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from tidegauge.control import NO_LEADER, Endpoint, PartitionState
+from tidegauge.partition import TopicPartition
+from tidegauge.znodes import PartitionStateNode
+
+INITIAL_LEADER_EPOCH = 0
+INITIAL_PARTITION_EPOCH = 0
+
+
+class PartitionStatus(Enum):
+    """States of a partition (kafka-behaviour 8.5)."""
+
+    NON_EXISTENT = "NonExistentPartition"
+    NEW = "NewPartition"
+    ONLINE = "OnlinePartition"
+    OFFLINE = "OfflinePartition"
+
+
+class ReplicaStatus(Enum):
+    """States of a replica (kafka-behaviour 8.7)."""
+
+    NON_EXISTENT = "NonExistentReplica"
+    NEW = "NewReplica"
+    ONLINE = "OnlineReplica"
+    OFFLINE = "OfflineReplica"
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+
+
+class Replica(NamedTuple):
+    """One replica: a partition on a broker."""
+
+    topic_partition: TopicPartition
+    broker_id: int
+
+
+class LiveBroker(NamedTuple):
+    """A registered broker; the epoch is the czxid of its registration."""
+
+    endpoint: Endpoint
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The replicas of a partition in assignment order, and what a reassignment adds and removes."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas when a reassignment is done."""
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether a reassignment runs."""
+        return bool(self.adding or self.removing)
+
+    def without(self, broker_id: int) -> Assignment:
+        """The assignment when a replica is gone."""
+        return Assignment(
+            tuple(replica for replica in self.replicas if replica != broker_id),
+            tuple(replica for replica in self.adding if replica != broker_id),
+            tuple(replica for replica in self.removing if replica != broker_id),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """A partition's state znode: ``partition_epoch`` is its version, ``controller_epoch`` who wrote it last."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    recovering: bool
+    partition_epoch: int
+    controller_epoch: int
+
+    @classmethod
+    def of(cls, node: PartitionStateNode, version: int) -> Leadership:
+        """From the znode's payload and version."""
+        return cls(node.leader, node.leader_epoch, node.isr, node.recovering, version, node.controller_epoch)
+
+    def node(self) -> PartitionStateNode:
+        """The znode's payload."""
+        return PartitionStateNode(self.leader, self.leader_epoch, self.isr, self.controller_epoch, self.recovering)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """The broker settings that the controller's decisions depend on."""
+
+    unclean_leader_election: bool = False
+    delete_topic_enable: bool = True
+    leader_imbalance_percentage: int = 10
+
+
+@dataclass(slots=True)
+class ControllerContext:
+    """All that one controller knows during its term.
+
+    Attributes:
+        controller_id: the broker that is the controller.
+        epoch: its controller epoch.
+        epoch_version: zkVersion of ``/controller_epoch`` at its election: what every write checks.
+        cause: the event under way, for the event log.
+        live: registered brokers, those that shut down included.
+        offline_folders: replicas whose log folder failed, by broker.
+    """
+
+    controller_id: int
+    epoch: int = 0
+    epoch_version: int = -1
+    settings: ControllerSettings = field(default_factory=ControllerSettings)
+    cause: str = "Startup"
+    live: dict[int, LiveBroker] = field(default_factory=dict)
+    shutting_down: set[int] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    assignments: dict[str, dict[int, Assignment]] = field(default_factory=dict)
+    leadership: dict[TopicPartition, Leadership] = field(default_factory=dict)
+    partition_status: dict[TopicPartition, PartitionStatus] = field(default_factory=dict)
+    replica_status: dict[Replica, ReplicaStatus] = field(default_factory=dict)
+    offline_folders: dict[int, set[TopicPartition]] = field(default_factory=dict)
+    topics_to_delete: set[str] = field(default_factory=set)
+    topics_deletion_started: set[str] = field(default_factory=set)
+    topics_ineligible_for_deletion: set[str] = field(default_factory=set)
+
+    # Brokers
+
+    @property
+    def live_brokers(self) -> frozenset[int]:
+        """Registered brokers that do not shut down."""
+        return frozenset(self.live) - self.shutting_down
+
+    @property
+    def live_or_shutting_down(self) -> frozenset[int]:
+        """All registered brokers."""
+        return frozenset(self.live)
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Of all registered brokers, by id."""
+        return tuple(self.live[broker_id].endpoint for broker_id in sorted(self.live))
+
+    def is_online(self, broker_id: int, at: TopicPartition, *, shutting_down_counts: bool = False) -> bool:
+        """Whether a replica's broker is live, does not shut down, and its folder works."""
+        brokers = self.live_or_shutting_down if shutting_down_counts else self.live_brokers
+        return broker_id in brokers and at not in self.offline_folders.get(broker_id, ())
+
+    # Topics
+
+    def is_to_be_deleted(self, topic: str) -> bool:
+        """Whether the topic's deletion has been asked for."""
+        return topic in self.topics_to_delete
+
+    def partitions(self, topics: Iterable[str] | None = None) -> Iterator[TopicPartition]:
+        """All partitions of the topics, in order of name and index."""
+        for topic in sorted(self.topics if topics is None else topics):
+            for partition in sorted(self.assignments.get(topic, {})):
+                yield TopicPartition(topic, partition)
+
+    def assignment(self, at: TopicPartition) -> Assignment:
+        """A partition's replicas; empty for one that is unknown."""
+        return self.assignments.get(at.topic, {}).get(at.partition, Assignment(()))
+
+    def set_assignment(self, at: TopicPartition, assignment: Assignment) -> None:
+        """Replace a partition's replicas."""
+        self.assignments.setdefault(at.topic, {})[at.partition] = assignment
+
+    def replicas(self, topics: Iterable[str] | None = None) -> list[Replica]:
+        """All replicas of the topics' partitions."""
+        return [Replica(at, broker_id) for at in self.partitions(topics) for broker_id in self.assignment(at).replicas]
+
+    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
+        """All replicas of these partitions."""
+        return [Replica(at, broker_id) for at in partitions for broker_id in self.assignment(at).replicas]
+
+    def replicas_on(self, broker_ids: Iterable[int]) -> list[Replica]:
+        """All replicas on these brokers."""
+        wanted = frozenset(broker_ids)
+        return [replica for replica in self.replicas() if replica.broker_id in wanted]
+
+    def partitions_on(self, broker_id: int) -> list[TopicPartition]:
+        """All partitions with a replica on this broker."""
+        return [at for at in self.partitions() if broker_id in self.assignment(at).replicas]
+
+    def partitions_in(self, *states: PartitionStatus) -> list[TopicPartition]:
+        """All partitions in one of these states."""
+        return sorted(at for at, state in self.partition_status.items() if state in states)
+
+    def replicas_in(self, topic: str, *states: ReplicaStatus) -> list[Replica]:
+        """A topic's replicas in one of these states."""
+        return [
+            replica
+            for replica in self.replicas([topic])
+            if self.replica_status.get(replica, ReplicaStatus.NON_EXISTENT) in states
+        ]
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget a topic."""
+        for at in list(self.partitions([topic])):
+            self.leadership.pop(at, None)
+            self.partition_status.pop(at, None)
+        for replica in self.replicas([topic]):
+            self.replica_status.pop(replica, None)
+        self.topics.discard(topic)
+        self.assignments.pop(topic, None)
+        self.topic_ids.pop(topic, None)
+
+    def state_of(self, at: TopicPartition, leadership: Leadership) -> PartitionState:
+        """A partition as control requests carry it."""
+        assignment = self.assignment(at)
+        return PartitionState(
+            topic_partition=at,
+            topic_id=self.topic_ids.get(at.topic, ""),
+            controller_epoch=leadership.controller_epoch,
+            leader=leadership.leader,
+            leader_epoch=leadership.leader_epoch,
+            isr=leadership.isr,
+            partition_epoch=leadership.partition_epoch,
+            replicas=assignment.replicas,
+            adding_replicas=assignment.adding,
+            removing_replicas=assignment.removing,
+            recovering=leadership.recovering,
+        )
+
+    def partitions_with_leaders(self) -> list[TopicPartition]:
+        """Partitions that have a state znode, those to be deleted left out."""
+        return sorted(at for at in self.leadership if not self.is_to_be_deleted(at.topic))
+
+    def leaders_offline(self) -> list[TopicPartition]:
+        """Partitions with a leader that is not online, those to be deleted left out."""
+        return sorted(
+            at
+            for at, leadership in self.leadership.items()
+            if not self.is_online(leadership.leader, at) and not self.is_to_be_deleted(at.topic)
+        )
+
+
+__all__ = [
+    "INITIAL_LEADER_EPOCH",
+    "INITIAL_PARTITION_EPOCH",
+    "NO_LEADER",
+    "Assignment",
+    "ControllerContext",
+    "ControllerSettings",
+    "Leadership",
+    "LiveBroker",
+    "PartitionStatus",
+    "Replica",
+    "ReplicaStatus",
+]

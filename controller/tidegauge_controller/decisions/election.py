@@ -1,0 +1,112 @@
+"""Who becomes leader: Kafka's election strategies as pure functions.
+
+Each takes a partition's assignment, its state and who is online, and gives the state to write, or None where there is
+no eligible leader. The leader epoch rises by one in every one of them; the partition epoch is the version that the
+write expects. Source: kafka.controller.Election and PartitionLeaderElectionAlgorithms (kafka-behaviour 8.6).
+
+| strategy | leader | ISR |
+|---|---|---|
+| offline | first assigned replica online and in the ISR | its members that are online, order kept |
+| offline, unclean allowed and no ISR member online | first assigned replica online | only the leader; recovering |
+| reassign | first target replica online and in the ISR | unchanged |
+| preferred | the first assigned replica, if online and in the ISR | unchanged |
+| controlled shutdown | first assigned replica in the ISR, alive, not shutting down | without those that shut down |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tidegauge.control import NO_LEADER
+from tidegauge.partition import TopicPartition
+from tidegauge_controller.decisions.context import ControllerContext, Leadership
+
+
+class Strategy(Enum):
+    """How a leader is chosen."""
+
+    INITIAL = "initial"
+    OFFLINE = "offline"
+    UNCLEAN = "unclean"
+    REASSIGN = "reassign"
+    PREFERRED = "preferred"
+    CONTROLLED_SHUTDOWN = "controlled-shutdown"
+    REMOVE_FROM_ISR = "remove-from-isr"
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """What an election gave: the state to write (None: no eligible leader) and who is told with LeaderAndIsr."""
+
+    leadership: Leadership | None
+    recipients: tuple[int, ...]
+
+
+def _next(old: Leadership, controller_epoch: int, leader: int, isr: tuple[int, ...], *, recovering: bool) -> Leadership:
+    return Leadership(leader, old.leader_epoch + 1, isr, recovering, old.partition_epoch, controller_epoch)
+
+
+def elect_initial(context: ControllerContext, at: TopicPartition) -> Election:
+    """A new partition: the live assigned replicas are the ISR, the first of them leads, in epoch 0."""
+    live = tuple(replica for replica in context.assignment(at).replicas if context.is_online(replica, at))
+    if not live:
+        return Election(None, ())
+    return Election(Leadership(live[0], 0, live, False, 0, context.epoch), live)
+
+
+def needs_unclean(context: ControllerContext, at: TopicPartition, old: Leadership) -> bool:
+    """Whether no ISR member is online, so that only an unclean election could help."""
+    return not any(context.is_online(replica, at) for replica in old.isr)
+
+
+def elect_offline(context: ControllerContext, at: TopicPartition, old: Leadership, *, unclean: bool) -> Election:
+    """The leader is gone: an online ISR member, or if allowed and there is none, any online replica."""
+    assigned = context.assignment(at).replicas
+    live = tuple(replica for replica in assigned if context.is_online(replica, at))
+    for replica in live:
+        if replica in old.isr:
+            isr = tuple(member for member in old.isr if context.is_online(member, at))
+            return Election(_next(old, context.epoch, replica, isr, recovering=old.recovering), live)
+    if unclean and live:
+        return Election(_next(old, context.epoch, live[0], (live[0],), recovering=True), live)
+    return Election(None, live)
+
+
+def elect_reassigned(context: ControllerContext, at: TopicPartition, old: Leadership) -> Election:
+    """A reassignment ends and the leader is not among the target replicas, or is dead."""
+    target = context.assignment(at).target
+    for replica in target:
+        if context.is_online(replica, at) and replica in old.isr:
+            return Election(_next(old, context.epoch, replica, old.isr, recovering=old.recovering), target)
+    return Election(None, target)
+
+
+def elect_preferred(context: ControllerContext, at: TopicPartition, old: Leadership) -> Election:
+    """Leadership goes back to the first assigned replica."""
+    assigned = context.assignment(at).replicas
+    if assigned and context.is_online(assigned[0], at) and assigned[0] in old.isr:
+        return Election(_next(old, context.epoch, assigned[0], old.isr, recovering=old.recovering), assigned)
+    return Election(None, assigned)
+
+
+def elect_for_controlled_shutdown(context: ControllerContext, at: TopicPartition, old: Leadership) -> Election:
+    """The leader's broker shuts down: another ISR member takes over before it goes."""
+    live = tuple(
+        replica
+        for replica in context.assignment(at).replicas
+        if context.is_online(replica, at, shutting_down_counts=True)
+    )
+    for replica in live:
+        if replica in old.isr and replica not in context.shutting_down:
+            isr = tuple(member for member in old.isr if member not in context.shutting_down)
+            return Election(_next(old, context.epoch, replica, isr, recovering=old.recovering), live)
+    return Election(None, live)
+
+
+def remove_from_isr(old: Leadership, broker_id: int, controller_epoch: int) -> Leadership:
+    """A replica goes offline: out of the ISR unless it is the last member; no leader if it led; epoch + 1."""
+    isr: Sequence[int] = old.isr if len(old.isr) == 1 else [member for member in old.isr if member != broker_id]
+    leader = NO_LEADER if old.leader == broker_id else old.leader
+    return _next(old, controller_epoch, leader, tuple(isr), recovering=old.recovering)

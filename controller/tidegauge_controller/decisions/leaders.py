@@ -1,0 +1,122 @@
+"""Leadership moved on purpose: controlled shutdown, preferred leaders, elections on demand.
+
+Source: KafkaController.doControlledShutdown, checkAndTriggerAutoLeaderRebalance, processReplicaLeaderElection
+(kafka-behaviour 8.10, 8.18, 8.19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from tidegauge.control import NO_LEADER
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge_controller.decisions.batch import RequestBatch
+from tidegauge_controller.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
+from tidegauge_controller.decisions.election import Strategy, elect_preferred
+from tidegauge_controller.decisions.partition_machine import ElectionChoice, change_partitions
+from tidegauge_controller.decisions.replica_machine import change_replicas
+from tidegauge_controller.decisions.steps import Steps
+
+
+def process_controlled_shutdown(
+    context: ControllerContext, broker_id: int, broker_epoch: int
+) -> Steps[tuple[ErrorCode, list[TopicPartition]]]:
+    """Move leadership away from a broker that shuts down, and its followers out of the ISRs.
+
+    Partitions with one replica are not touched. Returns those with more that it still leads.
+    """
+    context.cause = "ControlledShutdown"
+    broker = context.live.get(broker_id)
+    if broker is not None and broker_epoch < broker.epoch:
+        return ErrorCode.STALE_BROKER_EPOCH, []
+    if broker is None:
+        return ErrorCode.BROKER_NOT_AVAILABLE, []
+    context.shutting_down.add(broker_id)
+    affected = [
+        at
+        for at in context.partitions_on(broker_id)
+        if len(context.assignment(at).replicas) > 1
+        and at in context.leadership
+        and not context.is_to_be_deleted(at.topic)
+    ]
+    led = [at for at in affected if context.leadership[at].leader == broker_id]
+    followed = [at for at in affected if context.leadership[at].leader != broker_id]
+    yield from change_partitions(context, led, PartitionStatus.ONLINE, ElectionChoice(Strategy.CONTROLLED_SHUTDOWN))
+    batch = RequestBatch(context)
+    for at in followed:
+        batch.stop_replica(broker_id, at, delete=False)
+    yield batch.send()
+    yield from change_replicas(context, [Replica(at, broker_id) for at in followed], ReplicaStatus.OFFLINE)
+    remaining = [
+        at
+        for at, state in sorted(context.leadership.items())
+        if state.leader == broker_id and len(context.assignment(at).replicas) > 1
+    ]
+    return ErrorCode.NONE, remaining
+
+
+def partitions_to_rebalance(context: ControllerContext) -> list[TopicPartition]:
+    """The partitions whose preferred leader is not the leader, of brokers with too many such, where it could lead.
+
+    A broker's ratio counts its preferred partitions that another leads among all it is preferred for; only strictly
+    more than ``leader.imbalance.per.broker.percentage`` is too many.
+    """
+    preferred: dict[int, list[TopicPartition]] = {}
+    for at in context.partitions():
+        replicas = context.assignment(at).replicas
+        if replicas and not context.is_to_be_deleted(at.topic):
+            preferred.setdefault(replicas[0], []).append(at)
+    chosen: list[TopicPartition] = []
+    for broker_id, partitions in sorted(preferred.items()):
+        misplaced = [at for at in partitions if at in context.leadership and context.leadership[at].leader != broker_id]
+        tolerated = Fraction(context.settings.leader_imbalance_percentage, 100)
+        if Fraction(len(misplaced), len(partitions)) > tolerated:
+            chosen += [
+                at for at in misplaced if elect_preferred(context, at, context.leadership[at]).leadership is not None
+            ]
+    return chosen
+
+
+def rebalance_leaders(context: ControllerContext) -> Steps[None]:
+    """The automatic preferred election."""
+    context.cause = "AutoLeaderRebalance"
+    partitions = partitions_to_rebalance(context)
+    if partitions:
+        yield from change_partitions(context, partitions, PartitionStatus.ONLINE, ElectionChoice(Strategy.PREFERRED))
+
+
+def elect_leaders(
+    context: ControllerContext, partitions: Sequence[TopicPartition] | None, *, unclean: bool
+) -> Steps[dict[TopicPartition, tuple[ErrorCode, str]]]:
+    """Elections on demand. ``partitions`` None means all; those that need none are then left out of the answer."""
+    context.cause = "ElectLeaders"
+    answers: dict[TopicPartition, tuple[ErrorCode, str]] = {}
+    electable: list[TopicPartition] = []
+    for at in list(context.partitions()) if partitions is None else partitions:
+        problem = _why_not(context, at, unclean=unclean)
+        if problem is None:
+            electable.append(at)
+        elif partitions is not None or problem[0] is not ErrorCode.ELECTION_NOT_NEEDED:
+            answers[at] = problem
+    choice = ElectionChoice(Strategy.OFFLINE, unclean=True) if unclean else ElectionChoice(Strategy.PREFERRED)
+    failed = yield from change_partitions(context, electable, PartitionStatus.ONLINE, choice)
+    code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    for at in electable:
+        answers[at] = (
+            (code, f"Failed to elect leader for partition {at}: {failed[at]}") if at in failed else (ErrorCode.NONE, "")
+        )
+    return answers
+
+
+def _why_not(context: ControllerContext, at: TopicPartition, *, unclean: bool) -> tuple[ErrorCode, str] | None:
+    replicas = context.assignment(at).replicas
+    if not replicas:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
+    if context.is_to_be_deleted(at.topic):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted"
+    state = context.leadership.get(at)
+    leader = NO_LEADER if state is None else state.leader
+    needed = leader not in context.live_brokers if unclean else leader != replicas[0]
+    return None if needed else (ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")

@@ -1,0 +1,229 @@
+"""The partition state machine: which changes are legal, and what each does in ZooKeeper and to the brokers.
+
+``TRANSITIONS`` is the one table of legal changes; an illegal one is skipped and told. A change to Online creates the
+state znode of a new partition or elects a leader for another; all other changes are in memory only.
+Source: kafka.controller.PartitionStateMachine (kafka-behaviour 8.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidegauge.partition import TopicPartition
+from tidegauge.znodes import (
+    MalformedZnode,
+    decode_config,
+    partition_path,
+    partitions_path,
+    state_path,
+    topic_config_path,
+)
+from tidegauge_controller.decisions.batch import RequestBatch
+from tidegauge_controller.decisions.context import (
+    INITIAL_PARTITION_EPOCH,
+    ControllerContext,
+    Leadership,
+    PartitionStatus,
+)
+from tidegauge_controller.decisions.election import (
+    Election,
+    Strategy,
+    elect_for_controlled_shutdown,
+    elect_initial,
+    elect_offline,
+    elect_preferred,
+    elect_reassigned,
+    needs_unclean,
+)
+from tidegauge_controller.decisions.state_store import read_states, write_states
+from tidegauge_controller.decisions.steps import CreateNode, Note, Outcome, Read, ReadResult, Steps, Write, WriteResult
+
+_S = PartitionStatus
+
+TRANSITIONS: dict[PartitionStatus, frozenset[PartitionStatus]] = {
+    _S.NEW: frozenset({_S.NON_EXISTENT}),
+    _S.ONLINE: frozenset({_S.NEW, _S.ONLINE, _S.OFFLINE}),
+    _S.OFFLINE: frozenset({_S.NEW, _S.ONLINE, _S.OFFLINE}),
+    _S.NON_EXISTENT: frozenset({_S.OFFLINE}),
+}
+"""Target state -> states from which it may be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionChoice:
+    """Which strategy elects; ``unclean`` is the admin's permission, beside the topic's setting."""
+
+    strategy: Strategy
+    unclean: bool = False
+
+
+OFFLINE_CHOICE = ElectionChoice(Strategy.OFFLINE)
+
+
+def initialise_partitions(context: ControllerContext) -> None:
+    """The states at fail-over: with a live leader Online, with a dead one Offline, without a state znode New."""
+    for at in context.partitions():
+        leadership = context.leadership.get(at)
+        if leadership is None:
+            context.partition_status[at] = _S.NEW
+        elif context.is_online(leadership.leader, at):
+            context.partition_status[at] = _S.ONLINE
+        else:
+            context.partition_status[at] = _S.OFFLINE
+
+
+def trigger_online(context: ControllerContext) -> Steps[bool]:
+    """Try to bring all new and offline partitions online, those to be deleted left out; whether any came."""
+    partitions = [at for at in context.partitions_in(_S.OFFLINE, _S.NEW) if not context.is_to_be_deleted(at.topic)]
+    failed = yield from change_partitions(context, partitions, _S.ONLINE, OFFLINE_CHOICE)
+    return len(failed) < len(partitions)
+
+
+def change_partitions(
+    context: ControllerContext,
+    partitions: Sequence[TopicPartition],
+    target: PartitionStatus,
+    choice: ElectionChoice = OFFLINE_CHOICE,
+) -> Steps[dict[TopicPartition, str]]:
+    """Bring partitions into a state and tell the brokers.
+
+    Returns:
+        For each partition that did not get there, why.
+    """
+    legal: list[TopicPartition] = []
+    failed: dict[TopicPartition, str] = {}
+    for at in partitions:
+        current = context.partition_status.setdefault(at, _S.NON_EXISTENT)
+        if current in TRANSITIONS[target]:
+            legal.append(at)
+        else:
+            failed[at] = f"its state {current.value} does not lead to {target.value}"
+    if target is not _S.ONLINE:
+        for at in legal:
+            context.partition_status[at] = target
+        return failed
+    batch = RequestBatch(context)
+    new = [at for at in legal if context.partition_status[at] is _S.NEW]
+    old = [at for at in legal if context.partition_status[at] is not _S.NEW]
+    failed |= yield from _initialise(context, new, batch)
+    failed |= yield from _elect(context, old, choice, batch)
+    for at in legal:
+        if at not in failed:
+            context.partition_status[at] = _S.ONLINE
+    yield batch.send()
+    return failed
+
+
+def _initialise(
+    context: ControllerContext, partitions: Sequence[TopicPartition], batch: RequestBatch
+) -> Steps[dict[TopicPartition, str]]:
+    """First leader and ISR of new partitions: their znodes are created, not set."""
+    failed: dict[TopicPartition, str] = {}
+    elections: dict[TopicPartition, Election] = {}
+    for at in partitions:
+        election = elect_initial(context, at)
+        if election.leadership is None:
+            failed[at] = f"none of its replicas {list(context.assignment(at).replicas)} is alive"
+        else:
+            elections[at] = election
+    if not elections:
+        return failed
+    topics = dict.fromkeys(at.topic for at in elections)
+    yield Write(tuple(CreateNode(partitions_path(topic), None) for topic in topics))
+    yield Write(tuple(CreateNode(partition_path(*at), None) for at in elections))
+    states = {at: election.leadership for at, election in elections.items() if election.leadership is not None}
+    results: list[WriteResult] = yield Write(
+        tuple(CreateNode(state_path(*at), state.node().encode()) for at, state in states.items())
+    )
+    for (at, state), result in zip(states.items(), results, strict=True):
+        if result.outcome is not Outcome.OK:
+            failed[at] = f"its state could not be created: {result.outcome.value}"
+            continue
+        context.leadership[at] = replace(state, partition_epoch=INITIAL_PARTITION_EPOCH)
+        batch.leader_and_isr(elections[at].recipients, at, is_new=True)
+        yield election_note(context, at, Strategy.INITIAL)
+    return failed
+
+
+def _elect(
+    context: ControllerContext, partitions: Sequence[TopicPartition], choice: ElectionChoice, batch: RequestBatch
+) -> Steps[dict[TopicPartition, str]]:
+    """Elect until each partition has a new state or failed; a lost race is run again."""
+    failed: dict[TopicPartition, str] = {}
+    remaining = list(partitions)
+    while remaining:
+        found, unusable = yield from read_states(context, remaining)
+        failed |= unusable
+        permitted = yield from _unclean_permission(context, found, choice)
+        elections = {at: _hold(context, at, state, choice.strategy, at in permitted) for at, state in found.items()}
+        states: dict[TopicPartition, Leadership] = {}
+        for at, election in elections.items():
+            if election.leadership is None:
+                failed[at] = f"no eligible leader under the {choice.strategy.value} strategy"
+            else:
+                states[at] = election.leadership
+        written, remaining, unwritten = yield from write_states(context, states)
+        failed |= unwritten
+        for at in written:
+            batch.leader_and_isr(elections[at].recipients, at, is_new=False)
+            clean = written[at].leader in found[at].isr
+            yield election_note(context, at, choice.strategy if clean else Strategy.UNCLEAN)
+    return failed
+
+
+def _hold(
+    context: ControllerContext, at: TopicPartition, state: Leadership, strategy: Strategy, unclean: bool
+) -> Election:
+    match strategy:
+        case Strategy.PREFERRED:
+            return elect_preferred(context, at, state)
+        case Strategy.CONTROLLED_SHUTDOWN:
+            return elect_for_controlled_shutdown(context, at, state)
+        case Strategy.REASSIGN:
+            return elect_reassigned(context, at, state)
+        case _:
+            return elect_offline(context, at, state, unclean=unclean)
+
+
+def _unclean_permission(
+    context: ControllerContext, states: dict[TopicPartition, Leadership], choice: ElectionChoice
+) -> Steps[frozenset[TopicPartition]]:
+    """The partitions that may get a leader from outside the ISR; topics are asked only where it matters."""
+    if choice.strategy is not Strategy.OFFLINE:
+        return frozenset()
+    without_isr = [at for at, state in states.items() if needs_unclean(context, at, state)]
+    if choice.unclean:
+        return frozenset(without_isr)
+    topics = list(dict.fromkeys(at.topic for at in without_isr))
+    if not topics:
+        return frozenset()
+    results: list[ReadResult] = yield Read(tuple(topic_config_path(topic) for topic in topics))
+    permitted = {topic for topic, result in zip(topics, results, strict=True) if unclean_allowed(context, result.data)}
+    return frozenset(at for at in without_isr if at.topic in permitted)
+
+
+def unclean_allowed(context: ControllerContext, config: bytes | None) -> bool:
+    """``unclean.leader.election.enable`` of a topic, else of the cluster; unreadable settings permit nothing."""
+    try:
+        text = decode_config(config).get("unclean.leader.election.enable")
+    except MalformedZnode:
+        return False
+    return context.settings.unclean_leader_election if text is None else text.strip().lower() == "true"
+
+
+def election_note(context: ControllerContext, at: TopicPartition, strategy: Strategy) -> Note:
+    """The event log's line for a state just decided."""
+    state = context.leadership[at]
+    return Note(
+        "election",
+        context.cause,
+        {
+            "topic": at.topic,
+            "partition": at.partition,
+            "strategy": strategy.value,
+            "leader": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(state.isr),
+        },
+    )

@@ -1,0 +1,35 @@
+"""Blocks of producer ids, given out once each.
+
+Compare-and-set on the znode's version: whoever loses reads anew. A write whose answer was lost costs a block, never a
+duplicate. Source: ZkProducerIdManager, KafkaController.processAllocateProducerIds (kafka-behaviour 7, 12.3).
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors import ErrorCode
+from tidegauge.znodes import PRODUCER_ID_BLOCK, MalformedZnode, ProducerIdBlock
+from tidegauge_controller.decisions.context import ControllerContext
+from tidegauge_controller.decisions.steps import Outcome, Read, ReadResult, SetNode, Steps, Write, WriteResult
+
+
+def allocate_producer_ids(
+    context: ControllerContext, broker_id: int, broker_epoch: int
+) -> Steps[tuple[ErrorCode, int, int]]:
+    """The next block for a broker: error, first id, count."""
+    broker = context.live.get(broker_id)
+    if broker is None or broker.epoch != broker_epoch:
+        return ErrorCode.STALE_BROKER_EPOCH, 0, 0
+    while True:
+        results: list[ReadResult] = yield Read((PRODUCER_ID_BLOCK,))
+        if results[0].stat is None:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0
+        try:
+            block = ProducerIdBlock.after(ProducerIdBlock.decode(results[0].data), broker_id)
+        except MalformedZnode:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0
+        write = SetNode(PRODUCER_ID_BLOCK, block.encode(), results[0].stat.version)
+        answers: list[WriteResult] = yield Write((write,))
+        if answers[0].outcome is Outcome.OK:
+            return ErrorCode.NONE, block.first, block.last - block.first + 1
+        if answers[0].outcome is not Outcome.BAD_VERSION:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0

@@ -1,0 +1,184 @@
+"""The replica state machine: which changes are legal, and what each does in ZooKeeper and to the brokers.
+
+``TRANSITIONS`` is the one table of legal changes; an illegal one is skipped. A replica that goes offline is told to
+stop and leaves the ISR: the state is written only where the ISR holds it (leader -1 if it led, the last member stays,
+leader epoch + 1); the assigned replicas other than it get LeaderAndIsr either way.
+Source: kafka.controller.ReplicaStateMachine (kafka-behaviour 8.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidegauge.partition import TopicPartition
+from tidegauge_controller.decisions.batch import RequestBatch
+from tidegauge_controller.decisions.context import Assignment, ControllerContext, Leadership, Replica, ReplicaStatus
+from tidegauge_controller.decisions.election import Strategy, remove_from_isr
+from tidegauge_controller.decisions.partition_machine import election_note
+from tidegauge_controller.decisions.state_store import read_states, write_states
+from tidegauge_controller.decisions.steps import Steps
+
+_S = ReplicaStatus
+
+TRANSITIONS: dict[ReplicaStatus, frozenset[ReplicaStatus]] = {
+    _S.NEW: frozenset({_S.NON_EXISTENT}),
+    _S.ONLINE: frozenset({_S.NEW, _S.ONLINE, _S.OFFLINE, _S.DELETION_INELIGIBLE}),
+    _S.OFFLINE: frozenset({_S.NEW, _S.ONLINE, _S.OFFLINE, _S.DELETION_INELIGIBLE}),
+    _S.DELETION_STARTED: frozenset({_S.OFFLINE}),
+    _S.DELETION_SUCCESSFUL: frozenset({_S.DELETION_STARTED}),
+    _S.DELETION_INELIGIBLE: frozenset({_S.OFFLINE, _S.DELETION_STARTED}),
+    _S.NON_EXISTENT: frozenset({_S.DELETION_SUCCESSFUL}),
+}
+"""Target state -> states from which it may be reached."""
+
+
+def initialise_replicas(context: ControllerContext) -> None:
+    """The states at fail-over: online ones Online, the others DeletionIneligible."""
+    for replica in context.replicas():
+        online = context.is_online(replica.broker_id, replica.topic_partition)
+        context.replica_status[replica] = _S.ONLINE if online else _S.DELETION_INELIGIBLE
+
+
+def start_replicas(context: ControllerContext) -> Steps[None]:
+    """Step 7 of the fail-over: tell each online replica its state, take the others out of the ISR."""
+    initialise_replicas(context)
+    replicas = context.replicas()
+    online = [replica for replica in replicas if context.is_online(replica.broker_id, replica.topic_partition)]
+    offline = [replica for replica in replicas if not context.is_online(replica.broker_id, replica.topic_partition)]
+    yield from change_replicas(context, online, _S.ONLINE)
+    yield from change_replicas(context, offline, _S.OFFLINE)
+
+
+def change_replicas(
+    context: ControllerContext, replicas: Sequence[Replica], target: ReplicaStatus
+) -> Steps[dict[Replica, str]]:
+    """Bring replicas into a state and tell the brokers, in one batch.
+
+    Returns:
+        For each replica that did not get there, why.
+    """
+    if not replicas:
+        return {}
+    batch = RequestBatch(context)
+    failed: dict[Replica, str] = {}
+    for broker_id in sorted({replica.broker_id for replica in replicas}):
+        legal: list[TopicPartition] = []
+        for replica in replicas:
+            if replica.broker_id != broker_id:
+                continue
+            current = context.replica_status.setdefault(replica, _S.NON_EXISTENT)
+            if current in TRANSITIONS[target]:
+                legal.append(replica.topic_partition)
+            else:
+                failed[replica] = f"its state {current.value} does not lead to {target.value}"
+        for at, problem in (yield from _change(context, broker_id, legal, target, batch)).items():
+            failed[Replica(at, broker_id)] = problem
+    yield batch.send()
+    return failed
+
+
+def _change(
+    context: ControllerContext,
+    broker_id: int,
+    partitions: Sequence[TopicPartition],
+    target: ReplicaStatus,
+    batch: RequestBatch,
+) -> Steps[dict[TopicPartition, str]]:
+    """One broker's replicas."""
+    match target:
+        case _S.NEW:
+            return _become_new(context, broker_id, partitions, batch)
+        case _S.ONLINE:
+            _become_online(context, broker_id, partitions, batch)
+        case _S.OFFLINE:
+            return (yield from _become_offline(context, broker_id, partitions, batch))
+        case _S.DELETION_STARTED:
+            for at in partitions:
+                context.replica_status[Replica(at, broker_id)] = target
+                batch.stop_replica(broker_id, at, delete=True)
+        case _S.NON_EXISTENT:
+            for at in partitions:
+                context.set_assignment(at, context.assignment(at).without(broker_id))
+                del context.replica_status[Replica(at, broker_id)]
+        case _:
+            for at in partitions:
+                context.replica_status[Replica(at, broker_id)] = target
+    return {}
+
+
+def _become_new(
+    context: ControllerContext, broker_id: int, partitions: Sequence[TopicPartition], batch: RequestBatch
+) -> dict[TopicPartition, str]:
+    failed: dict[TopicPartition, str] = {}
+    for at in partitions:
+        leadership = context.leadership.get(at)
+        if leadership is not None:
+            if leadership.leader == broker_id:
+                failed[at] = "it leads the partition, so it is not new"
+                continue
+            batch.leader_and_isr([broker_id], at, is_new=True)
+        context.replica_status[Replica(at, broker_id)] = _S.NEW
+    return failed
+
+
+def _become_online(
+    context: ControllerContext, broker_id: int, partitions: Sequence[TopicPartition], batch: RequestBatch
+) -> None:
+    for at in partitions:
+        replica = Replica(at, broker_id)
+        if context.replica_status[replica] is _S.NEW:
+            assignment = context.assignment(at)
+            if broker_id not in assignment.replicas:
+                grown = Assignment((*assignment.replicas, broker_id), assignment.adding, assignment.removing)
+                context.set_assignment(at, grown)
+        elif at in context.leadership:
+            batch.leader_and_isr([broker_id], at, is_new=False)
+        context.replica_status[replica] = _S.ONLINE
+
+
+def _become_offline(
+    context: ControllerContext, broker_id: int, partitions: Sequence[TopicPartition], batch: RequestBatch
+) -> Steps[dict[TopicPartition, str]]:
+    for at in partitions:
+        batch.stop_replica(broker_id, at, delete=False)
+    led = [at for at in partitions if at in context.leadership]
+    updated, failed = yield from _remove_from_isr(context, broker_id, led)
+    for at in partitions:
+        if at in updated:
+            if not context.is_to_be_deleted(at.topic):
+                others = [other for other in context.assignment(at).replicas if other != broker_id]
+                batch.leader_and_isr(others, at, is_new=False)
+        elif at not in failed:
+            batch.update_metadata(context.live_or_shutting_down, [at])
+        if at not in failed:
+            context.replica_status[Replica(at, broker_id)] = _S.OFFLINE
+    return failed
+
+
+def _remove_from_isr(
+    context: ControllerContext, broker_id: int, partitions: Sequence[TopicPartition]
+) -> Steps[tuple[dict[TopicPartition, Leadership], dict[TopicPartition, str]]]:
+    """Take a replica out of ISRs until each state is written or failed.
+
+    Returns:
+        The state of each partition now, written or not needing it; and what failed.
+    """
+    updated: dict[TopicPartition, Leadership] = {}
+    failed: dict[TopicPartition, str] = {}
+    remaining = list(partitions)
+    while remaining:
+        found, unusable = yield from read_states(context, remaining)
+        failed |= {at: problem for at, problem in unusable.items() if not context.is_to_be_deleted(at.topic)}
+        shrunk: dict[TopicPartition, Leadership] = {}
+        for at, state in found.items():
+            if broker_id in state.isr:
+                shrunk[at] = remove_from_isr(state, broker_id, context.epoch)
+            else:
+                updated[at] = context.leadership[at] = replace(state, controller_epoch=context.epoch)
+        written, remaining, unwritten = yield from write_states(context, shrunk)
+        failed |= unwritten
+        updated |= written
+        for at in written:
+            yield election_note(context, at, Strategy.REMOVE_FROM_ISR)
+    return updated, failed

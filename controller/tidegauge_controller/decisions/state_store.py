@@ -1,0 +1,79 @@
+"""Partition states in ZooKeeper: read them, write them with the expected version, take note of the outcome.
+
+A write that meets another version has lost a race with a leader's earlier change: the caller reads anew and repeats for
+that partition. A state written by a newer controller fails the partition; the check of ``/controller_epoch`` ends this
+controller at its next write.
+Source: PSM.getTopicPartitionStatesFromZk, ZkC.updateLeaderAndIsr (kafka-behaviour 7.3, 8.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tidegauge.partition import TopicPartition
+from tidegauge.znodes import MalformedZnode, PartitionStateNode, state_path
+from tidegauge_controller.decisions.context import ControllerContext, Leadership
+from tidegauge_controller.decisions.steps import Outcome, Read, ReadResult, SetNode, Steps, Write, WriteResult
+
+
+def decode_state(at: TopicPartition, result: ReadResult) -> Leadership | None:
+    """A read state znode; None where it is missing or malformed."""
+    if result.outcome is not Outcome.OK or result.stat is None:
+        return None
+    try:
+        node = PartitionStateNode.decode(state_path(*at), result.data)
+    except MalformedZnode:
+        return None
+    return Leadership.of(node, result.stat.version)
+
+
+def read_states(
+    context: ControllerContext, partitions: Sequence[TopicPartition]
+) -> Steps[tuple[dict[TopicPartition, Leadership], dict[TopicPartition, str]]]:
+    """Read states.
+
+    Returns:
+        What was read, and for the others why they can't be used.
+    """
+    results: list[ReadResult] = yield Read(tuple(state_path(*at) for at in partitions))
+    found: dict[TopicPartition, Leadership] = {}
+    failed: dict[TopicPartition, str] = {}
+    for at, result in zip(partitions, results, strict=True):
+        state = decode_state(at, result)
+        if state is None:
+            failed[at] = f"{state_path(*at)} is missing or malformed"
+        elif state.controller_epoch > context.epoch:
+            failed[at] = (
+                f"its state was written by controller epoch {state.controller_epoch}, newer than {context.epoch}"
+            )
+        else:
+            found[at] = state
+    return found, failed
+
+
+def write_states(
+    context: ControllerContext, states: Mapping[TopicPartition, Leadership]
+) -> Steps[tuple[dict[TopicPartition, Leadership], list[TopicPartition], dict[TopicPartition, str]]]:
+    """Write states, each expecting the version in ``partition_epoch``; the cache takes what was written.
+
+    Returns:
+        What was written (with its new partition epoch), whose version was another, and what failed otherwise.
+    """
+    if not states:
+        return {}, [], {}
+    operations = tuple(
+        SetNode(state_path(*at), state.node().encode(), state.partition_epoch) for at, state in states.items()
+    )
+    results: list[WriteResult] = yield Write(operations)
+    written: dict[TopicPartition, Leadership] = {}
+    again: list[TopicPartition] = []
+    failed: dict[TopicPartition, str] = {}
+    for (at, state), result in zip(states.items(), results, strict=True):
+        if result.outcome is Outcome.OK:
+            written[at] = context.leadership[at] = replace(state, partition_epoch=result.version)
+        elif result.outcome is Outcome.BAD_VERSION:
+            again.append(at)
+        else:
+            failed[at] = f"writing its state failed: {result.outcome.value}"
+    return written, again, failed

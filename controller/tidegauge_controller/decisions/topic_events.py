@@ -1,0 +1,129 @@
+"""Topics and partitions come into being: read them, give them ids, bring them online.
+
+Source: KafkaController.processTopicChange, processPartitionModifications, onNewPartitionCreation (kafka-behaviour 7.2,
+8.13, 8.15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidegauge.partition import TopicPartition
+from tidegauge.znodes import BROKER_TOPICS, MalformedZnode, TopicNode, new_uuid, topic_path
+from tidegauge_controller.decisions.context import Assignment, ControllerContext, PartitionStatus, ReplicaStatus
+from tidegauge_controller.decisions.partition_machine import OFFLINE_CHOICE, change_partitions
+from tidegauge_controller.decisions.replica_machine import change_replicas
+from tidegauge_controller.decisions.steps import (
+    Outcome,
+    RandomBytes,
+    Read,
+    ReadChildren,
+    ReadResult,
+    SetNode,
+    Steps,
+    UnwatchData,
+    WatchData,
+    Write,
+)
+
+TOPIC_DATA = "TopicData"
+"""Name of the event that a change of a topic's znode becomes."""
+
+
+def read_topics() -> Steps[set[str]]:
+    """The topics that exist."""
+    names: list[str] | None = yield ReadChildren(BROKER_TOPICS)
+    return set(names or [])
+
+
+def load_topics(context: ControllerContext, topics: Sequence[str]) -> Steps[list[TopicPartition]]:
+    """Watch and read topics into the context; one without an id gets it, written back.
+
+    Returns:
+        Their partitions.
+    """
+    for topic in topics:
+        yield WatchData(topic_path(topic), TOPIC_DATA, topic)
+    results: list[ReadResult] = yield Read(tuple(topic_path(topic) for topic in topics))
+    partitions: list[TopicPartition] = []
+    for topic, result in zip(topics, results, strict=True):
+        node = _decode(topic, result)
+        if node is None:
+            context.topics.discard(topic)
+            continue
+        if node.topic_id is None:
+            made = new_uuid((yield RandomBytes(16)))
+            node = TopicNode(node.assignment, made, node.adding_replicas, node.removing_replicas)
+            yield Write((SetNode(topic_path(topic), node.encode()),))
+        context.topics.add(topic)
+        context.topic_ids[topic] = node.topic_id or ""
+        for at, assignment in _assignments(topic, node).items():
+            context.set_assignment(at, assignment)
+            partitions.append(at)
+    return partitions
+
+
+def _decode(topic: str, result: ReadResult) -> TopicNode | None:
+    if result.outcome is not Outcome.OK:
+        return None
+    try:
+        return TopicNode.decode(topic, result.data)
+    except MalformedZnode:
+        return None
+
+
+def _assignments(topic: str, node: TopicNode) -> Mapping[TopicPartition, Assignment]:
+    return {
+        TopicPartition(topic, partition): Assignment(
+            tuple(replicas),
+            tuple(node.adding_replicas.get(partition, ())),
+            tuple(node.removing_replicas.get(partition, ())),
+        )
+        for partition, replicas in sorted(node.assignment.items())
+    }
+
+
+def process_topic_change(context: ControllerContext) -> Steps[None]:
+    """The set of topics has changed: forget those that are gone, bring the new ones online."""
+    context.cause = "TopicCreation"
+    now = yield from read_topics()
+    for topic in sorted(context.topics - now):
+        yield UnwatchData(topic_path(topic))
+        context.remove_topic(topic)
+    new = sorted(now - context.topics)
+    partitions = yield from load_topics(context, new)
+    yield from create_partitions(context, partitions)
+
+
+def process_topic_data(context: ControllerContext, topic: str) -> Steps[None]:
+    """A topic's znode has changed: partitions may have been added. While it is deleted they are taken back."""
+    context.cause = "PartitionCreation"
+    if topic not in context.topics:
+        return
+    results: list[ReadResult] = yield Read((topic_path(topic),))
+    node = _decode(topic, results[0])
+    if node is None:
+        return
+    known = context.assignments.get(topic, {})
+    added = {at: assignment for at, assignment in _assignments(topic, node).items() if at.partition not in known}
+    if not added:
+        return
+    if context.is_to_be_deleted(topic):
+        old = {partition: assignment.replicas for partition, assignment in known.items()}
+        adding = {partition: assignment.adding for partition, assignment in known.items() if assignment.adding}
+        removing = {partition: assignment.removing for partition, assignment in known.items() if assignment.removing}
+        restored = TopicNode(old, node.topic_id, adding, removing)
+        yield Write((SetNode(topic_path(topic), restored.encode()),))
+        return
+    for at, assignment in added.items():
+        context.set_assignment(at, assignment)
+    yield from create_partitions(context, list(added))
+
+
+def create_partitions(context: ControllerContext, partitions: Sequence[TopicPartition]) -> Steps[None]:
+    """New partitions: New, then Online with their first leaders; the replicas along with them."""
+    replicas = context.replicas_of(partitions)
+    yield from change_partitions(context, partitions, PartitionStatus.NEW)
+    yield from change_replicas(context, replicas, ReplicaStatus.NEW)
+    yield from change_partitions(context, partitions, PartitionStatus.ONLINE, OFFLINE_CHOICE)
+    yield from change_replicas(context, replicas, ReplicaStatus.ONLINE)

@@ -1,0 +1,193 @@
+"""Executes what decisions ask for: reads and fenced writes in ZooKeeper, requests to brokers, lines for the log.
+
+Every write is a transaction [check of ``/controller_epoch``'s version, the write]; the writes of one step are
+pipelined. A failed check means that another controller was elected: ControllerMoved. So does a driver that has been
+closed, so that nothing of an ended term goes on. Source: KafkaZkClient (kafka-behaviour 7.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from tidegauge.control import Endpoint
+from tidegauge.znodes import CONTROLLER_EPOCH
+from tidegauge_controller.decisions.steps import (
+    AddBroker,
+    CheckVersion,
+    ControllerMoved,
+    ControlRequest,
+    CreateNode,
+    DeleteNode,
+    Note,
+    Outcome,
+    RandomBytes,
+    Read,
+    ReadChildren,
+    ReadResult,
+    RemoveBroker,
+    Request,
+    Result,
+    Send,
+    SetNode,
+    Steps,
+    UnwatchData,
+    WatchData,
+    Write,
+    WriteResult,
+    ZnodeStat,
+)
+from tidegauge_controller.zookeeper import (
+    BadVersion,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Watch,
+    ZooKeeper,
+    ZooKeeperError,
+)
+
+_OUTCOMES: dict[type[ZooKeeperError], Outcome] = {
+    NoNode: Outcome.NO_NODE,
+    NodeExists: Outcome.NODE_EXISTS,
+    BadVersion: Outcome.BAD_VERSION,
+}
+_CHECK, _WRITE = 0, 1
+
+
+class Driver:
+    """One term of one controller, from its election to its resignation.
+
+    Args:
+        zookeeper: the session of the election.
+        epoch_version: zkVersion of ``/controller_epoch`` since then.
+        send: puts a request into a broker's queue.
+        add_broker, remove_broker: begin and end a broker's queue.
+        changed: called with name and subject when a watched znode changes.
+        note: writes to the event log.
+        random_bytes: source of topic ids.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        epoch_version: int,
+        *,
+        send: Callable[[int, ControlRequest], None],
+        add_broker: Callable[[Endpoint], None],
+        remove_broker: Callable[[int], None],
+        changed: Callable[[str, str], None],
+        note: Callable[[str, str, dict[str, Any]], None],
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._epoch_version = epoch_version
+        self._send = send
+        self._add_broker = add_broker
+        self._remove_broker = remove_broker
+        self._changed = changed
+        self._note = note
+        self._random_bytes = random_bytes
+        self._watches: dict[str, Watch] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """End the term: watches go, a decision under way stops at its next step."""
+        self._closed = True
+        for watch in self._watches.values():
+            watch.cancel()
+        self._watches.clear()
+
+    async def watch_children(self, names: Mapping[str, str]) -> None:
+        """Watch these paths' children (path -> event name); returns once ZooKeeper has all the watches."""
+        for path, name in names.items():
+            self._watches[path] = self._zookeeper.watch_children(path, partial(self._changed, name, ""))
+        await asyncio.gather(*(self._watches[path].armed for path in names))
+
+    async def run(self, steps: Steps[Result]) -> Result:
+        """Drive a decision to its end.
+
+        Raises:
+            ControllerMoved: another controller was elected, or this term has ended.
+            ZooKeeperError: the session expired on the way.
+        """
+        try:
+            request = next(steps)
+            while True:
+                answer = await self._execute(request)
+                if self._closed:
+                    raise ControllerMoved("This controller has resigned")
+                request = steps.send(answer)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        finally:
+            steps.close()
+
+    async def _execute(self, request: Request) -> Any:
+        match request:
+            case Read():
+                return await asyncio.gather(*(self._read(path) for path in request.paths))
+            case ReadChildren():
+                return await self._children(request.path)
+            case Write():
+                return await self._write_all(request)
+            case Send():
+                for broker_id, message in request.messages:
+                    self._send(broker_id, message)
+            case AddBroker():
+                self._add_broker(request.endpoint)
+            case RemoveBroker():
+                self._remove_broker(request.broker_id)
+            case WatchData():
+                await self._watch_data(request)
+            case UnwatchData():
+                watch = self._watches.pop(request.path, None)
+                if watch is not None:
+                    watch.cancel()
+            case Note():
+                self._note(request.kind, request.cause, dict(request.fields))
+            case RandomBytes():
+                return self._random_bytes(request.count)
+        return None
+
+    async def _read(self, path: str) -> ReadResult:
+        try:
+            data, stat = await self._zookeeper.get(path)
+        except NoNode:
+            return ReadResult(Outcome.NO_NODE)
+        return ReadResult(Outcome.OK, data, stat)
+
+    async def _children(self, path: str) -> list[str] | None:
+        try:
+            return await self._zookeeper.children(path)
+        except NoNode:
+            return None
+
+    async def _watch_data(self, request: WatchData) -> None:
+        if request.path not in self._watches:
+            watch = self._zookeeper.watch_data(request.path, partial(self._changed, request.name, request.subject))
+            self._watches[request.path] = watch
+            await watch.armed
+
+    async def _write_all(self, request: Write) -> list[WriteResult]:
+        results = await asyncio.gather(*(self._write(one) for one in request.operations), return_exceptions=True)
+        done: list[WriteResult] = []
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result  # after all have ended, so that none is under way when the controller resigns
+            done.append(result)
+        return done
+
+    async def _write(self, operation: CreateNode | SetNode | DeleteNode) -> WriteResult:
+        check = CheckVersion(CONTROLLER_EPOCH, self._epoch_version)
+        try:
+            answers = await self._zookeeper.multi([check, operation])
+        except MultiFailed as failure:
+            if failure.index == _CHECK:
+                raise ControllerMoved("Another controller has been elected") from failure
+            return WriteResult(_OUTCOMES.get(type(failure.error), Outcome.FAILED))
+        answer = answers[_WRITE]
+        return WriteResult(Outcome.OK, answer.version if isinstance(answer, ZnodeStat) else 0)
