@@ -19,7 +19,11 @@ class Operation(Protocol):
 
     token: object
     deadline_ms: int
-    keys: tuple[TopicPartition, ...]
+
+    @property
+    def keys(self) -> tuple[TopicPartition, ...]:
+        """What it waits for, when it comes."""
+        ...
 
     def try_complete(self, out: list[Effect]) -> bool:
         """Look whether the condition holds; if so, answer and say True."""
@@ -39,6 +43,7 @@ class Purgatory(Generic[AnOperation]):
     def __init__(self) -> None:
         self._by_key: dict[TopicPartition, dict[int, AnOperation]] = {}
         self._waiting: dict[int, AnOperation] = {}
+        self._keys: dict[int, tuple[TopicPartition, ...]] = {}
         self._by_token: dict[object, int] = {}
         self._deadlines: list[tuple[int, int]] = []
         self._next_id = 0
@@ -54,7 +59,8 @@ class Purgatory(Generic[AnOperation]):
         number = self._next_id
         self._waiting[number] = operation
         self._by_token[operation.token] = number
-        for key in operation.keys:
+        keys = self._keys[number] = operation.keys
+        for key in keys:
             self._by_key.setdefault(key, {})[number] = operation
         heapq.heappush(self._deadlines, (operation.deadline_ms, number))
         return False
@@ -100,7 +106,7 @@ class Purgatory(Generic[AnOperation]):
     def _forget(self, number: int) -> None:
         operation = self._waiting.pop(number)
         self._by_token.pop(operation.token, None)
-        for key in operation.keys:
+        for key in self._keys.pop(number):
             watchers = self._by_key.get(key)
             if watchers is not None:
                 watchers.pop(number, None)

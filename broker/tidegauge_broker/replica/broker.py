@@ -1,55 +1,111 @@
-"""All replicas of one broker as one state machine: events in, effects out."""
+"""All replicas of one broker as one state machine: events in, effects out.
+
+Contract: call the methods one at a time; execute the effects that a call returns in their order before the next
+call (effects.py says why). Time is an argument, in ms of one clock that never goes back. Answers to ``produce``
+and ``fetch`` come as effects, at once or later, exactly one for each token. The same class runs in a broker
+process, in the simulation and step by step in the lab. Source: Kafka's ReplicaManager (kafka-behaviour 1, 2, 8.8).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
 from tidegauge.control import (
+    NO_LEADER,
+    ControlHeader,
+    IsrProposal,
     IsrVerdict,
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     PartitionsResponse,
+    StopReplicaPartition,
     StopReplicaRequest,
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.effects import Effect
+from tidegauge_broker.purgatory.fetch import DelayedFetch, is_due
+from tidegauge_broker.purgatory.produce import DelayedProduce
+from tidegauge_broker.purgatory.purgatory import Purgatory
+from tidegauge_broker.replica.effects import AnswerFetch, AnswerProduce, DeleteLog, Effect, FetchersChanged, LogLine
+from tidegauge_broker.replica.follower import Follower
+from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import (
+    ACKS_ALL,
+    CONSUMER,
     CoreSettings,
     EpochAnswer,
     EpochQuestion,
-    EpochRound,
     FetchedPartition,
+    FetchPartition,
     FetchRequest,
+    FetchResult,
     FetchRound,
+    LeaderHint,
     OffsetAnswer,
     ProduceRequest,
+    ProduceResult,
     ReplicaView,
     TimeLookup,
     TopicRules,
     Wait,
 )
-from tidegauge_broker.replica.ports import LoadedLog, Logs
+from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.ports import LoadedLog, Logs, Metadata
 from tidegauge_broker.replica.producer_state import ProducerState
+from tidegauge_broker.replica.view import view_of
+
+LATEST = -1
+EARLIEST = -2
+_PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 
 
 class BrokerCore:
-    """The replicas of one broker. Every method returns the effects to execute, in order."""
+    """The replicas of one broker. Every method that may change something returns the effects to execute."""
 
-    def __init__(self, broker_id: int, settings: CoreSettings, logs: Logs) -> None: ...
+    def __init__(self, broker_id: int, settings: CoreSettings, logs: Logs, metadata: Metadata) -> None:
+        self.broker_id = broker_id
+        self.settings = settings
+        self.controller_epoch = 0
+        self.broker_epoch = -1
+        self._logs = logs
+        self._metadata = metadata
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._rules: dict[str, TopicRules] = {}
+        self._followed: dict[int, dict[TopicPartition, Partition]] = {}
+        self._rounds: dict[int, FetchRound] = {}
+        self._last_request_id = 0
+        self._produces: Purgatory[DelayedProduce] = Purgatory()
+        self._fetches: Purgatory[DelayedFetch] = Purgatory()
+        self._next_shrink_ms = 0
+        self._next_producer_expiry_ms = 0
 
     # What the controller says
+
     def set_broker_epoch(self, broker_epoch: int) -> None:
         """A (new) registration in ZooKeeper."""
+        self.broker_epoch = broker_epoch
 
-    def brokers_alive(self, broker_ids: Collection[int], now_ms: int) -> list[Effect]:
-        """The live brokers of the metadata cache; call it before leader_and_isr of the same news."""
-
-    def check_controller_epoch(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        """Fence a control request (STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH) and adopt a newer controller epoch.
-        Called by the shell for UpdateMetadata; leader_and_isr and stop_replica call it themselves."""
+    def check_controller_epoch(self, header: ControlHeader) -> ErrorCode:
+        """Fence a control request, and adopt a newer controller epoch. UpdateMetadata asks this too."""
+        if header.broker_epoch != -1 and header.broker_epoch < self.broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        if header.controller_epoch < self.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self.controller_epoch = header.controller_epoch
+        return ErrorCode.NONE
 
     def logs_needed(self, request: LeaderAndIsrRequest) -> list[TopicPartition]:
         """The partitions whose log must be opened or created before leader_and_isr may be called."""
+        if (
+            request.header.controller_epoch < self.controller_epoch
+            or -1 < request.header.broker_epoch < self.broker_epoch
+        ):
+            return []
+        return [
+            item.state.topic_partition
+            for item in request.partitions
+            if item.state.topic_partition not in self._partitions and self.broker_id in item.state.replicas
+        ]
 
     def leader_and_isr(
         self,
@@ -57,74 +113,490 @@ class BrokerCore:
         loaded: Mapping[TopicPartition, LoadedLog | ErrorCode],
         now_ms: int,
     ) -> tuple[PartitionsResponse, list[Effect]]:
-        """Become leader or follower. Execute the effects, then answer."""
+        """Become leader or follower of partitions. Execute the effects, then answer."""
+        error = self.check_controller_epoch(request.header)
+        if error is not ErrorCode.NONE:
+            return PartitionsResponse(error), []
+        out: list[Effect] = []
+        errors: dict[TopicPartition, ErrorCode] = {}
+        changed: set[int] = set()
+        for item in request.partitions:
+            errors[item.state.topic_partition] = self._apply(item, loaded, now_ms, changed, out)
+        if changed:
+            out.append(FetchersChanged(sorted(changed)))
+        return PartitionsResponse(ErrorCode.NONE, errors), out
+
+    def _apply(
+        self,
+        item: LeaderAndIsrPartition,
+        loaded: Mapping[TopicPartition, LoadedLog | ErrorCode],
+        now_ms: int,
+        changed: set[int],
+        out: list[Effect],
+    ) -> ErrorCode:
+        state = item.state
+        topic_partition = state.topic_partition
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            if self.broker_id not in state.replicas:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            log = loaded.get(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
+            if isinstance(log, ErrorCode):
+                return log
+            rules = self._rules.get(topic_partition.topic, TopicRules())
+            partition = Partition(topic_partition, self.broker_id, self.settings, rules, state.topic_id, log)
+            self._partitions[topic_partition] = partition
+        if partition.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if partition.topic_id and state.topic_id and partition.topic_id != state.topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if state.leader_epoch <= partition.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if state.partition_epoch < partition.partition_epoch:
+            return ErrorCode.NONE
+        if state.leader == self.broker_id:
+            self._become_leader(partition, item, now_ms, changed, out)
+        elif state.leader != NO_LEADER and self._metadata.is_alive(state.leader):
+            self._become_follower(partition, item, changed, out)
+        else:
+            # No one to follow: the log exists now, so that its high watermark is kept; the state stays (1.11).
+            partition.say("info", f"Leader {state.leader} is not alive; staying as before", out)
+        return ErrorCode.NONE
+
+    def _become_leader(
+        self, partition: Partition, item: LeaderAndIsrPartition, now_ms: int, changed: set[int], out: list[Effect]
+    ) -> None:
+        state = item.state
+        self._stop_following(partition, changed)
+        was_leader = partition.role is Role.LEADER
+        partition.adopt(state)
+        partition.role = Role.LEADER
+        role = partition.leader_role or Leader(partition)
+        partition.leader_role = role
+        role.begin_epoch(state, now_ms, was_leader=was_leader, cause="LeaderAndIsr", out=out)
+        partition.note("role", "LeaderAndIsr", out, role="leader", leader=state.leader, leader_epoch=state.leader_epoch)
+        partition.say(
+            "info",
+            f"Leader starts at leader epoch {state.leader_epoch} from offset {role.epoch_start_offset} with high "
+            f"watermark {partition.high_watermark} ISR [{','.join(map(str, state.isr))}]",
+            out,
+        )
+        role.maybe_advance_high_watermark(now_ms, self._metadata.live_brokers(), "LeaderAndIsr", out)
+        self._settle(partition, out, role_changed=not was_leader)
+
+    def _become_follower(
+        self, partition: Partition, item: LeaderAndIsrPartition, changed: set[int], out: list[Effect]
+    ) -> None:
+        state = item.state
+        self._stop_following(partition, changed)
+        partition.adopt(state)
+        partition.role = Role.FOLLOWER
+        partition.leader_role = None
+        role = partition.follower_role = Follower(partition)
+        role.begin("LeaderAndIsr", out)
+        partition.note(
+            "role", "LeaderAndIsr", out, role="follower", leader=state.leader, leader_epoch=state.leader_epoch
+        )
+        partition.say(
+            "info",
+            f"Follower starts at leader epoch {state.leader_epoch} from offset {partition.log_end_offset} with high "
+            f"watermark {partition.high_watermark}. Current leader is {state.leader}",
+            out,
+        )
+        self._followed.setdefault(state.leader, {})[partition.topic_partition] = partition
+        changed.add(state.leader)
+        self._settle(partition, out, role_changed=True)
+
+    def _stop_following(self, partition: Partition, changed: set[int]) -> None:
+        if partition.follower_role is None:
+            return
+        leader = partition.follower_role.leader
+        followed = self._followed.get(leader)
+        if followed is not None and followed.pop(partition.topic_partition, None) is not None:
+            changed.add(leader)
+            if not followed:
+                del self._followed[leader]
+        partition.follower_role = None
 
     def stop_replica(self, request: StopReplicaRequest, now_ms: int) -> tuple[PartitionsResponse, list[Effect]]:
         """Stop replicas, and drop those that are to be deleted."""
+        del now_ms  # the signature is that of all control requests
+        error = self.check_controller_epoch(request.header)
+        if error is not ErrorCode.NONE:
+            return PartitionsResponse(error), []
+        out: list[Effect] = []
+        changed: set[int] = set()
+        errors = {item.topic_partition: self._stop(item, changed, out) for item in request.partitions}
+        if changed:
+            out.append(FetchersChanged(sorted(changed)))
+        return PartitionsResponse(ErrorCode.NONE, errors), out
+
+    def _stop(self, item: StopReplicaPartition, changed: set[int], out: list[Effect]) -> ErrorCode:
+        partition = self._partitions.get(item.topic_partition)
+        if partition is None:
+            if item.delete:
+                out.append(DeleteLog(item.topic_partition))
+            return ErrorCode.NONE
+        if partition.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if item.leader_epoch is not None and item.leader_epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        self._stop_following(partition, changed)
+        if item.delete:
+            del self._partitions[item.topic_partition]
+            out.append(DeleteLog(item.topic_partition))
+        self._settle(partition, out, role_changed=True)
+        return ErrorCode.NONE
 
     def configure_topic(self, topic: str, rules: TopicRules) -> None:
         """A topic's settings; call it before the topic's first leader_and_isr and at each change."""
+        self._rules[topic] = rules
+        for topic_partition, partition in self._partitions.items():
+            if topic_partition.topic == topic:
+                partition.rules = rules
+
+    def isr_verdict(self, proposal: IsrProposal, verdict: IsrVerdict, now_ms: int) -> list[Effect]:
+        """The controller's answer to a ProposeIsr. ``proposal`` is the very object that the effect carried."""
+        out: list[Effect] = []
+        partition = self._partitions.get(proposal.topic_partition)
+        if partition is not None and partition.leader_role is not None:
+            role = partition.leader_role
+            if role.isr_verdict(proposal, verdict, out):
+                role.maybe_advance_high_watermark(now_ms, self._metadata.live_brokers(), "AlterPartition", out)
+                self._settle(partition, out, role_changed=True)
+        return out
 
     # What clients and followers ask
+
     def produce(self, request: ProduceRequest, token: object, now_ms: int) -> list[Effect]:
         """Append; AnswerProduce(token) comes now or later."""
+        out: list[Effect] = []
+        results: list[ProduceResult] = []
+        required: dict[int, int] = {}
+        touched: list[Partition] = []
+        seen: set[TopicPartition] = set()
+        for index, item in enumerate(request.partitions):
+            topic_partition = item.topic_partition
+            if request.acks not in {ACKS_ALL, 0, 1}:
+                result = ProduceResult(
+                    topic_partition,
+                    ErrorCode.INVALID_REQUIRED_ACKS,
+                    f"acks is {request.acks}; it must be -1 (all), 0 or 1",
+                )
+            elif topic_partition in seen:
+                result = ProduceResult(
+                    topic_partition, ErrorCode.INVALID_REQUEST, f"{topic_partition} stands twice in one request"
+                )
+            else:
+                result, required_offset = self._append(
+                    topic_partition, item.records, request.acks, now_ms, touched, out
+                )
+                if required_offset >= 0:
+                    required[index] = required_offset
+            seen.add(topic_partition)
+            results.append(result)
+        alive = self._metadata.live_brokers()
+        for partition in touched:
+            assert partition.leader_role is not None
+            partition.leader_role.maybe_advance_high_watermark(now_ms, alive, "Produce", out)
+        for partition in touched:
+            self._settle(partition, out)
+        if request.acks == ACKS_ALL and required:
+            operation = DelayedProduce(token, now_ms + request.timeout_ms, results, required, self._commit_outcome)
+            self._produces.try_or_watch(operation, out)
+        else:
+            out.append(AnswerProduce(token, results))
+        return out
+
+    def _append(
+        self,
+        topic_partition: TopicPartition,
+        records: bytes,
+        acks: int,
+        now_ms: int,
+        touched: list[Partition],
+        out: list[Effect],
+    ) -> tuple[ProduceResult, int]:
+        partition, error = self._leader_of(topic_partition, None)
+        if partition is None or partition.leader_role is None:
+            return (
+                ProduceResult(
+                    topic_partition, error, _words(error, topic_partition), leader_hint=self._hint(topic_partition)
+                ),
+                -1,
+            )
+        result, required_offset = partition.leader_role.append(records, acks, now_ms, out)
+        if required_offset >= 0:
+            touched.append(partition)
+        return result, required_offset
+
+    def _commit_outcome(self, topic_partition: TopicPartition, offset: int) -> tuple[ErrorCode, str] | None:
+        partition, error = self._leader_of(topic_partition, None)
+        if partition is None or partition.leader_role is None:
+            return error, _words(error, topic_partition)
+        if partition.high_watermark < offset:
+            return None
+        role = partition.leader_role
+        if len(role.isr.maximal_isr) < role.effective_min_isr:
+            return (
+                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                f"{topic_partition} was appended, but only {len(role.isr.maximal_isr)} replicas are in sync and "
+                f"min.insync.replicas is {role.effective_min_isr}",
+            )
+        return ErrorCode.NONE, ""
 
     def fetch(self, request: FetchRequest, token: object, now_ms: int) -> list[Effect]:
         """Read; AnswerFetch(token) comes now or later."""
+        out: list[Effect] = []
+        results: list[FetchResult] = []
+        touched: list[Partition] = []
+        alive = self._metadata.live_brokers()
+        for wanted in request.partitions:
+            partition, error = self._leader_of(wanted.topic_partition, wanted.current_leader_epoch)
+            if partition is None or partition.leader_role is None:
+                results.append(self._refused_fetch(wanted, error))
+                continue
+            results.append(partition.leader_role.fetch(wanted, request.replica_id, now_ms, alive, out))
+            touched.append(partition)
+        for partition in touched:
+            self._settle(partition, out)
+        max_bytes = request.max_bytes
+        if request.replica_id == CONSUMER:
+            max_bytes = min(max_bytes, self.settings.fetch_max_bytes)
+        if not request.partitions or request.max_wait_ms <= 0 or is_due(results, request.min_bytes, self._available):
+            out.append(AnswerFetch(token, results, max_bytes))
+        else:
+            deadline_ms = now_ms + request.max_wait_ms
+            operation = DelayedFetch(token, deadline_ms, request, max_bytes, self._read_again, self._available)
+            self._fetches.try_or_watch(operation, out)
+        return out
+
+    def _read_again(self, wanted: FetchPartition, replica_id: int) -> FetchResult:
+        partition, error = self._leader_of(wanted.topic_partition, wanted.current_leader_epoch)
+        if partition is None or partition.leader_role is None:
+            return self._refused_fetch(wanted, error)
+        return partition.leader_role.read(wanted, replica_id)
+
+    def _refused_fetch(self, wanted: FetchPartition, error: ErrorCode) -> FetchResult:
+        return FetchResult(
+            wanted.topic_partition,
+            error,
+            _words(error, wanted.topic_partition),
+            leader_hint=self._hint(wanted.topic_partition),
+        )
+
+    def _available(self, result: FetchResult) -> int:
+        read = result.read
+        if read is None:
+            return 0
+        return self._logs.bytes_between(result.topic_partition, read.from_offset, read.upper_bound)
 
     def cancel(self, token: object) -> None:
         """The asker has gone: forget its parked operation."""
+        if not self._fetches.cancel(token):
+            self._produces.cancel(token)
 
     def list_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
     ) -> OffsetAnswer | TimeLookup:
-        """Offsets by time for consumers."""
+        """Offsets by time for consumers; only the leader answers."""
+        partition, error = self._leader_of(topic_partition, current_leader_epoch)
+        if partition is None or partition.leader_role is None:
+            return OffsetAnswer(error, _words(error, topic_partition))
+        if timestamp_ms == EARLIEST:
+            return OffsetAnswer(offset=partition.log_start_offset, leader_epoch=partition.leader_epoch)
+        if timestamp_ms == LATEST:
+            if partition.high_watermark < partition.leader_role.epoch_start_offset:
+                return OffsetAnswer(
+                    ErrorCode.OFFSET_NOT_AVAILABLE,
+                    f"The high watermark {partition.high_watermark} of {topic_partition} has not reached offset "
+                    f"{partition.leader_role.epoch_start_offset}, where the new leader's epoch begins",
+                )
+            return OffsetAnswer(offset=partition.high_watermark, leader_epoch=partition.leader_epoch)
+        return TimeLookup(timestamp_ms, partition.high_watermark, partition.leader_epoch)
 
     def offset_for_leader_epoch(self, question: EpochQuestion) -> EpochAnswer:
         """Where an epoch ends in this broker's log, if it leads."""
+        partition, error = self._leader_of(question.topic_partition, question.current_leader_epoch)
+        if partition is None:
+            return EpochAnswer(question.topic_partition, error)
+        end = partition.epochs.end_offset_for(question.leader_epoch, partition.log_end_offset)
+        return EpochAnswer(question.topic_partition, ErrorCode.NONE, end)
 
-    def isr_verdict(self, verdict: IsrVerdict, now_ms: int) -> list[Effect]:
-        """The controller's answer to a ProposeIsr."""
+    def _leader_of(
+        self, topic_partition: TopicPartition, asked_epoch: int | None
+    ) -> tuple[Partition | None, ErrorCode]:
+        """The partition if this broker leads it, else why not (2.1: hosted-partition look-up)."""
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            known = self._metadata.knows(topic_partition)
+            return None, ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = partition.refusal_as_leader(asked_epoch)
+        return (partition, error) if error is ErrorCode.NONE else (None, error)
+
+    def _hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
+        partition = self._partitions.get(topic_partition)
+        hint = None if partition is None else partition.leader_hint
+        told = self._metadata.leader_hint(topic_partition)
+        if hint is None or (told is not None and told.leader_epoch > hint.leader_epoch):
+            return told
+        return hint
 
     # What this broker asks as a follower
+
     def leaders_followed(self) -> set[int]:
         """Brokers that lead a partition which this broker follows."""
+        return set(self._followed)
 
-    def next_round(self, leader: int, now_ms: int) -> tuple[FetchRound | EpochRound | Wait, list[Effect]]:
+    def next_round(self, leader: int, now_ms: int) -> FetchRound | Wait:
         """What to ask this leader now; marks the round as the outstanding one of its partitions."""
+        followed = self._followed.get(leader, {})
+        ready: list[FetchPartition] = []
+        wake_ms: int | None = None
+        self._last_request_id += 1
+        request_id = self._last_request_id
+        for partition in followed.values():
+            role = partition.follower_role
+            assert role is not None
+            if role.is_ready(now_ms):
+                ready.append(role.ask(request_id))
+            elif role.outstanding is None and not role.failed:
+                wake_ms = role.delayed_until_ms if wake_ms is None else min(wake_ms, role.delayed_until_ms)
+        if not ready:
+            return Wait(wake_ms)
+        chosen = self._rounds[request_id] = FetchRound(request_id, leader, ready)
+        return chosen
 
     def fetch_answered(
         self, leader: int, request_id: int, partitions: Sequence[FetchedPartition], now_ms: int
     ) -> list[Effect]:
         """The answer to a FetchRound. Partitions of the round that are not in it had nothing new."""
-
-    def epochs_answered(
-        self, leader: int, request_id: int, partitions: Sequence[EpochAnswer], now_ms: int
-    ) -> list[Effect]:
-        """The answer to an EpochRound."""
+        out: list[Effect] = []
+        chosen = self._rounds.pop(request_id, None)
+        if chosen is None:
+            return out
+        answers = {answer.topic_partition: answer for answer in partitions}
+        followed = self._followed.get(leader, {})
+        for wanted in chosen.partitions:
+            partition = followed.get(wanted.topic_partition)
+            if partition is None or partition.follower_role is None:
+                continue
+            answer = answers.get(wanted.topic_partition)
+            if answer is None:
+                partition.follower_role.nothing_new(request_id)
+            elif partition.follower_role.answered(request_id, answer, now_ms, out):
+                if answer.records:
+                    # It goes to the end of the order, so that no partition starves behind a busy one.
+                    followed[wanted.topic_partition] = followed.pop(wanted.topic_partition)
+                self._settle(partition, out)
+        return out
 
     def round_failed(self, leader: int, request_id: int, now_ms: int) -> list[Effect]:
         """The round got no answer: its partitions pause for replica.fetch.backoff.ms."""
+        chosen = self._rounds.pop(request_id, None)
+        followed = self._followed.get(leader, {})
+        for wanted in chosen.partitions if chosen is not None else ():
+            partition = followed.get(wanted.topic_partition)
+            if partition is not None and partition.follower_role is not None:
+                partition.follower_role.unanswered(request_id, now_ms)
+        return []
 
     # What happens by itself
-    def tick(self, now_ms: int) -> list[Effect]:
-        """Expire waiting operations and look for laggards, as far as it is time."""
 
-    def next_deadline_ms(self) -> int | None:
+    def tick(self, now_ms: int) -> list[Effect]:
+        """Expire waiting operations, look for laggards, forget idle producers, as far as it is time."""
+        out: list[Effect] = []
+        self._produces.expire(now_ms, out)
+        self._fetches.expire(now_ms, out)
+        if now_ms >= self._next_shrink_ms:
+            self._next_shrink_ms = now_ms + max(1, self.settings.replica_lag_time_max_ms // 2)
+            for partition in self._partitions.values():
+                if partition.leader_role is not None:
+                    partition.leader_role.maybe_shrink(now_ms, out)
+        if now_ms >= self._next_producer_expiry_ms:
+            self._next_producer_expiry_ms = now_ms + _PRODUCER_EXPIRY_INTERVAL_MS
+            for partition in self._partitions.values():
+                partition.producer_state.expire(now_ms, self.settings.producer_id_expiration_ms)
+        return out
+
+    def next_deadline_ms(self) -> int:
         """When tick has something to do next."""
+        waiting = (self._produces.next_deadline_ms(), self._fetches.next_deadline_ms())
+        return min(self._next_shrink_ms, self._next_producer_expiry_ms, *(at for at in waiting if at is not None))
 
     def log_truncated(self, topic_partition: TopicPartition, producer_state: ProducerState) -> None:
-        """A TruncateLog or TruncateFully effect was executed."""
+        """A TruncateLog or TruncateFully effect was executed; the producer state was rebuilt."""
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            partition.log_truncated(producer_state)
 
     def log_start_advanced(self, topic_partition: TopicPartition, log_start_offset: int) -> list[Effect]:
         """The log manager deleted old segments."""
+        out: list[Effect] = []
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            partition.advance_log_start(log_start_offset, "Retention", out, tell_log=False)
+        return out
 
     def log_dir_failed(self, topic_partitions: Collection[TopicPartition], now_ms: int) -> list[Effect]:
-        """These replicas' folder is offline."""
+        """These replicas' folder is offline: they serve nothing, and whoever waits for them hears it."""
+        del now_ms  # kept for symmetry with the other events
+        out: list[Effect] = []
+        changed: set[int] = set()
+        for topic_partition in topic_partitions:
+            partition = self._partitions.get(topic_partition)
+            if partition is not None:
+                self._stop_following(partition, changed)
+                partition.go_offline("LogDirFailure", out)
+                self._settle(partition, out, role_changed=True)
+        if changed:
+            out.append(FetchersChanged(sorted(changed)))
+        if topic_partitions:
+            names = ",".join(sorted(map(str, topic_partitions)))
+            out.append(LogLine("error", f"Broker {self.broker_id} stopped replicas {names}: their log folder failed"))
+        return out
 
     # What can be seen
-    def describe(self, topics: Collection[str] | None = None) -> list[ReplicaView]:
+
+    def describe(self, now_ms: int, topics: Collection[str] | None = None) -> list[ReplicaView]:
         """All local replicas, by topic and partition."""
+        return [
+            view_of(partition, now_ms)
+            for topic_partition, partition in sorted(self._partitions.items())
+            if topics is None or topic_partition.topic in topics
+        ]
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """For replication-offset-checkpoint: every local replica, offline ones excepted."""
+        return {
+            topic_partition: partition.high_watermark
+            for topic_partition, partition in self._partitions.items()
+            if partition.role is not Role.OFFLINE
+        }
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | None:
+        """A local replica's state, to look at."""
+        return self._partitions.get(topic_partition)
+
+    def _settle(self, partition: Partition, out: list[Effect], *, role_changed: bool = False) -> None:
+        """Wake what waits for this partition (the table of 2.3), once its own effects stand in ``out``."""
+        key = partition.topic_partition
+        if partition.moved_high_watermark or role_changed:
+            self._produces.check(key, out)
+            self._fetches.check(key, out)
+        elif partition.moved_log_end:
+            self._fetches.check(key, out)
+        partition.moved_high_watermark = False
+        partition.moved_log_end = False
+
+
+def _words(error: ErrorCode, topic_partition: TopicPartition) -> str:
+    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return f"This broker does not lead {topic_partition}; only the leader serves it"
+    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"This broker does not know {topic_partition}"
+    if error is ErrorCode.KAFKA_STORAGE_ERROR:
+        return f"The log folder of {topic_partition} is offline on this broker"
+    return f"{error.name} at {topic_partition}"

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tidegauge.control import IsrProposal, IsrVerdict, PartitionState
-from tidegauge.errors import ErrorCode
-from tidegauge.record_batch import MAGIC, BatchHeader, crc_matches, iterate_headers
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.record_batch import BatchHeader, crc_matches, iterate_headers
 from tidegauge_broker.replica.effects import AppendAsLeader, Effect, ProposeIsr
 from tidegauge_broker.replica.isr import CommittedIsr, IsrState, PendingExpand, PendingShrink
 from tidegauge_broker.replica.messages import (
@@ -55,7 +55,9 @@ class Leader:
 
     # Becoming leader
 
-    def begin_epoch(self, state: PartitionState, now_ms: int, *, was_leader: bool, cause: str, out: list[Effect]) -> None:
+    def begin_epoch(
+        self, state: PartitionState, now_ms: int, *, was_leader: bool, cause: str, out: list[Effect]
+    ) -> None:
         """Take over a LeaderAndIsr of a higher epoch. The epoch is noted even without data (KAFKA-7415)."""
         partition = self.partition
         assert partition.broker_id in state.isr, "I4"
@@ -77,21 +79,27 @@ class Leader:
 
     # Appending
 
-    def append(self, records: bytes, acks: int, now_ms: int, out: list[Effect]) -> ProduceResult:
-        """Check a producer's batch and append it. Nothing is appended unless every check holds."""
+    def append(self, records: bytes, acks: int, now_ms: int, out: list[Effect]) -> tuple[ProduceResult, int]:
+        """Check a producer's batch and append it. Nothing is appended unless every check holds.
+
+        Returns:
+            The result, and the offset that the high watermark must reach for it to be committed.
+        """
         partition = self.partition
         result = ProduceResult(partition.topic_partition)
-        header = self._check_batch(records, result)
-        if header is None or not self._check_min_isr(acks, result):
-            return result
-        check = partition.producer_state.check(header)
-        if check.error is not ErrorCode.NONE:
-            result.error, result.message = check.error, check.message
-            return result
+        try:
+            header = self._checked(records)
+            self._check_min_isr(acks)
+            check = partition.producer_state.check(header)
+            if check.error is not ErrorCode.NONE:
+                raise TidegaugeError(check.error, check.message)
+        except TidegaugeError as refusal:
+            result.error, result.message = refusal.code, refusal.message
+            return result, UNKNOWN_OFFSET
         result.log_start_offset = partition.log_start_offset
         if check.duplicate is not None:
             result.base_offset = check.duplicate.base_offset
-            return result
+            return result, check.duplicate.last_offset + 1
         append_time_ms = now_ms if partition.rules.log_append_time else -1
         header = header._replace(base_offset=partition.log_end_offset, leader_epoch=partition.leader_epoch)
         partition.assign_epoch(partition.leader_epoch, header.base_offset, "Produce", out)
@@ -99,57 +107,50 @@ class Leader:
         partition.move_log_end(header.next_offset, "Produce", out)
         result.base_offset = header.base_offset
         result.log_append_time_ms = append_time_ms
-        return result
+        return result, header.next_offset
 
-    def _check_batch(self, records: bytes, result: ProduceResult) -> BatchHeader | None:
-        """One whole, sound batch of magic 2, numbered from 0, within the limits (LogValidator)."""
+    def _checked(self, records: bytes) -> BatchHeader:
+        """The header of one whole, sound batch, numbered from 0 and within the limits (LogValidator).
+
+        Raises:
+            TidegaugeError: why the batch is refused.
+        """
         rules = self.partition.rules
-        try:
-            headers = list(iterate_headers(records))
-        except Exception as problem:  # noqa: BLE001 - hostile bytes: whatever they do to the parser is their fault
-            return _refuse(result, ErrorCode.CORRUPT_MESSAGE, str(getattr(problem, "message", problem)))
+        name = self.partition.topic_partition
+        headers = list(iterate_headers(records))
         if len(headers) != 1:
-            return _refuse(
-                result, ErrorCode.INVALID_RECORD, f"expected exactly one record batch, got {len(headers)}"
-            )
+            raise TidegaugeError(ErrorCode.INVALID_RECORD, f"expected exactly one record batch, got {len(headers)}")
         header = headers[0]
-        assert header.magic == MAGIC
         if header.size_bytes > rules.max_message_bytes:
-            return _refuse(
-                result,
+            raise TidegaugeError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"The record batch size in the append to {result.topic_partition} is {header.size_bytes} bytes "
-                f"which exceeds the maximum configured value of {rules.max_message_bytes} (max.message.bytes)",
+                f"The record batch size in the append to {name} is {header.size_bytes} bytes which exceeds the "
+                f"maximum configured value of {rules.max_message_bytes} (max.message.bytes)",
             )
         if header.size_bytes > rules.segment_bytes:
-            return _refuse(
-                result,
+            raise TidegaugeError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"Message batch size is {header.size_bytes} bytes in append to partition {result.topic_partition}, "
-                f"which exceeds the maximum configured segment size of {rules.segment_bytes}",
+                f"Message batch size is {header.size_bytes} bytes in append to partition {name}, which exceeds the "
+                f"maximum configured segment size of {rules.segment_bytes}",
             )
         if not crc_matches(records, header):
-            return _refuse(
-                result,
+            raise TidegaugeError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"Record is corrupt (stored crc = {header.crc}) in topic partition {result.topic_partition}",
+                f"Record is corrupt (stored crc = {header.crc}) in topic partition {name}",
             )
         problem = _record_problem(header)
         if problem is not None:
-            return _refuse(result, ErrorCode.INVALID_RECORD, problem)
+            raise TidegaugeError(ErrorCode.INVALID_RECORD, problem)
         return header
 
-    def _check_min_isr(self, acks: int, result: ProduceResult) -> bool:
+    def _check_min_isr(self, acks: int) -> None:
         needed = self.effective_min_isr
         if acks == ACKS_ALL and len(self.isr.isr) < needed:
-            _refuse(
-                result,
+            raise TidegaugeError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {_braces(self.isr.isr)} is insufficient to satisfy the min.isr "
-                f"requirement of {needed} for partition {result.topic_partition}",
+                f"requirement of {needed} for partition {self.partition.topic_partition}",
             )
-            return False
-        return True
 
     @property
     def effective_min_isr(self) -> int:
@@ -228,9 +229,7 @@ class Leader:
 
     # The high watermark
 
-    def maybe_advance_high_watermark(
-        self, now_ms: int, alive: Collection[int], cause: str, out: list[Effect]
-    ) -> bool:
+    def maybe_advance_high_watermark(self, now_ms: int, alive: Collection[int], cause: str, out: list[Effect]) -> bool:
         """Raise the high watermark as far as the rule at the top allows; says whether it moved."""
         partition = self.partition
         if len(self.isr.isr) < self.effective_min_isr:
@@ -282,9 +281,7 @@ class Leader:
         if not stragglers:
             return
         new_isr = tuple(broker_id for broker_id in self.isr.isr if broker_id not in stragglers)
-        behind = " ".join(
-            f"(brokerId: {broker_id}, endOffset: {self._end_of(broker_id)})" for broker_id in stragglers
-        )
+        behind = " ".join(f"(brokerId: {broker_id}, endOffset: {self._end_of(broker_id)})" for broker_id in stragglers)
         partition.say(
             "info",
             f"Shrinking ISR from {_list(self.isr.isr)} to {_list(new_isr)}. Leader: (highWatermark: "
@@ -346,11 +343,6 @@ class Leader:
             state=state.name,
             partition_epoch=self.partition.partition_epoch,
         )
-
-
-def _refuse(result: ProduceResult, error: ErrorCode, message: str) -> None:
-    result.error = error
-    result.message = message
 
 
 def _record_problem(header: BatchHeader) -> str | None:

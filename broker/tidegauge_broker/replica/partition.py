@@ -23,7 +23,15 @@ from typing import TYPE_CHECKING
 from tidegauge.control import NO_LEADER, PartitionState
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.effects import AdvanceLogStart, Effect, LogLine, Note, TruncateFully, TruncateLog, WriteEpochs
+from tidegauge_broker.replica.effects import (
+    AdvanceLogStart,
+    Effect,
+    LogLine,
+    Note,
+    TruncateFully,
+    TruncateLog,
+    WriteEpochs,
+)
 from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, TopicRules
 from tidegauge_broker.replica.ports import LoadedLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tidegauge_broker.replica.messages import EpochEntry
+from tidegauge_broker.replica.messages import EpochEntry, LeaderHint
 
 if TYPE_CHECKING:
     from tidegauge.partition import TopicPartition
@@ -20,6 +20,26 @@ class Logs(Protocol):
 
         0 where ``from_offset >= end_offset``. May be answered from the index, so it may be somewhat too large.
         """
+        ...
+
+
+class Metadata(Protocol):
+    """Read-only view of this broker's metadata cache."""
+
+    def knows(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition exists in the cluster, as far as this broker was told."""
+        ...
+
+    def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
+        """Who leads it, as far as this broker was told."""
+        ...
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the broker is in the list of live brokers."""
+        ...
+
+    def live_brokers(self) -> frozenset[int]:
+        """The live brokers."""
         ...
 
 

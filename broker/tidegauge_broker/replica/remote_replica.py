@@ -43,9 +43,7 @@ class RemoteReplica:
 
     def is_caught_up(self, leader_log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
         """Whether it has everything, or had it within the lag time (inclusive)."""
-        return (
-            self.log_end_offset == leader_log_end_offset or now_ms - self.last_caught_up_time_ms <= lag_time_max_ms
-        )
+        return self.log_end_offset == leader_log_end_offset or now_ms - self.last_caught_up_time_ms <= lag_time_max_ms
 
     def reset(self, now_ms: int, *, in_isr: bool, keep_offset: bool, epoch_start_offset: int) -> None:
         """A new leader epoch begins. ISR members count as caught up now, others as never.

@@ -1,0 +1,36 @@
+"""What can be seen of a replica (row B1)."""
+
+from __future__ import annotations
+
+from tidegauge_broker.replica.messages import RemoteReplicaView, ReplicaView
+from tidegauge_broker.replica.partition import Partition, Role
+
+
+def view_of(partition: Partition, now_ms: int) -> ReplicaView:
+    """The full truth about one local replica. One without a known leader is shown as a follower of none."""
+    view = ReplicaView(
+        partition.topic_partition,
+        "follower" if partition.role is Role.NONE else partition.role.value,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        partition.log_start_offset,
+        partition.log_end_offset,
+        partition.high_watermark,
+        partition.epochs.entries,
+    )
+    role = partition.leader_role
+    if role is not None:
+        view.isr = role.isr.isr
+        view.maximal_isr = role.isr.maximal_isr
+        view.leader_epoch_start_offset = role.epoch_start_offset
+        view.remote_replicas = [
+            RemoteReplicaView(
+                remote.broker_id,
+                remote.log_end_offset,
+                now_ms - remote.last_caught_up_time_ms if remote.last_caught_up_time_ms > 0 else -1,
+                remote.log_start_offset,
+            )
+            for remote in role.remotes.values()
+        ]
+    return view
