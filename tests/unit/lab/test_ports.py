@@ -1,0 +1,74 @@
+"""Ports of a cluster: 19092+id and 12181, or the next free ones; a fixed one that is busy is refused (row ``up``)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegauge.errors import TidegaugeError
+from tidegauge_lab import ports
+
+WANTED = [19092, 19093, 19094]
+
+
+def free_but(*busy: int):
+    return lambda port: port not in busy
+
+
+@pytest.mark.parametrize(
+    ("busy", "chosen"),
+    [
+        ((), [19092, 19093, 19094]),
+        ((19092,), [19093, 19094, 19095]),
+        ((19093,), [19092, 19094, 19095]),
+        ((19092, 19093, 19094), [19095, 19096, 19097]),
+    ],
+)
+def test_a_busy_port_is_replaced_by_the_next_free_one(busy: tuple[int, ...], chosen: list[int]) -> None:
+    assert ports.choose_ports(WANTED, free=free_but(*busy)) == chosen
+
+
+@settings(max_examples=100)
+@given(st.sets(st.integers(19085, 19110)), st.integers(1, 8))
+def test_chosen_ports_are_free_distinct_rising_and_none_is_skipped_without_reason(busy: set[int], brokers: int) -> None:
+    chosen = ports.choose_ports([19092 + broker for broker in range(brokers)], free=free_but(*busy))
+    assert len(chosen) == brokers
+    assert chosen == sorted(set(chosen))
+    assert not busy & set(chosen)
+    assert all(port in busy or port in chosen for port in range(19092, chosen[-1]))
+
+
+def test_a_port_of_the_plan_itself_is_not_chosen_twice() -> None:
+    assert ports.choose_ports([12181], taken={12181}, free=free_but()) == [12182]
+
+
+def test_no_free_port_is_an_error_not_an_endless_search() -> None:
+    with pytest.raises(TidegaugeError, match="no free port from 65000"):
+        ports.choose_ports([65000], free=lambda _: False)
+
+
+def test_a_fixed_port_that_is_busy_is_refused_with_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_listening_pid", lambda _: 4711)
+    monkeypatch.setattr(ports, "_command_of", lambda _: "nginx -g daemon")
+    with pytest.raises(TidegaugeError, match=r"port 19092 of broker 0 is in use by nginx -g daemon \(process 4711\)"):
+        ports.require_free(19092, "broker 0", free=lambda _: False)
+    ports.require_free(19092, "broker 0", free=lambda _: True)
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536])
+def test_a_port_that_cannot_be_is_refused(port: int) -> None:
+    with pytest.raises(TidegaugeError, match="not between 1 and 65535"):
+        ports.require_free(port, "broker 0", free=lambda _: True)
+
+
+def test_only_listening_sockets_of_the_port_count() -> None:
+    """19092 is 4A94; state 0A listens, 01 is a connection, 06 lingers."""
+    table = (
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+        "   0: 0100007F:4A94 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1 0\n"
+        "   1: 0100007F:4A94 0100007F:9999 01 00000000:00000000 00:00000000 00000000     0        0 222 1 0\n"
+        "   2: 0100007F:4A95 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 333 1 0\n"
+        "   3: 0100007F:4A94 0100007F:9999 06 00000000:00000000 00:00000000 00000000     0        0 0 1 0\n"
+    )
+    assert ports.listening_inodes(table, 19092) == {"111"}

@@ -1,0 +1,97 @@
+"""Who a pid file speaks of, and what counts as gone or paused (design 5 and 6: kill, pause, pid reuse, zombies)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tidegauge_lab import processes
+from tidegauge_lab.processes import LabProcess, ProcessFacts, ProcessState, parse_stat
+
+
+def stat_line(name: str, state: str, start_time: int) -> str:
+    fields = [state, *(["0"] * 18), str(start_time), *(["0"] * 30)]
+    return f"4711 ({name}) {' '.join(fields)}\n"
+
+
+def lab_process(folder: Path, *, pid: int, start_time: str) -> LabProcess:
+    (folder / "broker.pid").write_text(f"{pid}\n{start_time}\n{folder.stat().st_ino}\n")
+    return LabProcess("broker-1", folder, folder / "broker-1.log")
+
+
+@pytest.mark.parametrize("name", ["python", "a b", "evil) R 1 (", "(sd-pam)"])
+def test_state_and_start_time_are_read_past_any_name(name: str) -> None:
+    assert parse_stat(stat_line(name, "S", 98765)) == ("S", "98765")
+
+
+def test_this_process_is_found_with_its_start_time() -> None:
+    facts = processes.look_up(os.getpid())
+    assert facts is not None
+    assert not facts.gone
+    assert not facts.paused
+    assert facts.start_time
+
+
+@pytest.mark.parametrize(
+    ("states", "gone", "paused"),
+    [("Z", True, False), ("ZZ", True, False), ("X", True, False), ("SS", False, False), ("TTT", False, True)],
+)
+def test_a_zombie_is_gone_and_a_stopped_process_is_paused(states: str, gone: bool, paused: bool) -> None:
+    facts = ProcessFacts("1", states)
+    assert (facts.gone, facts.paused) == (gone, paused)
+
+
+def test_a_process_with_one_running_thread_is_not_paused_yet() -> None:
+    """SIGSTOP has its effect when the last thread stands."""
+    assert not ProcessFacts("1", "TTR").paused
+
+
+@pytest.mark.parametrize(
+    ("states", "state"), [("SS", ProcessState.UP), ("TT", ProcessState.PAUSED), ("Z", ProcessState.DOWN)]
+)
+def test_state_follows_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: str, state: ProcessState
+) -> None:
+    monkeypatch.setattr(processes, "look_up", lambda _: ProcessFacts("77", states))
+    process = lab_process(tmp_path, pid=4711, start_time="77")
+    assert process.state is state
+    assert process.pid == (None if state is ProcessState.DOWN else 4711)
+
+
+def test_a_number_given_to_another_process_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pid lives, but started at another time: it is somebody else and must never be signalled."""
+    monkeypatch.setattr(processes, "look_up", lambda _: ProcessFacts("78", "S"))
+    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("signalled a stranger"))
+    process = lab_process(tmp_path, pid=4711, start_time="77")
+    assert process.state is ProcessState.DOWN
+    assert process.kill() is False
+
+
+def test_a_copied_folder_does_not_own_the_originals_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "look_up", lambda _: ProcessFacts("77", "S"))
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    original.mkdir()
+    copy.mkdir()
+    owner = lab_process(original, pid=4711, start_time="77")
+    (copy / "broker.pid").write_text(owner.pid_file.read_text())
+    assert owner.pid == 4711
+    assert LabProcess("broker-1", copy, copy / "log").pid is None
+
+
+@pytest.mark.parametrize("text", ["", "4711\n", "x\ny\nz\n", "4711\n77\n"])
+def test_a_damaged_pid_file_is_no_process(tmp_path: Path, text: str) -> None:
+    (tmp_path / "broker.pid").write_text(text)
+    assert LabProcess("broker-1", tmp_path, tmp_path / "log").state is ProcessState.DOWN
+
+
+def test_last_words_are_those_of_the_last_start(tmp_path: Path) -> None:
+    log = tmp_path / "broker-1.log"
+    process = LabProcess("broker-1", tmp_path, log)
+    assert process.last_words() == ""
+    log.write_text("old failure\n")
+    since = process.log_size()
+    with log.open("a") as file:
+        file.write("one\n\ntwo\n")
+    assert process.last_words(since) == "one\ntwo"
