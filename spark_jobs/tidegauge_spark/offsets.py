@@ -1,0 +1,141 @@
+"""Offsets as Spark's Kafka source writes them, and how many records one batch takes.
+
+Contract: pure. JSON in Kafka's shape, ``{"topic": {"0": 23, "1": -2}}``, becomes ``{TopicPartition: offset}`` and back.
+In what a user writes -2 means earliest and -1 latest; in what a query stores every offset is a real one and an end is
+exclusive. Keys come out sorted, so that equal offsets are equal text: Spark compares the text to see whether anything
+is new.
+
+Source: ``org.apache.spark.sql.kafka010.JsonUtils``, ``KafkaSourceOffset`` and ``KafkaOffsetReader.rateLimit``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition, topic_name_problem
+
+EARLIEST = -2
+LATEST = -1
+
+Offsets = Mapping[TopicPartition, int]
+OffsetsJson = dict[str, dict[str, int]]
+
+
+def _invalid(option: str, text: object, why: str) -> TidegaugeError:
+    return TidegaugeError(
+        ErrorCode.INVALID_REQUEST,
+        f'{option} is {text!r}: {why}. Write JSON like {{"orders": {{"0": 23, "1": -2}}}} (-2 earliest, -1 latest)',
+    )
+
+
+def _topic_map(option: str, text: str) -> dict[str, object]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise _invalid(option, text, f"not JSON ({error})") from None
+    if not isinstance(document, dict):
+        raise _invalid(option, text, "not an object of topics")
+    for topic in document:
+        problem = topic_name_problem(topic)
+        if problem:
+            raise _invalid(option, text, problem)
+    return document
+
+
+def parse_offsets(option: str, text: str, *, lowest: int = EARLIEST) -> dict[TopicPartition, int]:
+    """Read partition offsets (or timestamps, with ``lowest=0``) from an option's value.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, not of that shape, or a number below ``lowest``.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    for topic, partitions in _topic_map(option, text).items():
+        if not isinstance(partitions, dict):
+            raise _invalid(option, text, f"topic '{topic}' has no object of partitions")
+        for index, offset in partitions.items():
+            if not index.isascii() or not index.isdigit():
+                raise _invalid(option, text, f"'{index}' is no partition of '{topic}'")
+            if isinstance(offset, bool) or not isinstance(offset, int) or offset < lowest:
+                raise _invalid(option, text, f"{topic}-{index} has {json.dumps(offset)}, expected {lowest} or more")
+            offsets[TopicPartition(topic, int(index))] = offset
+    return offsets
+
+
+def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
+    """Read option ``assign``: ``{"orders": [0, 1]}``.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, not of that shape or empty.
+    """
+    assigned: set[TopicPartition] = set()
+    for topic, partitions in _topic_map("assign", text).items():
+        whole = isinstance(partitions, list) and all(type(index) is int and index >= 0 for index in partitions)
+        if not isinstance(partitions, list) or not whole:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f'assign is {text!r}: write JSON like {{"orders": [0, 1]}}')
+        assigned.update(TopicPartition(topic, index) for index in partitions)
+    if not assigned:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, "assign names no partition")
+    return tuple(sorted(assigned))
+
+
+def to_json(offsets: Offsets) -> OffsetsJson:
+    """The shape that a checkpoint holds, sorted by topic and partition number."""
+    document: OffsetsJson = {}
+    for topic_partition in sorted(offsets):
+        document.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offsets[topic_partition]
+    return document
+
+
+def from_json(document: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """Read back what ``to_json`` gave."""
+    return {
+        TopicPartition(topic, int(index)): int(offset)
+        for topic, partitions in document.items()
+        for index, offset in partitions.items()
+    }
+
+
+def require_all(option: str, given: Iterable[TopicPartition], found: Iterable[TopicPartition]) -> None:
+    """Hold Spark's rule that explicit offsets name exactly the partitions that are read.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, one is missing or is not read by this query.
+    """
+    missing = sorted(set(found) - set(given))
+    unknown = sorted(set(given) - set(found))
+    if missing:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"If {option} contains specific offsets, you must specify all TopicPartitions. Missing: "
+            f"{', '.join(map(str, missing))}. Use -1 for latest, -2 for earliest",
+        )
+    if unknown:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"{option} names partitions that this query does not read: {', '.join(map(str, unknown))}",
+        )
+
+
+def rate_limit(limit: int, start: Offsets, until: Offsets) -> dict[TopicPartition, int]:
+    """The end of a batch of about ``limit`` records, each partition in proportion to its backlog.
+
+    A backlog whose share is below one record still gives one, so that no small partition starves behind a large one;
+    so a batch may hold up to one record per partition more than ``limit``. A partition never ends past ``until``, and
+    one that has nothing new (or whose offsets went backwards) ends at ``until``: the planner judges that.
+
+    Args:
+        limit: records wanted in the batch.
+        start: where each partition of ``until`` begins.
+        until: the ends that are there now.
+    """
+    sizes = {partition: end - start[partition] for partition, end in until.items() if end > start[partition]}
+    total = sum(sizes.values())
+    ends = dict(until)
+    for partition, size in sizes.items():
+        share = limit * (size / total)
+        records = math.ceil(share) if share < 1 else math.floor(share)
+        ends[partition] = min(until[partition], start[partition] + records)
+    return ends

@@ -1,0 +1,84 @@
+"""From start and end offsets to what each Spark task reads; and what counts as lost data.
+
+Contract: pure and deterministic: the same offsets, options and partitions give the same list in the same order, so that
+a batch that is run again reads the same records in the same tasks.
+
+- A range is [from_offset, until_offset) of one partition; an empty one is no task.
+- A partition that is new in ``end`` begins at the earliest offset; if that is not 0, records were lost before we came.
+- A partition gone from ``end``, or an end below its start, is lost data.
+
+Source: ``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets``, ``KafkaOffsetRangeCalculator`` of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tidegauge.partition import TopicPartition
+from tidegauge_spark.offsets import Offsets
+
+
+class OffsetRange(NamedTuple):
+    """What one task reads: [from_offset, until_offset) of one partition."""
+
+    topic_partition: TopicPartition
+    from_offset: int
+    until_offset: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets it spans."""
+        return self.until_offset - self.from_offset
+
+
+class Plan(NamedTuple):
+    """The tasks of a batch, and a sentence for each thing that was lost."""
+
+    ranges: list[OffsetRange]
+    losses: list[str]
+
+
+def plan_batch(start: Offsets, end: Offsets, earliest_of_new: Mapping[TopicPartition, int]) -> Plan:
+    """Work out the ranges between two offsets of a query.
+
+    Args:
+        start: where the batch begins.
+        end: where it ends (exclusive).
+        earliest_of_new: the earliest offset of each partition that is in ``end`` but not in ``start``.
+    """
+    losses = [
+        f"Partition {partition} is gone; some data may have been missed" for partition in sorted(start.keys() - end)
+    ]
+    ranges: list[OffsetRange] = []
+    for partition in sorted(end):
+        until = end[partition]
+        if partition in start:
+            begin = start[partition]
+            if until < begin:
+                losses.append(
+                    f"Partition {partition}'s offset was changed from {begin} to {until}; some data may be missed"
+                )
+        else:
+            begin = earliest_of_new[partition]
+            if begin != 0:
+                losses.append(f"Added partition {partition} starts from {begin} instead of 0; some data may be missed")
+        if until > begin:
+            ranges.append(OffsetRange(partition, begin, until))
+    return Plan(ranges, losses)
+
+
+def split_ranges(ranges: Sequence[OffsetRange], min_partitions: int | None) -> list[OffsetRange]:
+    """Cut large ranges so that there are about ``min_partitions`` tasks; without it, one task per partition."""
+    if min_partitions is None or len(ranges) >= min_partitions:
+        return list(ranges)
+    total = sum(one.size for one in ranges)
+    pieces: list[OffsetRange] = []
+    for one in ranges:
+        parts = max(1, min(one.size, int(one.size / total * min_partitions + 0.5)))
+        begin = one.from_offset
+        for index in range(parts):
+            size = (one.until_offset - begin) // (parts - index)
+            pieces.append(OffsetRange(one.topic_partition, begin, begin + size))
+            begin += size
+    return pieces
