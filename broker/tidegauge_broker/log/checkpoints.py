@@ -1,0 +1,200 @@
+"""The small files around the logs, in Kafka 3.9's formats.
+
+In a log folder: ``replication-offset-checkpoint``, ``recovery-point-offset-checkpoint``,
+``log-start-offset-checkpoint``, ``meta.properties``, ``.kafka_cleanshutdown``. In a partition's folder:
+``leader-epoch-checkpoint`` and ``partition.metadata``. Sources: ``CheckpointFile``, ``OffsetCheckpointFile``,
+``LeaderEpochCheckpointFile``, ``PartitionMetadataFile``, ``MetaProperties``, ``CleanShutdownFileHandler``;
+kafka-behaviour 5.1 to 5.4; rows S1 to S3.
+
+Rules:
+    1. A checkpoint is text: version, number of entries, entries; an empty file means no entries.
+    2. Another version, a malformed line or a wrong count make it corrupt (CorruptCheckpoint); whoever reads it
+       decides what to do without it.
+    3. Each is replaced atomically (files.write_atomically).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import read_properties
+from tidegauge_broker.log.files import write_atomically
+from tidegauge_broker.replica.messages import EpochEntry
+
+REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+LOCK_FILE = ".lock"
+
+_VERSION = 0
+
+
+class CorruptCheckpoint(Exception):
+    """A checkpoint file cannot be understood; the text says which and why."""
+
+
+class _CheckpointFile:
+    """Version, count and lines of fields. Writers take turns, because the temporary file's name is fixed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+
+    def _write_rows(self, rows: Iterable[str], *, sync: bool) -> None:
+        with self._lock:
+            lines = list(rows)
+            text = "\n".join([str(_VERSION), str(len(lines)), *lines, ""])
+            write_atomically(self.path, text.encode(), sync=sync)
+
+    def _read_rows(self, fields: int) -> list[list[str]]:
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        except UnicodeDecodeError:
+            raise CorruptCheckpoint(f"Malformed text in checkpoint file ({self.path})") from None
+        if not text:
+            return []
+        lines = text.splitlines()
+        version = self._number(lines[0])
+        if version != _VERSION:
+            raise CorruptCheckpoint(
+                f"Unrecognized version of the checkpoint file ({self.path}): {version}. Expected version: {_VERSION}"
+            )
+        count = self._number(lines[1]) if len(lines) > 1 else 0
+        rows = [line.split() for line in lines[2:]]
+        for row, line in zip(rows, lines[2:], strict=True):
+            if len(row) != fields:
+                raise self._malformed(line)
+        if len(rows) != count:
+            raise CorruptCheckpoint(
+                f"Expected {count} entries in checkpoint file ({self.path}), but found only {len(rows)}"
+            )
+        return rows
+
+    def _number(self, text: str) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            raise self._malformed(text) from None
+
+    def _malformed(self, line: str) -> CorruptCheckpoint:
+        return CorruptCheckpoint(f"Malformed line in checkpoint file ({self.path}): '{line}'")
+
+
+class OffsetCheckpoint(_CheckpointFile):
+    """An offset for each partition of a log folder: ``topic partition offset``."""
+
+    def read(self) -> dict[TopicPartition, int]:
+        """All entries; none if there is no file.
+
+        Raises:
+            CorruptCheckpoint: the file cannot be understood.
+        """
+        return {
+            TopicPartition(topic, self._number(partition)): self._number(offset)
+            for topic, partition, offset in self._read_rows(3)
+        }
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace all entries, on disk when this returns."""
+        self._write_rows((f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()), sync=True)
+
+
+class EpochCheckpoint(_CheckpointFile):
+    """A partition's leader epoch cache: ``epoch startOffset``."""
+
+    def read(self) -> list[EpochEntry]:
+        """All entries, oldest first; none if there is no file.
+
+        Raises:
+            CorruptCheckpoint: the file cannot be understood.
+        """
+        return [EpochEntry(self._number(epoch), self._number(start)) for epoch, start in self._read_rows(2)]
+
+    def write(self, entries: Sequence[EpochEntry], *, sync: bool) -> None:
+        """Replace all entries; with ``sync`` they are on disk when this returns."""
+        self._write_rows((f"{entry.epoch} {entry.start_offset}" for entry in entries), sync=sync)
+
+
+class MetaProperties(NamedTuple):
+    """Whose folder it is: the broker and the cluster. None where the file does not say."""
+
+    broker_id: int | None
+    cluster_id: str | None
+
+
+def read_meta_properties(directory: Path) -> MetaProperties | None:
+    """A log folder's meta.properties; None if it has none yet.
+
+    Raises:
+        CorruptCheckpoint: the file cannot be understood, or has a version other than 0 (ZooKeeper mode).
+    """
+    path = directory / META_PROPERTIES
+    try:
+        found = read_properties(path.read_text(encoding="utf-8"))
+        version, broker_id = int(found.get("version", "0")), found.get("broker.id")
+        meta = MetaProperties(None if broker_id is None else int(broker_id), found.get("cluster.id"))
+    except FileNotFoundError:
+        return None
+    except (UnicodeDecodeError, ValueError) as error:
+        raise CorruptCheckpoint(f"{path} cannot be read: {error}") from None
+    if version != _VERSION:
+        raise CorruptCheckpoint(f"{path} has version {version}, expected {_VERSION}")
+    return meta
+
+
+def write_meta_properties(directory: Path, broker_id: int, cluster_id: str, now_ms: int) -> None:
+    """Write meta.properties as ``java.util.Properties.store`` does: an empty comment, the date, the pairs."""
+    date = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+    text = f"#\n#{date}\nbroker.id={broker_id}\nversion={_VERSION}\ncluster.id={cluster_id}\n"
+    write_atomically(directory / META_PROPERTIES, text.encode())
+
+
+def read_topic_id(partition_directory: Path) -> str | None:
+    """The topic id in partition.metadata; None if there is none.
+
+    Raises:
+        CorruptCheckpoint: the file cannot be understood.
+    """
+    path = partition_directory / PARTITION_METADATA
+    try:
+        found = read_properties(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        found = {}
+    if found.get("version") != str(_VERSION) or not found.get("topic_id"):
+        raise CorruptCheckpoint(f"Malformed partition metadata file ({path})")
+    return found["topic_id"]
+
+
+def write_topic_id(partition_directory: Path, topic_id: str) -> None:
+    """Write partition.metadata; the last line has no end, as in Kafka."""
+    text = f"version: {_VERSION}\ntopic_id: {topic_id}"
+    write_atomically(partition_directory / PARTITION_METADATA, text.encode())
+
+
+def write_clean_shutdown(directory: Path) -> None:
+    """Mark a log folder as cleanly closed. A broker of a ZooKeeper cluster stores epoch -1."""
+    content = json.dumps({"version": _VERSION, "brokerEpoch": -1}, separators=(",", ":"))
+    write_atomically(directory / CLEAN_SHUTDOWN_FILE, content.encode())
+
+
+def take_clean_shutdown(directory: Path) -> bool:
+    """Whether the mark is there; its presence alone counts. It is removed, so that a crash from now on shows."""
+    try:
+        (directory / CLEAN_SHUTDOWN_FILE).unlink()
+    except FileNotFoundError:
+        return False
+    return True
