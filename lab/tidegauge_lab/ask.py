@@ -1,0 +1,99 @@
+"""Ask brokers what they are and know: health and metadata, with deadlines, many at a time, synchronously.
+
+The lab speaks gRPC here directly, since it asks each broker for *its own* view; a client would take any broker's.
+A dead or frozen broker costs the deadline once, not once per broker. Reconnect back-off is short: the brokers asked
+are those that are starting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tidegauge.v1 import broker_service_pb2_grpc, metadata_pb2
+
+READY_SERVICE = "tidegauge.ready"
+DEADLINE_SECONDS = 1.0
+_OPTIONS = (
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", -1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one broker says.
+
+    Attributes:
+        ready: health says SERVING for ``tidegauge.ready``: registered, and metadata received.
+        metadata: its metadata cache; None when it did not answer.
+    """
+
+    ready: bool
+    metadata: metadata_pb2.MetadataResponse | None
+
+    @property
+    def broker_ids(self) -> set[int]:
+        """Brokers that live in its view."""
+        return set() if self.metadata is None else {broker.broker_id for broker in self.metadata.brokers}
+
+    @property
+    def controller_id(self) -> int | None:
+        """The active controller in its view."""
+        if self.metadata is None or not self.metadata.HasField("controller_id"):
+            return None
+        return self.metadata.controller_id
+
+    @property
+    def controller_epoch(self) -> int:
+        """The controller epoch of its last control request; -1 when it did not answer."""
+        return -1 if self.metadata is None else self.metadata.controller_epoch
+
+
+class Brokers:
+    """Open channels to some brokers; close it, or use it in a ``with``."""
+
+    def __init__(self, addresses: Mapping[int, str]) -> None:
+        self._channels = {
+            broker_id: grpc.insecure_channel(address, options=_OPTIONS) for broker_id, address in addresses.items()
+        }
+
+    def close(self) -> None:
+        """Close all channels."""
+        for channel in self._channels.values():
+            channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def views(self, topics: Iterable[str] = ()) -> dict[int, View]:
+        """Every broker's view of the cluster and of these topics; asked all at once."""
+        health = health_pb2.HealthCheckRequest(service=READY_SERVICE)
+        request = metadata_pb2.MetadataRequest(topics=list(topics), allow_auto_topic_creation=False)
+        asked = {}
+        for broker_id, channel in self._channels.items():
+            asked[broker_id] = (
+                health_pb2_grpc.HealthStub(channel).Check.future(health, timeout=DEADLINE_SECONDS),
+                broker_service_pb2_grpc.BrokerServiceStub(channel).Metadata.future(request, timeout=DEADLINE_SECONDS),
+            )
+        found = {}
+        for broker_id, (health_call, metadata_call) in asked.items():
+            ready, metadata = False, None
+            with contextlib.suppress(grpc.RpcError):
+                ready = health_call.result().status == health_pb2.HealthCheckResponse.SERVING
+            with contextlib.suppress(grpc.RpcError):
+                metadata = metadata_call.result()
+            found[broker_id] = View(ready, metadata)
+        return found

@@ -1,0 +1,87 @@
+"""Settings of a lab broker: its ``server.properties`` from what the cluster is, the profile, and ``--set``.
+
+Rules (design, section 6, row ``up``):
+- The profile ``fast`` shortens the waits that people watch; ``kafka`` has Kafka's defaults. Nothing else differs.
+- What ``up`` decides itself (id, listener, folders, ZooKeeper) can't be set.
+- Everything is checked before a process is started; an unknown name is refused here, although a broker would only
+  warn of it: in the lab it is a typing error.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidegauge import event_log
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings
+from tidegauge_client.cluster_file import BrokerEntry
+
+PROFILES: dict[str, dict[str, str]] = {
+    "fast": {
+        "zookeeper.session.timeout.ms": "4000",
+        "replica.lag.time.max.ms": "5000",
+        "replica.fetch.backoff.ms": "100",
+        "replica.high.watermark.checkpoint.interval.ms": "1000",
+        "log.flush.offset.checkpoint.interval.ms": "1000",
+        "controlled.shutdown.retry.backoff.ms": "200",
+    },
+    "kafka": {},
+}
+DEFAULT_PROFILE = "fast"
+OF_THE_LAB = {"auto.create.topics.enable": "false", "lab.enable": "true"}
+DECIDED_BY_UP = frozenset(
+    {"broker.id", "listeners", "advertised.listeners", "zookeeper.connect", "log.dirs", "event.log.file"}
+)
+
+
+def check_settings(settings: Mapping[str, str], profile: str) -> None:
+    """Refuse what no broker of the cluster could run with.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, a profile or name is unknown, a value illegal, or a name is decided by ``up``.
+    """
+    if profile not in PROFILES:
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG, f"there is no profile {profile!r}; there are {', '.join(PROFILES)}"
+        )
+    for name in settings:
+        if name in DECIDED_BY_UP:
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG, f"{name} can't be set: `tidegauge up` gives each broker its own value"
+            )
+        if name not in BROKER_SETTINGS:
+            near = difflib.get_close_matches(name, BROKER_SETTINGS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown broker setting: {name}{hint}")
+    parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **settings})
+
+
+def session_timeout_ms(settings: Mapping[str, str], profile: str) -> int:
+    """The ZooKeeper session timeout that brokers ask for."""
+    values, _ = parse_broker_settings({**PROFILES[profile], **settings})
+    return values.integer("zookeeper.session.timeout.ms")
+
+
+def server_properties(
+    broker: BrokerEntry, directory: Path, *, zookeeper_connect: str, profile: str, settings: Mapping[str, str]
+) -> str:
+    """The text of a broker's ``server.properties``."""
+    sections = {
+        "This broker; written anew at every start by `tidegauge up` or `start`.": {
+            "broker.id": str(broker.id),
+            "listeners": f"PLAINTEXT://{broker.host}:{broker.port}",
+            "zookeeper.connect": zookeeper_connect,
+            "log.dirs": str(directory / f"broker-{broker.id}" / "data"),
+            "event.log.file": str(directory / "logs" / event_log.file_name(f"broker-{broker.id}")),
+        },
+        "The lab's own.": {key: value for key, value in OF_THE_LAB.items() if key not in settings},
+        f"Profile {profile}.": {key: value for key, value in PROFILES[profile].items() if key not in settings},
+        "Given with --set.": dict(settings),
+    }
+    return "\n".join(
+        f"# {title}\n" + "".join(f"{key}={value}\n" for key, value in lines.items())
+        for title, lines in sections.items()
+        if lines
+    )

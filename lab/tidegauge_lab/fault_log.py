@@ -1,0 +1,56 @@
+"""``logs/lab.events.jsonl``: what the lab did to the cluster, in the event log's schema (kind ``fault``).
+
+Beside ``action`` and ``broker`` (null when it was not a broker) a line has ``process``: ``broker-1`` or ``zookeeper``.
+Many short commands write this file: the sequence goes on from the last line, under a lock. It is bounded like a
+broker's event log: at ``MAX_BYTES`` it moves to ``.1``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from pathlib import Path
+
+from tidegauge import event_log
+
+SOURCE = "lab"
+_TAIL_BYTES = 4096
+
+
+def note_fault(logs: Path, action: str, process: str, broker_id: int | None, cause: str) -> None:
+    """Append one fault, stamped with the time of the call."""
+    path = logs / event_log.file_name(SOURCE)
+    time_ms = time.time_ns() // 1_000_000
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _TAIL_BYTES))
+        event = {
+            "time_ms": time_ms,
+            "sequence": next_sequence(file.read()),
+            "source": SOURCE,
+            "kind": "fault",
+            "cause": cause,
+            "action": action,
+            "broker": broker_id,
+            "process": process,
+        }
+        line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
+        if size + len(line) > event_log.MAX_BYTES:
+            path.replace(path.with_name(path.name + ".1"))
+            path.write_bytes(line)
+        else:
+            file.write(line)
+
+
+def next_sequence(tail: bytes) -> int:
+    """One more than the last whole line's sequence; 0 for an empty file."""
+    for line in reversed(tail.splitlines()):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and isinstance(event.get("sequence"), int):
+            return int(event["sequence"]) + 1
+    return 0

@@ -1,0 +1,117 @@
+"""Roles by which a fault names its broker: ``--leader-of T-P``, ``--follower-of T-P``, ``--controller``.
+
+Rules (design, section 6): a role is resolved once, before anything is done; when nobody holds it, nothing is done.
+Brokers' metadata may differ for a while; the answer with the highest leader epoch, then partition epoch, counts. Of
+several followers the first in assignment order is meant that the verb can change: a live one for ``kill``, one that is
+down for ``start``.
+
+The functions are pure: metadata comes in, a broker id goes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+
+
+class RoleKind(Enum):
+    """What a broker may be to a partition or the cluster."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    CONTROLLER = "controller"
+
+
+class Role(NamedTuple):
+    """A role; the partition is None for the controller."""
+
+    kind: RoleKind
+    partition: TopicPartition | None = None
+
+    def __str__(self) -> str:
+        return "the controller" if self.partition is None else f"{self.kind.value} of {self.partition}"
+
+
+class PartitionView(NamedTuple):
+    """What the best-informed broker says of a partition; leader None while there is none."""
+
+    leader: int | None
+    replicas: tuple[int, ...]
+
+
+def partition_view(answers: Iterable[metadata_pb2.MetadataResponse], wanted: TopicPartition) -> PartitionView:
+    """The newest state of the partition in these answers.
+
+    Raises:
+        TidegaugeError: BROKER_NOT_AVAILABLE, there are no answers; UNKNOWN_TOPIC_OR_PARTITION, nobody knows it.
+    """
+    answered = False
+    newest: metadata_pb2.PartitionMetadata | None = None
+    for answer in answers:
+        answered = True
+        for topic in answer.topics:
+            if topic.name != wanted.topic:
+                continue
+            for partition in topic.partitions:
+                if partition.partition == wanted.partition and (newest is None or _age(partition) > _age(newest)):
+                    newest = partition
+    if not answered:
+        raise TidegaugeError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"no broker answers, so nobody can say who leads {wanted}; nothing was done"
+        )
+    if newest is None:
+        raise TidegaugeError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"no broker knows {wanted}; `tidegauge list-topics` shows what there is; nothing was done",
+        )
+    return PartitionView(newest.leader_id if newest.HasField("leader_id") else None, tuple(newest.replicas))
+
+
+def _age(partition: metadata_pb2.PartitionMetadata) -> tuple[int, int]:
+    return partition.leader_epoch, partition.partition_epoch
+
+
+def leader_of(view: PartitionView, partition: TopicPartition) -> int:
+    """The leader.
+
+    Raises:
+        TidegaugeError: LEADER_NOT_AVAILABLE.
+    """
+    if view.leader is None:
+        raise TidegaugeError(
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            f"{partition} has no leader at the moment: none of its in-sync replicas lives; nothing was done",
+        )
+    return view.leader
+
+
+def follower_of(view: PartitionView, partition: TopicPartition, fits: Callable[[int], bool]) -> int:
+    """The first follower in assignment order that the verb can change, else the first one.
+
+    Raises:
+        TidegaugeError: REPLICA_NOT_AVAILABLE, the partition has no follower.
+    """
+    followers = [replica for replica in view.replicas if replica != view.leader]
+    if not followers:
+        raise TidegaugeError(
+            ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} has no follower: its only replica leads; nothing was done"
+        )
+    return next((replica for replica in followers if fits(replica)), followers[0])
+
+
+def require_controller(broker_id: int | None) -> int:
+    """The controller.
+
+    Raises:
+        TidegaugeError: BROKER_NOT_AVAILABLE, there is none.
+    """
+    if broker_id is None:
+        raise TidegaugeError(
+            ErrorCode.BROKER_NOT_AVAILABLE, "there is no active controller at the moment; nothing was done"
+        )
+    return broker_id

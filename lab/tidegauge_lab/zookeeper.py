@@ -1,0 +1,149 @@
+"""A ZooKeeper of one's own, from the jars that ship inside PySpark; and the look at any ZooKeeper from outside.
+
+Facts it rests on: PySpark's wheel holds the ZooKeeper 3.9 server with all it needs, so Java is the only thing to
+add. Only those jars that the server uses are named: with all of PySpark's the start takes twice as long.
+``tickTime=500`` allows sessions from 1 s on, which the fast profile needs; data and log lie in the cluster's folder.
+The health question is ``srvr``, the only four-letter word that a default ZooKeeper answers.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+from pathlib import Path
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+
+MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+JVM_FLAGS = (
+    "-Xmx64m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",  # no file in the system's temporary folder
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dzookeeper.preAllocSize=1024",  # KiB; the default reserves 64 MiB at once
+    "-Dorg.apache.logging.log4j.level=INFO",
+)
+_JAR_PATTERNS = (
+    "zookeeper-*.jar",
+    "netty-*.jar",
+    "slf4j-api-*.jar",
+    "log4j-*.jar",
+    "metrics-core-*.jar",
+    "snappy-java-*.jar",
+)
+_WHAT_TO_DO = "install tidegauge[spark] or give --zookeeper HOST:PORT of a ZooKeeper that runs"
+
+
+def jars_folder() -> Path:
+    """PySpark's jars, found without importing it (its import takes long and needs Java set up).
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, PySpark is not installed or has no ZooKeeper inside.
+    """
+    found = importlib.util.find_spec("pyspark")
+    for location in (found.submodule_search_locations or ()) if found is not None else ():
+        folder = Path(location) / "jars"
+        if any(folder.glob("zookeeper-*.jar")):
+            return folder
+    raise TidegaugeError(
+        ErrorCode.INVALID_REQUEST,
+        f"there is no ZooKeeper to start, its jars come with PySpark and that is not installed: {_WHAT_TO_DO}",
+    )
+
+
+def java_command() -> str:
+    """Java from JAVA_HOME, else from PATH.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, there is no Java.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if home and os.access(Path(home) / "bin" / "java", os.X_OK):
+        return str(Path(home) / "bin" / "java")
+    found = shutil.which("java")
+    if found is None:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            "Java 17 or newer is needed for ZooKeeper and was not found: install it (for example "
+            f"openjdk-17-jre-headless); ZooKeeper itself comes with Spark: {_WHAT_TO_DO}",
+        )
+    return found
+
+
+def server_command(config_file: Path) -> list[str]:
+    """How to start the server.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, Java or PySpark is missing.
+    """
+    java, folder = java_command(), jars_folder()
+    jars = sorted(str(jar) for pattern in _JAR_PATTERNS for jar in folder.glob(pattern))
+    return [java, *JVM_FLAGS, "-cp", os.pathsep.join(jars), MAIN_CLASS, str(config_file)]
+
+
+def server_config(data_folder: Path, port: int) -> str:
+    """The text of ``zoo.cfg``."""
+    lines = {
+        "tickTime": "500",
+        "minSessionTimeout": "1000",
+        "maxSessionTimeout": "60000",
+        "dataDir": str(data_folder),
+        "clientPort": str(port),
+        "clientPortAddress": "127.0.0.1",
+        "admin.enableServer": "false",
+        "maxClientCnxns": "0",
+    }
+    return "".join(f"{key}={value}\n" for key, value in lines.items())
+
+
+def split_address(address: str) -> list[tuple[str, int]]:
+    """The servers in ``host:port[,host:port][/chroot]``; a missing port is ZooKeeper's 2181.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, a port is no number.
+    """
+    servers = []
+    for part in address.partition("/")[0].split(","):
+        host, separator, port = part.strip().rpartition(":")
+        if not separator:
+            host, port = port, "2181"
+        if not host or not port.isdigit():
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST, f"{address!r} is no ZooKeeper address: host:port[,host:port][/chroot]"
+            )
+        servers.append((host.strip("[]"), int(port)))
+    return servers
+
+
+def answers(address: str, limit_seconds: float = 1.0) -> bool:
+    """Whether one of the servers serves requests (not merely accepts connections)."""
+    return any(_serves(host, port, limit_seconds) for host, port in split_address(address))
+
+
+def is_reachable(address: str, limit_seconds: float = 1.0) -> bool:
+    """Whether one of the servers accepts connections; a foreign one may not answer ``srvr``."""
+    return any(_connects(server, limit_seconds) for server in split_address(address))
+
+
+def _connects(server: tuple[str, int], limit_seconds: float) -> bool:
+    try:
+        socket.create_connection(server, limit_seconds).close()
+    except OSError:
+        return False
+    return True
+
+
+def _serves(host: str, port: int, limit_seconds: float) -> bool:
+    try:
+        with socket.create_connection((host, port), limit_seconds) as connection:
+            connection.settimeout(limit_seconds)
+            connection.sendall(b"srvr")
+            answer = bytearray()
+            while block := connection.recv(4096):
+                answer += block
+    except OSError:
+        return False
+    return b"Mode: " in answer
