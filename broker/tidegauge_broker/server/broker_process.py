@@ -1,0 +1,383 @@
+"""One broker process, from start to stop.
+
+Start (kafka-behaviour 5.6): ZooKeeper and its persistent paths, cluster id, topics' settings, logs loaded and
+recovered, sockets bound, registration (which gives the broker epoch), controller candidate. So recovery is over
+before anyone sees the broker, and the controller's first requests find it listening.
+
+Stop (5.7): leaders moved away by the controller, no more requests, fetchers ended, high watermarks and logs written,
+the controller resigned, the ZooKeeper session closed: the broker's znode goes at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from tidegauge.control import Endpoint
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import Values
+from tidegauge.v1 import (
+    admin_service_pb2,
+    admin_service_pb2_grpc,
+    broker_service_pb2,
+    broker_service_pb2_grpc,
+    control_service_pb2,
+    control_service_pb2_grpc,
+    controller_service_pb2,
+    controller_service_pb2_grpc,
+    replication_service_pb2,
+    replication_service_pb2_grpc,
+)
+from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, BrokerNode, encode_log_dir_event, new_uuid
+from tidegauge_broker.log.manager import LogManager
+from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.messages import CoreSettings
+from tidegauge_broker.server.clock import Clock
+from tidegauge_broker.server.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
+from tidegauge_broker.server.event_log_writer import EventLogWriter
+from tidegauge_broker.server.fetchers import FetcherIdentity, Fetchers
+from tidegauge_broker.server.grpc_services import (
+    AdminServicer,
+    BrokerServicer,
+    ControllerServicer,
+    ControlServicer,
+    ReplicationServicer,
+)
+from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.peers import Peers
+from tidegauge_broker.server.periodic import Periodic
+from tidegauge_broker.server.registration import Registration, prepare_cluster
+from tidegauge_broker.server.replica_manager import ReplicaManager
+from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.topic_configs import TopicConfigs
+from tidegauge_controller.controller import Controller
+from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
+
+LOG = logging.getLogger("tidegauge.broker")
+READY_SERVICE = "tidegauge.ready"
+_DEFAULT_CONNECTION_TIMEOUT_MS = 18_000
+_SERVICES = (
+    broker_service_pb2.DESCRIPTOR,
+    admin_service_pb2.DESCRIPTOR,
+    replication_service_pb2.DESCRIPTOR,
+    control_service_pb2.DESCRIPTOR,
+    controller_service_pb2.DESCRIPTOR,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """What a broker is called and where it listens.
+
+    Attributes:
+        bind: ``host:port`` of the socket.
+        advertised: where clients and other brokers find it.
+    """
+
+    broker_id: int
+    bind: str
+    advertised: Endpoint
+
+
+class BrokerProcess:
+    """A running broker. ``start``, then wait for ``stopping``, then ``stop``."""
+
+    def __init__(self, identity: BrokerIdentity, settings: Values) -> None:
+        self.stopping = asyncio.Event()
+        self.exit_code = 0
+        self._identity = identity
+        self._settings = settings
+        self._now_ms = Clock()
+        self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="log")
+        self._peers = Peers()
+        self._metadata = MetadataCache()
+        self._health = HealthServicer()
+        event_log = settings.text("event.log.file")
+        self._events = EventLogWriter(
+            Path(event_log) if event_log else None,
+            f"broker-{identity.broker_id}",
+            self._now_ms,
+            asyncio.get_running_loop().call_later,
+        )
+        self._tasks: list[Periodic] = []
+
+    # Start
+
+    async def start(self) -> None:
+        """Start; see the module.
+
+        Raises:
+            TidegaugeError: with one sentence, what prevents it.
+        """
+        settings = self._settings
+        self._note_state("starting")
+        try:
+            await self._connect()
+            configs = TopicConfigs(self._zookeeper, settings)
+            await configs.read_all()
+            await self._open_logs(configs)
+            self._assemble(configs)
+            await self._listen()
+            await self._registration.register()
+            await self._controller.start()
+            self._registration.keep(self._controller)
+        except BaseException:
+            await self._abandon()
+            raise
+        self._begin_periodic_tasks()
+        self._ready_task = asyncio.get_running_loop().create_task(self._say_when_ready(), name="ready")
+
+    async def _connect(self) -> None:
+        settings = self._settings
+        timeout_ms = settings["zookeeper.connection.timeout.ms"] or _DEFAULT_CONNECTION_TIMEOUT_MS
+        self._zookeeper = await ZooKeeper.connect(
+            settings.text("zookeeper.connect"),
+            session_timeout_ms=settings.integer("zookeeper.session.timeout.ms"),
+            connection_timeout_ms=timeout_ms,
+            in_flight=settings.integer("zookeeper.max.in.flight.requests"),
+        )
+        self._cluster_id = await prepare_cluster(self._zookeeper, lambda: new_uuid(secrets.token_bytes(16)))
+
+    async def _open_logs(self, configs: TopicConfigs) -> None:
+        directories = [Path(text) for text in self._settings["log.dirs"]]
+        self._logs = await asyncio.get_running_loop().run_in_executor(
+            self._pool,
+            lambda: LogManager.open(
+                directories,
+                broker_id=self._identity.broker_id,
+                cluster_id=self._cluster_id,
+                broker=self._settings,
+                topic_values=configs.known,
+                now_ms=self._now_ms,
+            ),
+        )
+        LOG.info("Cluster ID = %s; %d logs loaded", self._cluster_id, len(self._logs.logs))
+
+    def _assemble(self, configs: TopicConfigs) -> None:
+        """Put the parts together; nothing runs yet."""
+        settings, identity = self._settings, self._identity
+        core = BrokerCore(identity.broker_id, _core_settings(settings), self._logs, self._metadata)
+        self._replicas = ReplicaManager(core, self._logs, self._events, self._now_ms, self._in_pool)
+        self._controller = Controller(
+            endpoint=identity.advertised,
+            zookeeper=self._zookeeper,
+            settings=settings,
+            metadata=self._metadata,
+            note=self._note,
+            now_ms=self._now_ms,
+            random_bytes=os.urandom,
+        )
+        self._client = ControllerClient(
+            identity.broker_id,
+            lambda: core.broker_epoch,
+            lambda: self._controller.active_controller_id,
+            self._metadata,
+            self._peers,
+            settings,
+        )
+        self._alter_partition = AlterPartitionManager(self._client, self._replicas.isr_verdict)
+        self._producer_ids = ProducerIds(self._client)
+        self._fetchers = Fetchers(
+            self._replicas,
+            self._metadata,
+            self._peers,
+            FetcherIdentity(identity.broker_id, self._cluster_id, lambda: core.broker_epoch),
+            settings,
+            self._now_ms,
+        )
+        self._replicas.propose_isr = self._alter_partition.propose
+        self._replicas.fetchers_changed = self._fetchers.changed
+        self._replicas.log_dir_failed = self._log_dir_failed
+        self._service = BrokerService(
+            cluster_id=self._cluster_id,
+            settings=settings,
+            replicas=self._replicas,
+            metadata=self._metadata,
+            controller=self._controller,
+            producer_ids=self._producer_ids,
+            configs=configs,
+        )
+        at = identity.advertised
+        node = BrokerNode(identity.broker_id, at.host, at.port, self._now_ms(), at.rack)
+        self._registration = Registration(self._zookeeper, node, self._registered, self._session_changed)
+
+    async def _listen(self) -> None:
+        server = grpc.aio.server(
+            options=(
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", self._settings.integer("socket.request.max.bytes")),
+                ("grpc.max_send_message_length", -1),
+            )
+        )
+        service = self._service
+        broker_service_pb2_grpc.add_BrokerServiceServicer_to_server(BrokerServicer(service, self._now_ms), server)
+        admin_service_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(service), server)
+        replication_service_pb2_grpc.add_ReplicationServiceServicer_to_server(ReplicationServicer(service), server)
+        control_service_pb2_grpc.add_ControlServiceServicer_to_server(ControlServicer(service), server)
+        controller_service_pb2_grpc.add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        names = [name.full_name for file in _SERVICES for name in file.services_by_name.values()]
+        reflection.enable_server_reflection(
+            [*names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME], server
+        )
+        try:
+            server.add_insecure_port(self._identity.bind)
+        except RuntimeError:
+            raise TidegaugeError(
+                ErrorCode.NETWORK_EXCEPTION,
+                f"{self._identity.bind} can't be bound: another process listens there, or the address is not this "
+                "machine's; free the port or give another with listeners=PLAINTEXT://HOST:PORT",
+            ) from None
+        self._server = server
+        await server.start()
+        await self._set_health("", serving=True)
+        await self._set_health(READY_SERVICE, serving=False)
+
+    async def _say_when_ready(self) -> None:
+        await self._service.metadata_came.wait()
+        await self._set_health(READY_SERVICE, serving=True)
+        LOG.info("[KafkaServer id=%d] started at %s", self._identity.broker_id, self._identity.advertised.address)
+
+    async def _set_health(self, service: str, *, serving: bool) -> None:
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        await self._health.set(service, status)
+
+    def _begin_periodic_tasks(self) -> None:
+        settings, logs = self._settings, self._logs
+        self._replicas.start()
+
+        async def housekeeping() -> None:
+            starts: dict[Any, int] = {}
+            await self._in_pool(lambda: starts.update(logs.housekeeping()))
+            self._replicas.log_start_advanced(starts)
+
+        self._tasks = [
+            Periodic(
+                "high watermarks",
+                settings.integer("replica.high.watermark.checkpoint.interval.ms"),
+                self._replicas.write_high_watermarks,
+            ),
+            Periodic(
+                "recovery points",
+                settings.integer("log.flush.offset.checkpoint.interval.ms"),
+                lambda: self._in_pool(logs.write_recovery_points),
+            ),
+            Periodic(
+                "log start offsets",
+                settings.integer("log.flush.start.offset.checkpoint.interval.ms"),
+                lambda: self._in_pool(logs.write_log_start_offsets),
+            ),
+            Periodic("flush", 1_000, lambda: self._in_pool(logs.flush_dirty)),
+            Periodic("housekeeping", 10_000, housekeeping),
+        ]
+
+    # While it runs
+
+    async def _in_pool(self, call: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    def _registered(self, broker_epoch: int) -> None:
+        self._replicas.core.set_broker_epoch(broker_epoch)
+        self._note_state("registered", broker_epoch)
+
+    def _session_changed(self, state: SessionState) -> None:
+        self._note("session", "ZooKeeper", {"state": state.value})
+
+    def _note(self, kind: str, cause: str, fields: dict[str, Any]) -> None:
+        self._events.note(kind, cause, fields)
+
+    def _note_state(self, state: str, broker_epoch: int = -1) -> None:
+        self._events.note("broker", "Lifecycle", {"state": state, "broker_epoch": broker_epoch})
+
+    def _log_dir_failed(self, directory: Path) -> None:
+        """A folder is offline: the controller is told; with the last one the broker ends (as Kafka's halt)."""
+        LOG.error("Stopping serving logs in dir %s", directory)
+        others = {log.directory.parent for log in self._logs.logs.values()} - {directory}
+        if len(self._settings["log.dirs"]) == 1 or not others:
+            LOG.error("Shutdown broker because all log dirs have failed")
+            self.exit_code = 1
+            self.stopping.set()
+            return
+        task = asyncio.get_running_loop().create_task(self._tell_of_failed_directory(), name="log-dir-event")
+        task.add_done_callback(lambda _: None)
+        self._log_dir_event = task
+
+    async def _tell_of_failed_directory(self) -> None:
+        try:
+            await self._zookeeper.create(
+                LOG_DIR_EVENT_PREFIX, encode_log_dir_event(self._identity.broker_id), sequence=True
+            )
+        except ZooKeeperError as problem:
+            LOG.warning("The controller could not be told of the failed folder: %r", problem)
+
+    # Stop
+
+    async def stop(self) -> None:
+        """Stop in Kafka's order; see the module."""
+        self._note_state("shutting-down", self._replicas.core.broker_epoch)
+        LOG.info("[KafkaServer id=%d] shutting down", self._identity.broker_id)
+        self._ready_task.cancel()
+        await self._set_health(READY_SERVICE, serving=False)
+        if self._settings.flag("controlled.shutdown.enable") and self.exit_code == 0:
+            if await self._client.controlled_shutdown():
+                LOG.info("Controlled shutdown request returned successfully")
+            else:
+                LOG.warning("Proceeding to do an unclean shutdown as all the controlled shutdown attempts failed")
+        await self._fetchers.close()
+        await self._alter_partition.close()
+        await self._producer_ids.close()
+        for task in self._tasks:
+            await task.close()
+        await self._server.stop(grace=0.2)
+        self._replicas.close()
+        high_watermarks = self._replicas.core.high_watermarks()
+        await self._in_pool(lambda: self._logs.close(high_watermarks, clean=self.exit_code == 0))
+        await self._registration.close()
+        await self._controller.stop()
+        await self._zookeeper.close()
+        await self._peers.close()
+        self._pool.shutdown()
+        self._note_state("stopped")
+        self._events.close()
+        LOG.info("[KafkaServer id=%d] shut down completed", self._identity.broker_id)
+
+    async def _abandon(self) -> None:
+        """The start failed: give back what was taken."""
+        if hasattr(self, "_server"):
+            await self._server.stop(grace=None)
+        if hasattr(self, "_replicas"):
+            self._replicas.close()
+            await self._fetchers.close()
+            await self._controller.stop()
+        if hasattr(self, "_logs"):
+            logs = self._logs
+            await self._in_pool(lambda: logs.close({}, clean=False))
+        if hasattr(self, "_zookeeper"):
+            await self._zookeeper.close()
+        await self._peers.close()
+        self._pool.shutdown()
+        self._events.close()
+
+
+def _core_settings(settings: Values) -> CoreSettings:
+    return CoreSettings(
+        replica_lag_time_max_ms=settings.integer("replica.lag.time.max.ms"),
+        replica_fetch_max_bytes=settings.integer("replica.fetch.max.bytes"),
+        replica_fetch_backoff_ms=settings.integer("replica.fetch.backoff.ms"),
+        fetch_max_bytes=settings.integer("fetch.max.bytes"),
+        producer_id_expiration_ms=settings.integer("producer.id.expiration.ms"),
+        truncation_rule=settings.text("replica.truncation.rule"),
+        reelected_leader_keeps_follower_state=settings.flag("replica.reelected.leader.keeps.follower.state"),
+    )

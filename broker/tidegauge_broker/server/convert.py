@@ -1,0 +1,193 @@
+"""The client and replication planes on the wire: ``replica.messages`` <-> protobuf. Nothing is decided here.
+
+What is -1 or None inside is an absent field outside. The control plane has its own such module,
+``tidegauge_controller.wire``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import common_pb2, fetch_pb2, metadata_pb2, offsets_pb2, produce_pb2
+from tidegauge_broker.replica.messages import (
+    UNDEFINED_EPOCH_END,
+    EpochAnswer,
+    EpochEnd,
+    FetchedPartition,
+    FetchPartition,
+    FetchResult,
+    LeaderHint,
+    OffsetAnswer,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResult,
+    ReplicaView,
+)
+from tidegauge_controller.wire import from_error, to_endpoint, to_error
+
+__all__ = ["from_error", "to_endpoint", "to_error"]
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+def _to_hint(hint: LeaderHint | None) -> common_pb2.LeaderHint | None:
+    return None if hint is None else common_pb2.LeaderHint(leader_id=hint.leader, leader_epoch=hint.leader_epoch)
+
+
+def _to_epoch_end(end: EpochEnd | None) -> common_pb2.EpochEndOffset | None:
+    if end is None:
+        return None
+    return common_pb2.EpochEndOffset(leader_epoch=_known(end.epoch), end_offset=_known(end.end_offset))
+
+
+def from_produce(message: produce_pb2.ProduceRequest) -> ProduceRequest:
+    """A produce request."""
+    return ProduceRequest(
+        message.acks,
+        message.timeout_ms,
+        [ProducePartition(TopicPartition(item.topic, item.partition), item.records) for item in message.partitions],
+    )
+
+
+def to_produce_response(correlation_id: int, results: Sequence[ProduceResult]) -> produce_pb2.ProduceResponse:
+    """The answer to a produce request."""
+    return produce_pb2.ProduceResponse(
+        correlation_id=correlation_id,
+        partitions=[
+            produce_pb2.ProducePartitionResult(
+                topic=result.topic_partition.topic,
+                partition=result.topic_partition.partition,
+                error=to_error(result.error),
+                error_message=result.message,
+                base_offset=_known(result.base_offset),
+                log_append_time_ms=_known(result.log_append_time_ms),
+                log_start_offset=_known(result.log_start_offset),
+                current_leader=_to_hint(result.leader_hint),
+            )
+            for result in results
+        ],
+    )
+
+
+def from_fetch_partition(message: fetch_pb2.FetchPartition) -> FetchPartition:
+    """What a reader wants of one partition."""
+    return FetchPartition(
+        TopicPartition(message.topic, message.partition),
+        message.fetch_offset,
+        message.partition_max_bytes,
+        message.current_leader_epoch if message.HasField("current_leader_epoch") else None,
+        message.last_fetched_epoch if message.HasField("last_fetched_epoch") else None,
+        message.log_start_offset if message.HasField("log_start_offset") else -1,
+    )
+
+
+def to_fetch_partition(wanted: FetchPartition) -> fetch_pb2.FetchPartition:
+    """What a follower wants of one partition."""
+    return fetch_pb2.FetchPartition(
+        topic=wanted.topic_partition.topic,
+        partition=wanted.topic_partition.partition,
+        current_leader_epoch=wanted.current_leader_epoch,
+        fetch_offset=wanted.fetch_offset,
+        last_fetched_epoch=wanted.last_fetched_epoch,
+        log_start_offset=_known(wanted.log_start_offset),
+        partition_max_bytes=wanted.max_bytes,
+    )
+
+
+def to_fetch_result(result: FetchResult, records: bytes) -> fetch_pb2.FetchPartitionResult:
+    """What one partition gave."""
+    return fetch_pb2.FetchPartitionResult(
+        topic=result.topic_partition.topic,
+        partition=result.topic_partition.partition,
+        error=to_error(result.error),
+        error_message=result.message,
+        high_watermark=_known(result.high_watermark),
+        log_start_offset=_known(result.log_start_offset),
+        log_end_offset=_known(result.log_end_offset),
+        diverging_epoch=_to_epoch_end(result.diverging),
+        current_leader=_to_hint(result.leader_hint),
+        records=records,
+    )
+
+
+def from_fetch_result(message: fetch_pb2.FetchPartitionResult) -> FetchedPartition:
+    """A follower's view of one partition of an answer."""
+    return FetchedPartition(
+        TopicPartition(message.topic, message.partition),
+        from_error(message.error),
+        message.high_watermark if message.HasField("high_watermark") else -1,
+        message.log_start_offset if message.HasField("log_start_offset") else -1,
+        message.log_end_offset if message.HasField("log_end_offset") else -1,
+        _from_epoch_end(message.diverging_epoch) if message.HasField("diverging_epoch") else None,
+        LeaderHint(message.current_leader.leader_id, message.current_leader.leader_epoch)
+        if message.HasField("current_leader")
+        else None,
+        message.records,
+    )
+
+
+def _from_epoch_end(message: common_pb2.EpochEndOffset) -> EpochEnd:
+    if not message.HasField("end_offset"):
+        return UNDEFINED_EPOCH_END
+    return EpochEnd(message.leader_epoch if message.HasField("leader_epoch") else -1, message.end_offset)
+
+
+def to_epoch_answer(answer: EpochAnswer) -> offsets_pb2.OffsetForLeaderEpochResult:
+    """Where an epoch ends."""
+    return offsets_pb2.OffsetForLeaderEpochResult(
+        topic=answer.topic_partition.topic,
+        partition=answer.topic_partition.partition,
+        error=to_error(answer.error),
+        error_message="" if answer.error is ErrorCode.NONE else answer.error.name,
+        end=_to_epoch_end(answer.end),
+    )
+
+
+def to_offset_result(
+    topic_partition: TopicPartition, answer: OffsetAnswer, timestamp_ms: int
+) -> offsets_pb2.ListOffsetsResult:
+    """One partition's offset."""
+    return offsets_pb2.ListOffsetsResult(
+        topic=topic_partition.topic,
+        partition=topic_partition.partition,
+        error=to_error(answer.error),
+        error_message=answer.message,
+        offset=_known(answer.offset),
+        timestamp_ms=_known(timestamp_ms),
+        leader_epoch=_known(answer.leader_epoch),
+    )
+
+
+def to_replica(view: ReplicaView, size_bytes: int) -> metadata_pb2.ReplicaDescription:
+    """The full truth about one replica."""
+    return metadata_pb2.ReplicaDescription(
+        topic=view.topic_partition.topic,
+        partition=view.topic_partition.partition,
+        role=view.role,
+        leader_epoch=_known(view.leader_epoch),
+        leader_id=_known(view.leader),
+        log_end_offset=view.log_end_offset,
+        high_watermark=view.high_watermark,
+        log_start_offset=view.log_start_offset,
+        epochs=[
+            metadata_pb2.EpochEntry(leader_epoch=entry.epoch, start_offset=entry.start_offset) for entry in view.epochs
+        ],
+        remote_replicas=[
+            metadata_pb2.RemoteReplica(
+                broker_id=remote.broker_id,
+                log_end_offset=_known(remote.log_end_offset),
+                caught_up_ago_ms=_known(remote.caught_up_ago_ms),
+                log_start_offset=_known(remote.log_start_offset),
+            )
+            for remote in view.remote_replicas
+        ],
+        isr=view.isr,
+        maximal_isr=view.maximal_isr,
+        partition_epoch=view.partition_epoch,
+        size_bytes=size_bytes,
+        leader_epoch_start_offset=_known(view.leader_epoch_start_offset),
+    )

@@ -1,0 +1,459 @@
+"""The gRPC services: each method turns a message into plain values, asks ``BrokerService``, and turns the answer back.
+
+Nothing is decided here, with two exceptions that belong to streams: a produce stream keeps the order of its requests
+while answers may overtake one another, and a follower's stream remembers what it has been told (``FetchSession``).
+What the .proto files offer and this version does not do yet answers UNIMPLEMENTED with a sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any, NoReturn
+
+import grpc.aio
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import (
+    admin_service_pb2_grpc,
+    broker_service_pb2_grpc,
+    common_pb2,
+    control_pb2,
+    control_service_pb2_grpc,
+    controller_service_pb2_grpc,
+    fetch_pb2,
+    metadata_pb2,
+    offsets_pb2,
+    produce_pb2,
+    replication_service_pb2_grpc,
+    topics_pb2,
+)
+from tidegauge_broker.replica.messages import CONSUMER, EpochQuestion, FetchRequest
+from tidegauge_broker.server import convert
+from tidegauge_broker.server.fetch_session import FetchSession
+from tidegauge_broker.server.service import BrokerService, ClusterView, SettingView, TopicView
+from tidegauge_controller import wire
+from tidegauge_controller.admin import NewTopic, TopicOutcome
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
+    """The client plane."""
+
+    def __init__(self, service: BrokerService, now_ms: Callable[[], int]) -> None:
+        self._service = service
+        self._now_ms = now_ms
+
+    async def Produce(self, request: produce_pb2.ProduceRequest, context: Context) -> produce_pb2.ProduceResponse:
+        """Append; see ``broker_service.proto``."""
+        del context
+        results = await self._service.produce(convert.from_produce(request))
+        return convert.to_produce_response(request.correlation_id, [] if request.acks == 0 else results)
+
+    async def ProduceStream(
+        self, request_iterator: AsyncIterator[produce_pb2.ProduceRequest], context: Context
+    ) -> AsyncIterator[produce_pb2.ProduceResponse]:
+        """Append in the order of the requests; answer each when its acks is fulfilled."""
+        answers: asyncio.Queue[produce_pb2.ProduceResponse | None] = asyncio.Queue()
+        reader = asyncio.get_running_loop().create_task(self._read_produces(request_iterator, answers))
+        try:
+            while (answer := await answers.get()) is not None:
+                yield answer
+        finally:
+            reader.cancel()
+        problem = await reader
+        if problem:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, problem)
+
+    async def _read_produces(
+        self,
+        requests: AsyncIterator[produce_pb2.ProduceRequest],
+        answers: asyncio.Queue[produce_pb2.ProduceResponse | None],
+    ) -> str:
+        """Append each request; says why the stream must end, or nothing when the client has ended it."""
+        open_answers = 0
+        all_answered = asyncio.Event()
+
+        def answered(correlation_id: int, future: asyncio.Future[Any]) -> None:
+            nonlocal open_answers
+            open_answers -= 1
+            if not future.cancelled():
+                answers.put_nowait(convert.to_produce_response(correlation_id, future.result()))
+            if open_answers == 0:
+                all_answered.set()
+
+        try:
+            async for message in requests:
+                future = self._service.produce(convert.from_produce(message))
+                if message.acks == 0:
+                    failed = next((r for r in future.result() if r.error is not ErrorCode.NONE), None)
+                    if failed is not None:
+                        # With acks=0 there is no answer that could carry the error: as Kafka, end the connection.
+                        return f"{failed.error.name}: {failed.message}"
+                    answers.put_nowait(produce_pb2.ProduceResponse(correlation_id=message.correlation_id))
+                    continue
+                open_answers += 1
+                all_answered.clear()
+                future.add_done_callback(partial(answered, message.correlation_id))
+            if open_answers:
+                await all_answered.wait()
+            return ""
+        finally:
+            answers.put_nowait(None)
+
+    async def Fetch(self, request: fetch_pb2.FetchRequest, context: Context) -> fetch_pb2.FetchResponse:
+        """Read committed batches."""
+        del context
+        wanted = FetchRequest(
+            CONSUMER,
+            request.max_wait_ms,
+            request.min_bytes,
+            request.max_bytes,
+            [convert.from_fetch_partition(item) for item in request.partitions],
+        )
+        answer = await self._service.fetch(wanted)
+        return fetch_pb2.FetchResponse(partitions=[convert.to_fetch_result(*item) for item in answer])
+
+    async def ListOffsets(
+        self, request: offsets_pb2.ListOffsetsRequest, context: Context
+    ) -> offsets_pb2.ListOffsetsResponse:
+        """Offsets by time."""
+        del context
+        response = offsets_pb2.ListOffsetsResponse()
+        for item in request.partitions:
+            at = TopicPartition(item.topic, item.partition)
+            epoch = item.current_leader_epoch if item.HasField("current_leader_epoch") else None
+            response.partitions.append(
+                convert.to_offset_result(at, *self._service.list_offset(at, epoch, item.timestamp_ms))
+            )
+        return response
+
+    async def OffsetsForLeaderEpoch(
+        self, request: offsets_pb2.OffsetsForLeaderEpochRequest, context: Context
+    ) -> offsets_pb2.OffsetsForLeaderEpochResponse:
+        """Where epochs end."""
+        del context
+        return _epoch_ends(self._service, request)
+
+    async def Metadata(self, request: metadata_pb2.MetadataRequest, context: Context) -> metadata_pb2.MetadataResponse:
+        """This broker's metadata cache."""
+        del context
+        return _to_metadata(self._service.metadata(None if request.all_topics else list(request.topics)))
+
+    async def DescribeReplicas(
+        self, request: metadata_pb2.DescribeReplicasRequest, context: Context
+    ) -> metadata_pb2.DescribeReplicasResponse:
+        """This broker's replicas."""
+        del context
+        replicas = self._service.describe_replicas(self._now_ms(), set(request.topics))
+        return metadata_pb2.DescribeReplicasResponse(
+            broker_id=self._service.broker_id, replicas=[convert.to_replica(view, size) for view, size in replicas]
+        )
+
+    async def InitProducerId(
+        self, request: produce_pb2.InitProducerIdRequest, context: Context
+    ) -> produce_pb2.InitProducerIdResponse:
+        """An id for an idempotent producer."""
+        del request, context
+        error, producer_id = self._service.init_producer_id()
+        if error is not ErrorCode.NONE:
+            return produce_pb2.InitProducerIdResponse(
+                error=wire.to_error(error), error_message="No block of producer ids is at hand yet; try again"
+            )
+        return produce_pb2.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+    async def DeleteRecords(
+        self, request: offsets_pb2.DeleteRecordsRequest, context: Context
+    ) -> offsets_pb2.DeleteRecordsResponse:
+        """Not built yet."""
+        del request
+        return await _not_built(context, "DeleteRecords")
+
+
+async def _not_built(context: Context, name: str) -> NoReturn:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"This version of Tidegauge has no {name} yet")
+    raise AssertionError("abort raises")
+
+
+def _epoch_ends(
+    service: BrokerService, request: offsets_pb2.OffsetsForLeaderEpochRequest
+) -> offsets_pb2.OffsetsForLeaderEpochResponse:
+    questions = [
+        EpochQuestion(
+            TopicPartition(item.topic, item.partition),
+            item.leader_epoch,
+            item.current_leader_epoch if item.HasField("current_leader_epoch") else None,
+        )
+        for item in request.partitions
+    ]
+    return offsets_pb2.OffsetsForLeaderEpochResponse(
+        partitions=[convert.to_epoch_answer(service.offset_for_leader_epoch(question)) for question in questions]
+    )
+
+
+def _to_metadata(view: ClusterView) -> metadata_pb2.MetadataResponse:
+    live = {endpoint.broker_id for endpoint in view.brokers}
+    return metadata_pb2.MetadataResponse(
+        cluster_id=view.cluster_id,
+        controller_id=view.controller_id,
+        controller_epoch=view.controller_epoch,
+        brokers=[wire.to_endpoint(endpoint) for endpoint in view.brokers],
+        topics=[_to_topic(topic, live) for topic in view.topics],
+    )
+
+
+def _to_topic(topic: TopicView, live: set[int]) -> metadata_pb2.TopicMetadata:
+    message = metadata_pb2.TopicMetadata(
+        error=wire.to_error(topic.error), error_message=topic.message, name=topic.name, topic_id=topic.topic_id
+    )
+    for entry in topic.partitions:
+        state = entry.state
+        led = state.leader in live
+        message.partitions.add(
+            error=wire.to_error(ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE),
+            partition=state.topic_partition.partition,
+            leader_id=state.leader if led else None,
+            leader_epoch=state.leader_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            offline_replicas=sorted(set(entry.offline_replicas) | (set(state.replicas) - live)),
+            partition_epoch=state.partition_epoch,
+            adding_replicas=state.adding_replicas,
+            removing_replicas=state.removing_replicas,
+        )
+    return message
+
+
+class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceServicer):
+    """What followers ask."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+
+    async def ReplicaFetch(
+        self, request_iterator: AsyncIterator[fetch_pb2.ReplicaFetchRequest], context: Context
+    ) -> AsyncIterator[fetch_pb2.ReplicaFetchResponse]:
+        """Serve one follower; one request at a time."""
+        del context
+        session: FetchSession | None = None
+        async for message in request_iterator:
+            if session is None:
+                refusal = self._refuse(message)
+                if refusal is not None:
+                    yield refusal
+                    return
+                session = FetchSession()
+            request = session.request(
+                message.replica_id,
+                max_wait_ms=message.max_wait_ms,
+                min_bytes=message.min_bytes,
+                max_bytes=message.max_bytes,
+                changed=[convert.from_fetch_partition(item) for item in message.partitions],
+                forgotten=[TopicPartition(item.topic, item.partition) for item in message.forgotten],
+            )
+            answer = await self._service.fetch(request)
+            yield fetch_pb2.ReplicaFetchResponse(
+                request_id=message.request_id,
+                partitions=[
+                    convert.to_fetch_result(result, records)
+                    for result, records in answer
+                    if session.is_worth_telling(result, records)
+                ],
+            )
+
+    def _refuse(self, first: fetch_pb2.ReplicaFetchRequest) -> fetch_pb2.ReplicaFetchResponse | None:
+        """A follower of another cluster, or one that truncates by another rule, must not replicate from here."""
+        own_rule = self._service.settings.text("replica.truncation.rule")
+        if first.cluster_id != self._service.cluster_id:
+            error = ErrorCode.INCONSISTENT_CLUSTER_ID
+            text = f"This broker belongs to cluster {self._service.cluster_id}, the follower to {first.cluster_id}"
+        elif first.truncation_rule != own_rule:
+            error = ErrorCode.INVALID_REQUEST
+            text = f"This broker's replica.truncation.rule is {own_rule}, the follower's is {first.truncation_rule}"
+        else:
+            return None
+        return fetch_pb2.ReplicaFetchResponse(
+            request_id=first.request_id, error=wire.to_error(error), error_message=text
+        )
+
+    async def ReplicaOffsetsForLeaderEpoch(
+        self, request: offsets_pb2.OffsetsForLeaderEpochRequest, context: Context
+    ) -> offsets_pb2.OffsetsForLeaderEpochResponse:
+        """Where epochs end in the leader's log."""
+        del context
+        return _epoch_ends(self._service, request)
+
+
+class ControlServicer(control_service_pb2_grpc.ControlServiceServicer):
+    """What the controller tells."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+
+    async def LeaderAndIsr(
+        self, request: control_pb2.LeaderAndIsrRequest, context: Context
+    ) -> control_pb2.LeaderAndIsrResponse:
+        """Become leader or follower."""
+        del context
+        return wire.to_leader_and_isr_response(await self._service.leader_and_isr(wire.from_leader_and_isr(request)))
+
+    async def UpdateMetadata(
+        self, request: control_pb2.UpdateMetadataRequest, context: Context
+    ) -> control_pb2.UpdateMetadataResponse:
+        """Fill the metadata cache."""
+        del context
+        error = self._service.update_metadata(wire.from_update_metadata(request))
+        return control_pb2.UpdateMetadataResponse(error=wire.to_error(error))
+
+    async def StopReplica(
+        self, request: control_pb2.StopReplicaRequest, context: Context
+    ) -> control_pb2.StopReplicaResponse:
+        """Stop replicas."""
+        del context
+        return wire.to_stop_replica_response(self._service.stop_replica(wire.from_stop_replica(request)))
+
+
+class ControllerServicer(controller_service_pb2_grpc.ControllerServiceServicer):
+    """What brokers ask of the controller."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+
+    async def AlterPartition(
+        self, request: control_pb2.AlterPartitionRequest, context: Context
+    ) -> control_pb2.AlterPartitionResponse:
+        """Propose in-sync replicas."""
+        del context
+        response = await self._service.alter_partition(wire.from_alter_partition(request))
+        return wire.to_alter_partition_response(response)
+
+    async def ControlledShutdown(
+        self, request: control_pb2.ControlledShutdownRequest, context: Context
+    ) -> control_pb2.ControlledShutdownResponse:
+        """Move a broker's leaders away."""
+        del context
+        return wire.to_remaining_partitions(
+            *await self._service.controlled_shutdown(request.broker_id, request.broker_epoch)
+        )
+
+    async def AllocateProducerIds(
+        self, request: control_pb2.AllocateProducerIdsRequest, context: Context
+    ) -> control_pb2.AllocateProducerIdsResponse:
+        """A block of producer ids."""
+        del context
+        error, first, count = await self._service.allocate_producer_ids(request.broker_id, request.broker_epoch)
+        return control_pb2.AllocateProducerIdsResponse(error=wire.to_error(error), first_producer_id=first, count=count)
+
+
+class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
+    """What administrators ask."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+
+    async def CreateTopics(
+        self, request: topics_pb2.CreateTopicsRequest, context: Context
+    ) -> topics_pb2.CreateTopicsResponse:
+        """Create topics."""
+        del context
+        topics = [
+            NewTopic(
+                topic.name,
+                topic.partition_count if topic.HasField("partition_count") else None,
+                topic.replication_factor if topic.HasField("replication_factor") else None,
+                [tuple(replicas.broker_ids) for replicas in topic.assignment],
+                dict(topic.configs),
+            )
+            for topic in request.topics
+        ]
+        outcomes = await self._service.create_topics(topics, request.timeout_ms)
+        return topics_pb2.CreateTopicsResponse(topics=[_to_topic_result(outcome) for outcome in outcomes])
+
+    async def DeleteTopics(
+        self, request: topics_pb2.DeleteTopicsRequest, context: Context
+    ) -> topics_pb2.DeleteTopicsResponse:
+        """Delete topics."""
+        del context
+        outcomes = await self._service.delete_topics(list(request.names), request.timeout_ms)
+        return topics_pb2.DeleteTopicsResponse(topics=[_to_topic_result(outcome) for outcome in outcomes])
+
+    async def ElectLeaders(
+        self, request: topics_pb2.ElectLeadersRequest, context: Context
+    ) -> topics_pb2.ElectLeadersResponse:
+        """Elect leaders on demand."""
+        del context
+        wanted = [TopicPartition(item.topic, item.partition) for item in request.partitions]
+        answers = await self._service.elect_leaders(
+            None if request.all_partitions else wanted,
+            unclean=request.election_type == topics_pb2.ELECTION_TYPE_UNCLEAN,
+            timeout_ms=request.timeout_ms,
+        )
+        if answers is None:
+            return topics_pb2.ElectLeadersResponse(status=_to_status(ErrorCode.NOT_CONTROLLER))
+        return topics_pb2.ElectLeadersResponse(
+            partitions=[
+                topics_pb2.ElectPartitionResult(
+                    topic=at.topic, partition=at.partition, status=_to_status(error, message)
+                )
+                for at, (error, message) in sorted(answers.items())
+            ]
+        )
+
+    async def CreatePartitions(
+        self, request: topics_pb2.CreatePartitionsRequest, context: Context
+    ) -> topics_pb2.CreatePartitionsResponse:
+        """Not built yet."""
+        del request
+        return await _not_built(context, "CreatePartitions")
+
+    async def AlterConfigs(
+        self, request: topics_pb2.AlterConfigsRequest, context: Context
+    ) -> topics_pb2.AlterConfigsResponse:
+        """Not built yet."""
+        del request
+        return await _not_built(context, "AlterConfigs")
+
+    async def DescribeConfigs(
+        self, request: topics_pb2.DescribeConfigsRequest, context: Context
+    ) -> topics_pb2.DescribeConfigsResponse:
+        """Show a topic's or this broker's settings."""
+        del context
+        try:
+            entries = await self._describe_configs(request)
+        except TidegaugeError as problem:
+            return topics_pb2.DescribeConfigsResponse(status=_to_status(problem.code, problem.message))
+        return topics_pb2.DescribeConfigsResponse(
+            entries=[
+                topics_pb2.ConfigEntry(
+                    name=entry.name,
+                    value=entry.value,
+                    is_default=entry.is_default,
+                    is_read_only=entry.is_read_only,
+                    source=entry.source,
+                )
+                for entry in entries
+            ]
+        )
+
+    async def _describe_configs(self, request: topics_pb2.DescribeConfigsRequest) -> list[SettingView]:
+        if request.resource_type == topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC:
+            return await self._service.describe_topic_config(request.resource_name)
+        if request.resource_name == str(self._service.broker_id):
+            return self._service.describe_broker_config()
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"Broker {self._service.broker_id} knows its own settings only, not those of {request.resource_name!r}",
+        )
+
+
+def _to_status(error: ErrorCode, message: str = "") -> common_pb2.Status:
+    return common_pb2.Status(error=wire.to_error(error), message=message)
+
+
+def _to_topic_result(outcome: TopicOutcome) -> topics_pb2.TopicResult:
+    return topics_pb2.TopicResult(
+        name=outcome.name, status=_to_status(outcome.error, outcome.message), topic_id=outcome.topic_id
+    )

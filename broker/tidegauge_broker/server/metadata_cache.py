@@ -1,0 +1,103 @@
+"""What this broker was told of the cluster: live brokers, and each partition's leader, ISR and replicas.
+
+Filled by UpdateMetadata alone, in the order in which the controller sent it; it may lag behind ZooKeeper and
+behind other brokers' caches. Live brokers are always replaced whole, partitions one by one. Serves the core
+(``ports.Metadata``), the controller's waiting admin requests (``MetadataView``) and clients.
+Source: ZkMetadataCache (kafka-behaviour 8.20).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping
+
+from tidegauge.control import NO_LEADER, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.messages import LeaderHint
+
+
+class MetadataCache:
+    """One broker's view of the cluster."""
+
+    def __init__(self) -> None:
+        self._brokers: dict[int, Endpoint] = {}
+        self._live: frozenset[int] = frozenset()
+        self._topics: dict[str, dict[int, UpdateMetadataPartition]] = {}
+        self._changed = asyncio.Event()
+        self.is_filled = False
+        """Whether the controller has told anything since the start."""
+
+    def update(self, request: UpdateMetadataRequest) -> set[str]:
+        """Take over what the controller says. Returns the topics that are gone."""
+        self._brokers = {endpoint.broker_id: endpoint for endpoint in request.live_brokers}
+        self._live = frozenset(self._brokers)
+        gone: set[str] = set()
+        for entry in request.partitions:
+            topic, partition = entry.state.topic_partition
+            if entry.deleted:
+                partitions = self._topics.get(topic, {})
+                partitions.pop(partition, None)
+                if not partitions and self._topics.pop(topic, None) is not None:
+                    gone.add(topic)
+            else:
+                self._topics.setdefault(topic, {})[partition] = entry
+        self.is_filled = True
+        self._changed.set()
+        self._changed = asyncio.Event()
+        return gone
+
+    # For the core
+
+    def knows(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition exists."""
+        return topic_partition.partition in self._topics.get(topic_partition.topic, {})
+
+    def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
+        """Who leads the partition."""
+        entry = self._topics.get(topic_partition.topic, {}).get(topic_partition.partition)
+        if entry is None or entry.state.leader == NO_LEADER:
+            return None
+        return LeaderHint(entry.state.leader, entry.state.leader_epoch)
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the broker is registered."""
+        return broker_id in self._live
+
+    def live_brokers(self) -> frozenset[int]:
+        """Ids of the registered brokers."""
+        return self._live
+
+    # For the controller's admin requests
+
+    def leader_of(self, topic_partition: TopicPartition, /) -> int | None:
+        """The leader's id; None while there is none or it is not alive."""
+        hint = self.leader_hint(topic_partition)
+        return hint.leader if hint is not None and hint.leader in self._live else None
+
+    def knows_topic(self, topic: str, /) -> bool:
+        """Whether the topic exists."""
+        return topic in self._topics
+
+    async def wait_changed(self, timeout_ms: int, /) -> None:
+        """Return at the next change, or when the time is over."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), timeout_ms / 1000)
+
+    # For clients and fetchers
+
+    def endpoint(self, broker_id: int) -> Endpoint | None:
+        """Where a live broker is reached."""
+        return self._brokers.get(broker_id)
+
+    def endpoints(self) -> Iterable[Endpoint]:
+        """All live brokers, by id."""
+        return (self._brokers[broker_id] for broker_id in sorted(self._brokers))
+
+    def topics(self) -> Iterable[str]:
+        """All topics, by name."""
+        return sorted(self._topics)
+
+    def partitions(self, topic: str) -> Mapping[int, UpdateMetadataPartition]:
+        """A topic's partitions by index; empty for an unknown topic."""
+        return dict(sorted(self._topics.get(topic, {}).items()))

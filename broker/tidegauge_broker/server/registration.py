@@ -1,0 +1,171 @@
+"""This broker in ZooKeeper: its znode ``/brokers/ids/N``, its broker epoch, and a new session after an expired one.
+
+Rules:
+- The broker epoch is the czxid of the znode (kafka-behaviour 8.9).
+- A znode of another session is not ours to touch: after ``kill -9`` the old one lives until its session ends. Kafka
+  gives up then; we wait for it to go and say so (docs/not-emulated.md).
+- An expired session takes the znode with it. The controller candidate resigns at once; once there is a new session
+  the broker registers again, with a new broker epoch, and only then stands for controller again (8.2, 8.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.znodes import CLUSTER_ID, PERSISTENT_PATHS, BrokerNode, broker_path, decode_cluster_id, encode_cluster_id
+from tidegauge_controller.zookeeper import Closed, NodeExists, NoNode, SessionExpired, SessionState, ZooKeeper
+
+LOG = logging.getLogger("tidegauge.registration")
+
+
+class Candidate(Protocol):
+    """The part of the controller candidate that a session's end concerns."""
+
+    def session_expired(self) -> None:
+        """Resign at once."""
+
+    async def session_restored(self) -> None:
+        """Stand for election again."""
+
+
+async def prepare_cluster(zookeeper: ZooKeeper, make_cluster_id: Callable[[], str]) -> str:
+    """Create the persistent znodes that are missing; returns the cluster's id, made by whoever comes first."""
+    for path in PERSISTENT_PATHS:
+        await zookeeper.ensure_path(path)
+    try:
+        data, _ = await zookeeper.get(CLUSTER_ID)
+    except NoNode:
+        await zookeeper.ensure_path(CLUSTER_ID.rpartition("/")[0])
+        try:
+            await zookeeper.create(CLUSTER_ID, encode_cluster_id(make_cluster_id()))
+        except NodeExists:
+            LOG.debug("Another broker was quicker to name the cluster")
+        data, _ = await zookeeper.get(CLUSTER_ID)
+    return decode_cluster_id(data)
+
+
+class Registration:
+    """Keeps the broker's znode.
+
+    Args:
+        zookeeper: the session.
+        node: what the znode says.
+        registered: called with each new broker epoch.
+        session_changed: called with each change of the session.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        node: BrokerNode,
+        registered: Callable[[int], None],
+        session_changed: Callable[[SessionState], None],
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._node = node
+        self._registered = registered
+        self._session_changed = session_changed
+        self._candidate: Candidate | None = None
+        self._must_renew = False
+        self._renewal: asyncio.Task[None] | None = None
+
+    def keep(self, candidate: Candidate) -> None:
+        """Renew the registration whenever a session expires."""
+        self._candidate = candidate
+        self._zookeeper.on_session(self._on_session)
+
+    def _on_session(self, state: SessionState) -> None:
+        self._session_changed(state)
+        if state is SessionState.EXPIRED:
+            LOG.warning("The ZooKeeper session has expired: broker %d is out of the cluster", self._node.broker_id)
+            self._must_renew = True
+            if self._candidate is not None:
+                self._candidate.session_expired()
+        elif state is SessionState.CONNECTED and self._must_renew:
+            self._must_renew = False
+            if self._renewal is not None:
+                self._renewal.cancel()
+            self._renewal = asyncio.get_running_loop().create_task(self._renew(), name="registration")
+
+    async def _renew(self) -> None:
+        try:
+            await self.register()
+            if self._candidate is not None:
+                await self._candidate.session_restored()
+        except (SessionExpired, Closed):
+            LOG.info("The session ended during the registration; the next one will repeat it")
+
+    async def register(self) -> None:
+        """Create the znode, after an older session's one has gone.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, another broker with this id and another address is alive.
+        """
+        path = broker_path(self._node.broker_id)
+        while True:
+            try:
+                await self._zookeeper.create(path, self._node.encode(), ephemeral=True)
+            except NodeExists:
+                if await self._is_ours(path):
+                    break
+                await self._wait_until_gone(path)
+                continue
+            break
+        stat = await self._zookeeper.exists(path)
+        if stat is None:
+            raise SessionExpired(f"{path} went right after its creation")
+        LOG.info("Registered broker %d at path %s with broker epoch %d", self._node.broker_id, path, stat.czxid)
+        self._registered(stat.czxid)
+
+    async def _is_ours(self, path: str) -> bool:
+        """A create that was sent twice meets its own first success."""
+        stat = await self._zookeeper.exists(path)
+        return stat is not None and stat.ephemeral_owner == self._zookeeper.session_id
+
+    async def _wait_until_gone(self, path: str) -> None:
+        try:
+            data, stat = await self._zookeeper.get(path)
+        except NoNode:
+            return
+        other = BrokerNode.decode(self._node.broker_id, data)
+        if (other.host, other.port) != (self._node.host, self._node.port):
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"Broker id {self._node.broker_id} is taken: a broker at {other.host}:{other.port} is registered "
+                "under it; every broker needs a broker.id of its own",
+            )
+        LOG.warning(
+            "The znode %s still belongs to session 0x%x of this broker's earlier life; waiting until ZooKeeper ends it",
+            path,
+            stat.ephemeral_owner,
+        )
+        gone = asyncio.Event()
+
+        async def look() -> None:
+            now = await self._zookeeper.exists(path)
+            if now is None or now.ephemeral_owner != stat.ephemeral_owner:
+                gone.set()
+
+        looks: set[asyncio.Task[None]] = set()
+
+        def look_again() -> None:
+            task = asyncio.get_running_loop().create_task(look())
+            looks.add(task)
+            task.add_done_callback(looks.discard)
+
+        watch = self._zookeeper.watch_data(path, look_again)
+        try:
+            await gone.wait()
+        finally:
+            watch.cancel()
+
+    async def close(self) -> None:
+        """Renew no more."""
+        self._candidate = None
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.wait([self._renewal])

@@ -1,0 +1,361 @@
+"""Runs the core: one event at a time, its effects executed in order before the next.
+
+Contract: everything here happens on the event loop, without an await between an event and the last of its effects;
+so nobody ever sees a half-done step. Appends and reads are done right here: they go to the page cache (ADR 0001).
+Opening a new replica's log and all that may block on the disk goes to the log pool.
+
+Invariants:
+- Every token gets exactly one answer. When a log effect fails, the rest of the step is not executed: its answers
+  become KAFKA_STORAGE_ERROR, the folder goes offline, and the core is told of all its replicas.
+- Nothing is told before it is written: answers stand behind the log effects of their step (``effects.py``).
+
+Source: Kafka's ReplicaManager (kafka-behaviour 2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tidegauge.control import (
+    IsrProposal,
+    IsrVerdict,
+    LeaderAndIsrRequest,
+    PartitionsResponse,
+    StopReplicaRequest,
+)
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import Values
+from tidegauge_broker.log.manager import LogManager
+from tidegauge_broker.log.partition_log import PartitionLog
+from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.effects import (
+    AdvanceLogStart,
+    AnswerFetch,
+    AnswerProduce,
+    AppendAsFollower,
+    AppendAsLeader,
+    DeleteLog,
+    Effect,
+    FetchersChanged,
+    LogLine,
+    Note,
+    ProposeIsr,
+    TruncateFully,
+    TruncateLog,
+    WriteEpochs,
+)
+from tidegauge_broker.replica.messages import (
+    FetchedPartition,
+    FetchRequest,
+    FetchResult,
+    OffsetAnswer,
+    ProduceRequest,
+    ProduceResult,
+    TimeLookup,
+    TopicRules,
+)
+from tidegauge_broker.replica.ports import LoadedLog
+from tidegauge_broker.server.event_log_writer import EventLogWriter
+
+LOG = logging.getLogger("tidegauge.replica")
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+FetchAnswer = list[tuple[FetchResult, bytes]]
+
+
+def topic_rules(values: Values) -> TopicRules:
+    """A topic's settings as the core needs them."""
+    return TopicRules(
+        min_insync_replicas=values.integer("min.insync.replicas"),
+        max_message_bytes=values.integer("max.message.bytes"),
+        segment_bytes=values.integer("segment.bytes"),
+        unclean_leader_election=values.flag("unclean.leader.election.enable"),
+        log_append_time=values.text("message.timestamp.type") == "LogAppendTime",
+        compacted="compact" in values["cleanup.policy"],
+    )
+
+
+class ReplicaManager:
+    """The core and what it stands on.
+
+    Args:
+        core: all replicas of this broker.
+        logs: their logs.
+        events: the event log.
+        now_ms: a clock that never goes back.
+        in_log_pool: runs a blocking call in the pool for disk work.
+
+    Attributes:
+        propose_isr: called with each proposal for the controller.
+        fetchers_changed: called with the leaders whose fetchers must look again.
+        log_dir_failed: called with a folder that went offline.
+    """
+
+    def __init__(
+        self,
+        core: BrokerCore,
+        logs: LogManager,
+        events: EventLogWriter,
+        now_ms: Callable[[], int],
+        in_log_pool: Callable[[Callable[[], None]], Awaitable[None]],
+    ) -> None:
+        self.core = core
+        self.logs = logs
+        self.propose_isr: Callable[[IsrProposal], None] = lambda _: None
+        self.fetchers_changed: Callable[[Sequence[int]], None] = lambda _: None
+        self.log_dir_failed: Callable[[Path], None] = lambda _: None
+        self._events = events
+        self._now_ms = now_ms
+        self._in_log_pool = in_log_pool
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._closed = False
+
+    # Clients and followers
+
+    def produce(self, request: ProduceRequest) -> asyncio.Future[Sequence[ProduceResult]]:
+        """Append at once; the future is done when acks is fulfilled."""
+        answer: asyncio.Future[Sequence[ProduceResult]] = asyncio.get_running_loop().create_future()
+        self._execute(self.core.produce(request, answer, self._now_ms()))
+        return answer
+
+    async def fetch(self, request: FetchRequest) -> FetchAnswer:
+        """Read now, or as soon as there is enough to read."""
+        answer: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
+        self._execute(self.core.fetch(request, answer, self._now_ms()))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self.core.cancel(answer)
+            raise
+
+    def list_offset(
+        self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
+    ) -> tuple[OffsetAnswer, int]:
+        """The offset for a time, and the timestamp found (-1 where none was looked up)."""
+        answer = self.core.list_offset(topic_partition, current_leader_epoch, timestamp_ms)
+        if not isinstance(answer, TimeLookup):
+            return answer, -1
+        log = self.logs.get(topic_partition)
+        found = None if log is None else log.find_offset_by_time(answer.timestamp_ms, answer.upper_bound)
+        if found is None:
+            return OffsetAnswer(leader_epoch=answer.leader_epoch), -1
+        return OffsetAnswer(offset=found[0], leader_epoch=answer.leader_epoch), found[1]
+
+    # The controller
+
+    async def leader_and_isr(
+        self, request: LeaderAndIsrRequest, values_of: Callable[[str], Awaitable[Values]]
+    ) -> PartitionsResponse:
+        """Open what must be opened, then let the core decide."""
+        loaded: dict[TopicPartition, LoadedLog | ErrorCode] = {}
+        needed = set(self.core.logs_needed(request))
+        for topic in sorted({topic_partition.topic for topic_partition in needed}):
+            self.core.configure_topic(topic, topic_rules(await values_of(topic)))
+        for item in request.partitions:
+            if item.state.topic_partition in needed:
+                loaded[item.state.topic_partition] = self._open(
+                    item.state.topic_partition, item.state.topic_id, is_new=item.is_new
+                )
+        response, effects = self.core.leader_and_isr(request, loaded, self._now_ms())
+        self._execute(effects)
+        return response
+
+    def _open(self, topic_partition: TopicPartition, topic_id: str, *, is_new: bool) -> LoadedLog | ErrorCode:
+        try:
+            self.logs.get_or_create(topic_partition, topic_id, is_new=is_new)
+            return self.logs.loaded(topic_partition)
+        except TidegaugeError as problem:
+            LOG.warning("The log of %s can't be opened: %s", topic_partition, problem.message)
+            return problem.code
+
+    def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
+        """Stop replicas, and perhaps drop them."""
+        response, effects = self.core.stop_replica(request, self._now_ms())
+        self._execute(effects)
+        return response
+
+    def isr_verdict(self, proposal: IsrProposal, verdict: IsrVerdict) -> None:
+        """The controller's answer to a proposal."""
+        self._execute(self.core.isr_verdict(proposal, verdict, self._now_ms()))
+
+    # Fetchers
+
+    def fetch_answered(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
+        """A leader answered a round."""
+        self._execute(self.core.fetch_answered(leader, request_id, partitions, self._now_ms()))
+
+    def round_failed(self, leader: int, request_id: int) -> None:
+        """A round got no answer."""
+        self._execute(self.core.round_failed(leader, request_id, self._now_ms()))
+
+    # The log
+
+    def log_start_advanced(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Retention removed old segments."""
+        for topic_partition, offset in starts.items():
+            self._execute(self.core.log_start_advanced(topic_partition, offset))
+
+    def directory_failed(self, directory: Path) -> None:
+        """A log folder can't be used any more: its replicas go offline."""
+        lost = [at for at, log in self.logs.logs.items() if log.directory.parent == directory]
+        self._execute(self.core.log_dir_failed(lost, self._now_ms()))
+        self.log_dir_failed(directory)
+
+    # Effects
+
+    def _execute(self, effects: Sequence[Effect]) -> None:
+        for index, effect in enumerate(effects):
+            try:
+                self._run(effect)
+            except TidegaugeError as problem:
+                self._fail(effects[index:], problem)
+                break
+        self._arm_timer()
+
+    def _run(self, effect: Effect) -> None:
+        match effect:
+            case AppendAsLeader():
+                self._log(effect.topic_partition).append_as_leader(
+                    effect.records, effect.header, effect.log_append_time_ms
+                )
+            case AppendAsFollower():
+                self._log(effect.topic_partition).append_as_follower(effect.records, effect.headers)
+            case AnswerProduce():
+                self._answer_produce(effect.token, effect.results)
+            case AnswerFetch():
+                self._answer_fetch(effect)
+            case TruncateLog():
+                state = self._log(effect.topic_partition).truncate_to(effect.to_offset)
+                self.core.log_truncated(effect.topic_partition, state)
+            case TruncateFully():
+                state = self._log(effect.topic_partition).truncate_fully(effect.start_offset)
+                self.core.log_truncated(effect.topic_partition, state)
+            case AdvanceLogStart():
+                self._log(effect.topic_partition).advance_log_start(effect.to_offset)
+            case WriteEpochs():
+                self._log(effect.topic_partition).write_epochs(effect.entries, sync=effect.sync)
+            case DeleteLog():
+                self.logs.delete(effect.topic_partition)
+            case ProposeIsr():
+                self.propose_isr(effect.proposal)
+            case FetchersChanged():
+                self.fetchers_changed(effect.leaders)
+            case Note():
+                self._events.note(effect.kind, effect.cause, effect.fields, effect.topic_partition)
+            case LogLine():
+                LOG.log(_LEVELS[effect.level], "%s", effect.text)
+
+    def _log(self, topic_partition: TopicPartition) -> PartitionLog:
+        log = self.logs.get(topic_partition)
+        if log is None:
+            raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {topic_partition} is offline")
+        return log
+
+    @staticmethod
+    def _answer_produce(token: object, results: Sequence[ProduceResult]) -> None:
+        assert isinstance(token, asyncio.Future)
+        if not token.done():
+            token.set_result(results)
+
+    def _answer_fetch(self, effect: AnswerFetch) -> None:
+        token = effect.token
+        assert isinstance(token, asyncio.Future)
+        if token.done():
+            return
+        answer: FetchAnswer = []
+        left_bytes = effect.max_bytes
+        nothing_yet = True
+        for result in effect.results:
+            records = b""
+            wanted = result.read
+            if wanted is not None and (left_bytes > 0 or nothing_yet):
+                records = self._log(result.topic_partition).read(
+                    wanted.from_offset,
+                    wanted.upper_bound,
+                    max(0, min(wanted.max_bytes, left_bytes)),
+                    at_least_one_batch=nothing_yet,
+                )
+                if records:
+                    nothing_yet = False
+                    left_bytes -= len(records)
+            answer.append((result, records))
+        token.set_result(answer)
+
+    def _fail(self, rest: Sequence[Effect], problem: TidegaugeError) -> None:
+        """A log effect failed: nothing of the rest happens; whoever waits for it hears why."""
+        first = rest[0]
+        topic_partition = getattr(first, "topic_partition", None)
+        if topic_partition is None and isinstance(first, AnswerFetch):
+            topic_partition = next((r.topic_partition for r in first.results if r.read is not None), None)
+        LOG.error("%s failed at %s: %s", type(first).__name__, topic_partition, problem.message)
+        for effect in rest:
+            if isinstance(effect, AnswerProduce):
+                self._answer_produce(effect.token, [_storage_error(result) for result in effect.results])
+            elif isinstance(effect, AnswerFetch):
+                assert isinstance(effect.token, asyncio.Future)
+                if not effect.token.done():
+                    effect.token.set_result([(_storage_error_of_fetch(result), b"") for result in effect.results])
+        log = None if topic_partition is None else self.logs.get(topic_partition)
+        if log is not None:
+            self.directory_failed(log.directory.parent)
+
+    # Time
+
+    def _arm_timer(self) -> None:
+        """Call the core's tick when it has something to do."""
+        if self._closed:
+            return
+        due_ms = self.core.next_deadline_ms()
+        if self._timer is not None:
+            if due_ms >= self._timer_ms:
+                return  # the timer rings earlier and will be set anew then
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        delay_seconds = max(0, due_ms - self._now_ms()) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._execute(self.core.tick(self._now_ms()))
+
+    def start(self) -> None:
+        """Begin to look for laggards."""
+        self._arm_timer()
+
+    def close(self) -> None:
+        """No ticks any more."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def write_high_watermarks(self) -> None:
+        """Write replication-offset-checkpoint with the values of this moment."""
+        values = self.core.high_watermarks()
+        await self._in_log_pool(lambda: self.logs.write_high_watermarks(values))
+
+    def sizes_bytes(self, topic_partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """How large the logs are."""
+        found = ((at, self.logs.get(at)) for at in topic_partitions)
+        return {at: log.size_bytes for at, log in found if log is not None}
+
+
+def _storage_error(result: ProduceResult) -> ProduceResult:
+    if result.error is not ErrorCode.NONE:
+        return result
+    return ProduceResult(
+        result.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, "The log folder failed while the batch was appended"
+    )
+
+
+def _storage_error_of_fetch(result: FetchResult) -> FetchResult:
+    if result.read is None:
+        return result
+    return replace(
+        result, error=ErrorCode.KAFKA_STORAGE_ERROR, message="The log folder failed while it was read", read=None
+    )

@@ -1,0 +1,247 @@
+"""What a broker does for those who ask, in plain values: the layer between the wire and the core.
+
+No gRPC and no generated type appears here (an import rule holds it); ``grpc_services`` translates. Every method
+answers errors as values with Kafka's numbers; only a defect raises.
+Source: Kafka's KafkaApis (kafka-behaviour 2, 8.8, 8.20, 11).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge.control import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    Endpoint,
+    LeaderAndIsrRequest,
+    PartitionsResponse,
+    StopReplicaRequest,
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+)
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition, topic_name_problem
+from tidegauge.settings import Values
+from tidegauge_broker.replica.messages import (
+    EpochAnswer,
+    EpochQuestion,
+    FetchRequest,
+    OffsetAnswer,
+    ProduceRequest,
+    ProduceResult,
+    ReplicaView,
+)
+from tidegauge_broker.server.controller_client import ProducerIds
+from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.replica_manager import FetchAnswer, ReplicaManager
+from tidegauge_broker.server.topic_configs import TopicConfigs
+from tidegauge_controller.admin import NewTopic, TopicOutcome
+from tidegauge_controller.controller import Controller
+
+LOG = logging.getLogger("tidegauge.service")
+
+
+@dataclass(slots=True)
+class TopicView:
+    """A topic as the metadata cache shows it."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    topic_id: str = ""
+    partitions: Sequence[UpdateMetadataPartition] = ()
+
+
+@dataclass(slots=True)
+class ClusterView:
+    """One broker's metadata cache."""
+
+    cluster_id: str
+    controller_id: int | None
+    controller_epoch: int
+    brokers: Sequence[Endpoint]
+    topics: Sequence[TopicView] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SettingView:
+    """One setting as it is in force."""
+
+    name: str
+    value: str
+    is_default: bool
+    is_read_only: bool
+    source: str
+
+
+class BrokerService:
+    """The requests of clients, followers, admins, the controller, and brokers that ask the controller."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str,
+        settings: Values,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        controller: Controller,
+        producer_ids: ProducerIds,
+        configs: TopicConfigs,
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.settings = settings
+        self._replicas = replicas
+        self._metadata = metadata
+        self._controller = controller
+        self._producer_ids = producer_ids
+        self._configs = configs
+        self.metadata_came: asyncio.Event = asyncio.Event()
+        """Set with the first UpdateMetadata since the start."""
+
+    @property
+    def broker_id(self) -> int:
+        """This broker."""
+        return self._replicas.core.broker_id
+
+    # Clients
+
+    def produce(self, request: ProduceRequest) -> asyncio.Future[Sequence[ProduceResult]]:
+        """Append now; the future is done when acks is fulfilled."""
+        return self._replicas.produce(request)
+
+    async def fetch(self, request: FetchRequest) -> FetchAnswer:
+        """Read for a consumer or a follower."""
+        return await self._replicas.fetch(request)
+
+    def list_offset(
+        self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
+    ) -> tuple[OffsetAnswer, int]:
+        """The offset for a time, and the timestamp that was found (-1: none)."""
+        try:
+            return self._replicas.list_offset(topic_partition, current_leader_epoch, timestamp_ms)
+        except TidegaugeError as problem:
+            return OffsetAnswer(problem.code, problem.message), -1
+
+    def offset_for_leader_epoch(self, question: EpochQuestion) -> EpochAnswer:
+        """Where an epoch ends here, if this broker leads."""
+        return self._replicas.core.offset_for_leader_epoch(question)
+
+    def init_producer_id(self) -> tuple[ErrorCode, int]:
+        """A new producer id, or why there is none yet."""
+        producer_id = self._producer_ids.next()
+        if producer_id is None:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1
+        return ErrorCode.NONE, producer_id
+
+    def describe_replicas(self, now_ms: int, topics: Collection[str]) -> list[tuple[ReplicaView, int]]:
+        """This broker's replicas and their sizes in bytes; no topics: all."""
+        views = self._replicas.core.describe(now_ms, topics or None)
+        sizes = self._replicas.sizes_bytes([view.topic_partition for view in views])
+        return [(view, sizes.get(view.topic_partition, 0)) for view in views]
+
+    def metadata(self, topics: Collection[str] | None) -> ClusterView:
+        """This broker's metadata cache; None: all topics."""
+        return ClusterView(
+            self.cluster_id,
+            self._controller.active_controller_id,
+            self._replicas.core.controller_epoch,
+            list(self._metadata.endpoints()),
+            [self._topic(name) for name in (self._metadata.topics() if topics is None else topics)],
+        )
+
+    def _topic(self, name: str) -> TopicView:
+        partitions = self._metadata.partitions(name)
+        if partitions:
+            entries = list(partitions.values())
+            return TopicView(name, topic_id=entries[0].state.topic_id, partitions=entries)
+        problem = topic_name_problem(name)
+        if problem is not None:
+            return TopicView(name, ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        return TopicView(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+    # Admins
+
+    async def create_topics(self, topics: Sequence[NewTopic], timeout_ms: int) -> list[TopicOutcome]:
+        """Create topics, if this broker is the controller."""
+        return await self._controller.create_topics(topics, timeout_ms)
+
+    async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
+        """Delete topics, if this broker is the controller."""
+        return await self._controller.delete_topics(names, timeout_ms)
+
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition] | None, *, unclean: bool, timeout_ms: int
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]] | None:
+        """Elect leaders; None where this broker is not the controller."""
+        return await self._controller.elect_leaders(partitions, unclean=unclean, timeout_ms=timeout_ms)
+
+    async def describe_topic_config(self, topic: str) -> list[SettingView]:
+        """A topic's settings in force.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, there is no such topic.
+        """
+        if not self._metadata.knows_topic(topic):
+            raise TidegaugeError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+            )
+        own = await self._configs.read(topic)
+        values = self._configs.values(own)
+        views: list[SettingView] = []
+        for name, setting in sorted(values.table.items()):
+            source = "DEFAULT_CONFIG"
+            if name in own:
+                source = "DYNAMIC_TOPIC_CONFIG"
+            elif setting.broker_key is not None and not self.settings.is_default(setting.broker_key):
+                source = "STATIC_BROKER_CONFIG"
+            text = setting.text_of(values[name])
+            views.append(SettingView(name, text, source == "DEFAULT_CONFIG", is_read_only=False, source=source))
+        return views
+
+    def describe_broker_config(self) -> list[SettingView]:
+        """This broker's settings in force."""
+        return [
+            SettingView(
+                name,
+                setting.text_of(self.settings[name]),
+                self.settings.is_default(name),
+                not setting.dynamic,
+                "DEFAULT_CONFIG" if self.settings.is_default(name) else "STATIC_BROKER_CONFIG",
+            )
+            for name, setting in sorted(self.settings.table.items())
+        ]
+
+    # The controller tells
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> PartitionsResponse:
+        """Become leader or follower."""
+        return await self._replicas.leader_and_isr(request, self._configs.read_values)
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
+        """Fill the metadata cache."""
+        error = self._replicas.core.check_controller_epoch(request.header)
+        if error is ErrorCode.NONE:
+            self._metadata.update(request)
+            self.metadata_came.set()
+        return error
+
+    def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
+        """Stop replicas."""
+        return self._replicas.stop_replica(request)
+
+    # Brokers ask the controller
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """A leader's proposals."""
+        return await self._controller.alter_partition(request)
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, list[TopicPartition]]:
+        """A broker wants to stop."""
+        return await self._controller.controlled_shutdown(broker_id, broker_epoch)
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, int, int]:
+        """A block of producer ids."""
+        return await self._controller.allocate_producer_ids(broker_id, broker_epoch)

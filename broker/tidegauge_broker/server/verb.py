@@ -1,0 +1,105 @@
+"""``tidegauge broker``: one broker in the foreground.
+
+Talks on stderr; SIGTERM and Ctrl-C stop it the controlled way, exit 0. What prevents a start is one sentence on
+stderr, exit 1. The pure core's invariants are assertions, so ``python -O`` is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from tidegauge.cli import EXIT_FAILED, fail
+from tidegauge.control import Endpoint
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import Values, parse_broker_settings, read_assignments, read_properties
+from tidegauge_broker.server.broker_process import BrokerIdentity, BrokerProcess
+
+LOG = logging.getLogger("tidegauge.broker")
+
+
+def _listener(text: str, name: str) -> tuple[str, int]:
+    """Read ``PLAINTEXT://host:port``."""
+    protocol, separator, rest = text.partition("://")
+    host, colon, port = rest.rpartition(":")
+    if protocol != "PLAINTEXT" or not separator or not colon or not port.isdigit() or not 0 < int(port) < 65536:
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG, f"Invalid value {text!r} for configuration {name}: write PLAINTEXT://HOST:PORT"
+        )
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def identity_of(settings: Values) -> BrokerIdentity:
+    """Who this broker is, by its settings.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, something necessary is missing or illegal.
+    """
+    broker_id = settings.integer("broker.id")
+    if broker_id < 0:
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, "broker.id is missing: every broker needs an id of its own")
+    if not settings.text("zookeeper.connect"):
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, "zookeeper.connect is missing: write HOST:PORT of ZooKeeper")
+    host, port = _listener(settings.text("listeners"), "listeners")
+    advertised_text = settings.text("advertised.listeners")
+    advertised = _listener(advertised_text, "advertised.listeners") if advertised_text else (host, port)
+    rack = settings["broker.rack"]
+    return BrokerIdentity(broker_id, f"{host}:{port}", Endpoint(broker_id, *advertised, rack))
+
+
+async def _serve(identity: BrokerIdentity, settings: Values) -> int:
+    process = BrokerProcess(identity, settings)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, process.stopping.set)
+    start = loop.create_task(process.start())
+    stopping = loop.create_task(process.stopping.wait())
+    await asyncio.wait([start, stopping], return_when=asyncio.FIRST_COMPLETED)
+    if not start.done():
+        start.cancel()
+        await asyncio.wait([start])
+        return process.exit_code
+    start.result()
+    await stopping
+    await process.stop()
+    return process.exit_code
+
+
+@click.command()
+@click.option(
+    "--config", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="A server.properties file."
+)
+@click.option("--override", multiple=True, metavar="KEY=VALUE", help="A setting over the file's; may be repeated.")
+def broker(config: Path | None, override: tuple[str, ...]) -> None:
+    """Run one broker in the foreground.
+
+    Settings have Kafka's names; those needed are broker.id, listeners, zookeeper.connect and log.dirs.
+    """
+    if not __debug__:
+        fail("python -O would switch the replication core's invariants off; run a broker without -O")
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+    )
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    try:
+        texts = read_properties(config.read_text(encoding="utf-8")) if config is not None else {}
+        texts |= read_assignments(override, "--override")
+        settings, unknown = parse_broker_settings(texts)
+        identity = identity_of(settings)
+        for name in unknown:
+            LOG.warning("The setting %s is unknown here and has no effect", name)
+        exit_code = asyncio.run(_serve(identity, settings))
+    except TidegaugeError as problem:
+        fail(problem.message, code=problem.code, exit_code=EXIT_FAILED)
+    except OSError as problem:
+        fail(f"The broker can't start: {problem}", exit_code=EXIT_FAILED)
+    raise SystemExit(exit_code)
+
+
+if __name__ == "__main__":
+    broker()
