@@ -87,7 +87,7 @@ def test_rate_limit_leaves_a_partition_that_went_backwards_to_the_planner() -> N
 @settings(max_examples=100)
 @given(st.integers(1, 10**6), st.dictionaries(partitions, st.tuples(st.integers(0, 10**9), st.integers(0, 10**9))))
 def test_rate_limit_progresses_and_stays_in_bounds(limit: int, backlog: dict[TopicPartition, tuple[int, int]]) -> None:
-    """Every partition with a backlog moves, none passes its end, and the sum exceeds the limit by less than one each."""
+    """Every backlog moves, none passes its end, and the sum is above the limit by less than one each."""
     start = {partition: begin for partition, (begin, _) in backlog.items()}
     until = {partition: begin + size for partition, (begin, size) in backlog.items()}
     ends = rate_limit(limit, start, until)

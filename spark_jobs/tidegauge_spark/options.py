@@ -1,0 +1,239 @@
+"""The options of the data source, read once and refused with a sentence.
+
+Contract: pure. Names, meaning, precedence and defaults are those of Spark's Kafka source, so that between the two only
+``format`` changes; names are compared without case, as Spark does. ``bootstrap.servers`` is taken with and without the
+prefix ``kafka.``. An option that would silently do something else than in Spark is refused; options of which nobody has
+heard are ignored, as Spark does.
+
+Precedence: startingTimestamp, startingOffsetsByTimestamp, startingOffsets; the same for the end.
+
+Source: ``KafkaSourceProvider`` and structured-streaming-kafka-integration.md of Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition, topic_name_problem
+from tidegauge_spark.offsets import EARLIEST, LATEST, parse_assignment, parse_offsets
+
+REFUSED = {
+    "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.key.deserializer": "keys are always binary",
+    "kafka.value.deserializer": "values are always binary",
+    "kafka.enable.auto.commit": "offsets lie in the query's checkpoint",
+    "kafka.interceptor.classes": "interceptors could change what is read",
+    "minoffsetspertrigger": "Spark offers no such limit to Python sources; use a trigger interval",
+    "maxtriggerdelay": "it belongs to minOffsetsPerTrigger, which Spark does not offer to Python sources",
+    "maxrecordsperpartition": "use minPartitions",
+}
+
+
+class Subscription(NamedTuple):
+    """Which partitions are read: exactly one of the three is set."""
+
+    topics: tuple[str, ...] = ()
+    assigned: tuple[TopicPartition, ...] = ()
+    pattern: str = ""
+
+    def __str__(self) -> str:
+        if self.topics:
+            return f"Subscribe[{', '.join(self.topics)}]"
+        if self.assigned:
+            return f"Assign[{', '.join(map(str, self.assigned))}]"
+        return f"SubscribePattern[{self.pattern}]"
+
+
+class OffsetLimit(NamedTuple):
+    """Where reading begins or ends.
+
+    Attributes:
+        everywhere: EARLIEST or LATEST for all partitions; None when ``offsets`` or a time is given.
+        offsets: an offset, or EARLIEST or LATEST, for each partition.
+        timestamp_ms: for all partitions, the first record at or after this time.
+        timestamps_ms: the same for each partition.
+    """
+
+    everywhere: int | None = None
+    offsets: Mapping[TopicPartition, int] = {}
+    timestamp_ms: int | None = None
+    timestamps_ms: Mapping[TopicPartition, int] = {}
+
+
+class Options(NamedTuple):
+    """All options of one reader."""
+
+    bootstrap_servers: tuple[str, ...]
+    subscription: Subscription
+    starting: OffsetLimit
+    ending: OffsetLimit
+    latest_if_no_match: bool
+    fail_on_data_loss: bool
+    max_offsets_per_trigger: int | None
+    min_partitions: int | None
+    include_headers: bool
+    include_leader_epoch: bool
+    request_timeout_ms: int
+    api_timeout_ms: int
+    poll_timeout_ms: int
+    fetch_max_bytes: int
+    retry_backoff_ms: int
+    offset_retries: int
+    offset_retry_interval_ms: int
+
+
+def _refuse(message: str) -> TidegaugeError:
+    return TidegaugeError(ErrorCode.INVALID_CONFIG, message)
+
+
+def _whole_number(options: Mapping[str, str], name: str, default: int | None, lowest: int) -> int | None:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    try:
+        number = int(str(text))
+    except ValueError:
+        number = lowest - 1
+    if number < lowest:
+        raise _refuse(f"{name} is {text!r}; it must be a whole number of at least {lowest}")
+    return number
+
+
+def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
+    text = str(options.get(name.lower(), default)).lower()
+    if text not in {"true", "false"}:
+        raise _refuse(f"{name} is {text!r}; it must be true or false")
+    return text == "true"
+
+
+def parse_bootstrap_servers(text: str) -> tuple[str, ...]:
+    """Read ``host:port,host:port``.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, empty or an address without a port.
+    """
+    addresses = tuple(part.strip() for part in text.split(",") if part.strip())
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise _refuse(f"Invalid url in bootstrap.servers: {address}. Write host:port, for example 127.0.0.1:19092")
+    if not addresses:
+        raise _refuse(
+            "No resolvable bootstrap urls given in bootstrap.servers: option kafka.bootstrap.servers is empty"
+        )
+    return addresses
+
+
+def _bootstrap_servers(options: Mapping[str, str]) -> tuple[str, ...]:
+    text = options.get("kafka.bootstrap.servers") or options.get("bootstrap.servers")
+    if not text:
+        raise _refuse("Option 'kafka.bootstrap.servers' must be specified for a tidegauge source: host:port,host:port")
+    return parse_bootstrap_servers(text)
+
+
+def _subscription(options: Mapping[str, str]) -> Subscription:
+    given = [name for name in ("assign", "subscribe", "subscribePattern") if options.get(name.lower())]
+    if len(given) != 1:
+        raise _refuse(
+            "One of the options 'assign', 'subscribe' and 'subscribePattern' must be specified, and only one; "
+            f"given: {', '.join(given) or 'none'}"
+        )
+    text = str(options[given[0].lower()]).strip()
+    if given[0] == "assign":
+        return Subscription(assigned=parse_assignment(text))
+    if given[0] == "subscribe":
+        topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+        for topic in topics:
+            problem = topic_name_problem(topic)
+            if problem:
+                raise TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if not topics:
+            raise _refuse("subscribe names no topic")
+        return Subscription(topics=topics)
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise _refuse(f"subscribePattern {text!r} is no regular expression: {error}") from None
+    return Subscription(pattern=text)
+
+
+def _limit(options: Mapping[str, str], side: str, default: int, forbidden: Callable[[int], str | None]) -> OffsetLimit:
+    name = f"{side}Offsets"
+    timestamp = _whole_number(options, f"{side}Timestamp", None, 0)
+    if timestamp is not None:
+        return OffsetLimit(timestamp_ms=timestamp)
+    by_timestamp = options.get(f"{name}ByTimestamp".lower())
+    if by_timestamp is not None:
+        return OffsetLimit(timestamps_ms=parse_offsets(f"{name}ByTimestamp", str(by_timestamp), lowest=0))
+    text = options.get(name.lower())
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    word = default if text is None else words.get(str(text).strip().lower())
+    if word is not None:
+        problem = forbidden(word)
+        if problem:
+            raise _refuse(problem)
+        return OffsetLimit(everywhere=word)
+    offsets = parse_offsets(name, str(text))
+    for offset in offsets.values():
+        problem = forbidden(offset)
+        if problem:
+            raise _refuse(problem)
+    return OffsetLimit(offsets=offsets)
+
+
+def _strategy(options: Mapping[str, str]) -> bool:
+    text = str(options.get("startingoffsetsbytimestampstrategy", "error")).lower()
+    if text not in {"error", "latest"}:
+        raise _refuse(f"startingOffsetsByTimestampStrategy is {text!r}; it must be error or latest")
+    return text == "latest"
+
+
+def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
+    """Read the options of a batch or a streaming reader.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, INVALID_REQUEST or INVALID_TOPIC_EXCEPTION with a sentence about it.
+    """
+    options = {name.lower(): value for name, value in given.items()}
+    for name, why in REFUSED.items():
+        if name in options:
+            raise _refuse(f"Option '{name}' is not supported: {why}")
+
+    def no_latest_start(offset: int) -> str | None:
+        bad = offset == LATEST and not streaming
+        return "startingOffsets can't be latest in a batch query: nothing would be read" if bad else None
+
+    def no_earliest_end(offset: int) -> str | None:
+        return "endingOffsets can't be earliest: nothing would be read" if offset == EARLIEST else None
+
+    ending_given = [name for name in options if name.startswith("ending")]
+    if streaming and ending_given:
+        raise _refuse(f"Option '{ending_given[0]}' is for batch queries; a stream has no end")
+
+    def number(name: str, default: int, lowest: int = 1) -> int:
+        value = _whole_number(options, name, default, lowest)
+        assert value is not None
+        return value
+
+    return Options(
+        bootstrap_servers=_bootstrap_servers(options),
+        subscription=_subscription(options),
+        starting=_limit(options, "starting", LATEST if streaming else EARLIEST, no_latest_start),
+        ending=_limit(options, "ending", LATEST, no_earliest_end),
+        latest_if_no_match=_strategy(options),
+        fail_on_data_loss=_flag(options, "failOnDataLoss", True),
+        max_offsets_per_trigger=_whole_number(options, "maxOffsetsPerTrigger", None, 1),
+        min_partitions=_whole_number(options, "minPartitions", None, 1),
+        include_headers=_flag(options, "includeHeaders", False),
+        include_leader_epoch=_flag(options, "includeLeaderEpoch", False),
+        request_timeout_ms=number("kafka.request.timeout.ms", 5_000),
+        api_timeout_ms=number("kafka.default.api.timeout.ms", 60_000),
+        poll_timeout_ms=number("kafkaConsumer.pollTimeoutMs", 120_000),
+        fetch_max_bytes=number("kafka.max.partition.fetch.bytes", 1_048_576),
+        retry_backoff_ms=number("kafka.retry.backoff.ms", 100),
+        offset_retries=number("fetchOffset.numRetries", 3, 0),
+        offset_retry_interval_ms=number("fetchOffset.retryIntervalMs", 1_000, 0),
+    )

@@ -1,0 +1,77 @@
+"""The data source's options: Spark's names, precedence and refusals (KafkaSourceProvider)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_spark.offsets import EARLIEST, LATEST
+from tidegauge_spark.options import OffsetLimit, Options, Subscription, parse_options
+
+
+def parse(*, streaming: bool = True, **more: str) -> Options:
+    given = {"kafka.bootstrap.servers": "127.0.0.1:19092, 127.0.0.1:19093", "subscribe": "orders"}
+    given.update({name.replace("__", "."): value for name, value in more.items()})
+    return parse_options({name: value for name, value in given.items() if value != ""}, streaming=streaming)
+
+
+def test_defaults_are_sparks() -> None:
+    options = parse()
+    assert options.bootstrap_servers == ("127.0.0.1:19092", "127.0.0.1:19093")
+    assert options.subscription == Subscription(topics=("orders",))
+    assert options.starting == OffsetLimit(everywhere=LATEST)
+    assert parse(streaming=False).starting == OffsetLimit(everywhere=EARLIEST)
+    assert parse(streaming=False).ending == OffsetLimit(everywhere=LATEST)
+    assert options.fail_on_data_loss
+    assert options.max_offsets_per_trigger is None
+    assert not options.include_headers
+
+
+def test_names_have_no_case_and_bootstrap_servers_needs_no_prefix() -> None:
+    options = parse_options(
+        {"bootstrap.servers": "h:1", "SUBSCRIBE": "a, b,a", "maxoffsetspertrigger": "7", "FailOnDataLoss": "FALSE"},
+        streaming=True,
+    )
+    assert options.bootstrap_servers == ("h:1",)
+    assert options.subscription.topics == ("a", "b")
+    assert options.max_offsets_per_trigger == 7
+    assert not options.fail_on_data_loss
+
+
+def test_precedence_timestamp_then_by_timestamp_then_offsets() -> None:
+    zero = TopicPartition("orders", 0)
+    by_time = '{"orders":{"0":1000}}'
+    both = parse(startingTimestamp="5", startingOffsetsByTimestamp=by_time, startingOffsets="earliest")
+    assert both.starting == OffsetLimit(timestamp_ms=5)
+    by = parse(startingOffsetsByTimestamp=by_time, startingOffsets="earliest")
+    assert by.starting == OffsetLimit(timestamps_ms={zero: 1000})
+    assert parse(startingOffsets='{"orders":{"0":-1}}').starting == OffsetLimit(offsets={zero: -1})
+    assert parse(startingOffsets=" Earliest ").starting == OffsetLimit(everywhere=EARLIEST)
+
+
+@pytest.mark.parametrize(
+    ("more", "streaming", "sentence"),
+    [
+        ({"kafka__bootstrap__servers": ""}, True, "must be specified"),
+        ({"kafka__bootstrap__servers": "localhost"}, True, "Invalid url in bootstrap.servers: localhost"),
+        ({"kafka__bootstrap__servers": "h:70000"}, True, "Invalid url"),
+        ({"subscribe": ""}, True, "given: none"),
+        ({"assign": '{"orders":[0]}'}, True, "given: assign, subscribe"),
+        ({"subscribe": "no/slash"}, True, "illegal|contains one or more characters"),
+        ({"subscribe": "", "subscribePattern": "("}, True, "no regular expression"),
+        ({"startingOffsets": "latest"}, False, "can't be latest in a batch"),
+        ({"startingOffsets": '{"orders":{"0":-1}}'}, False, "can't be latest in a batch"),
+        ({"endingOffsets": "earliest"}, False, "can't be earliest"),
+        ({"endingOffsets": '{"orders":{"0":-2}}'}, False, "can't be earliest"),
+        ({"endingOffsets": "latest"}, True, "a stream has no end"),
+        ({"maxOffsetsPerTrigger": "0"}, True, "maxOffsetsPerTrigger is '0'"),
+        ({"failOnDataLoss": "no"}, True, "must be true or false"),
+        ({"kafka__enable__auto__commit": "true"}, True, "kafka.enable.auto.commit"),
+        ({"minOffsetsPerTrigger": "5"}, True, "minoffsetspertrigger"),
+        ({"startingOffsetsByTimestampStrategy": "x"}, True, "must be error or latest"),
+    ],
+)
+def test_bad_options_are_refused_with_a_sentence(more: dict[str, str], streaming: bool, sentence: str) -> None:
+    with pytest.raises(TidegaugeError, match=sentence):
+        parse(streaming=streaming, **more)
