@@ -1,0 +1,114 @@
+"""gRPC channels to brokers, one for an address, and calls whose failures are Kafka's errors.
+
+Rules:
+    1. Every call has a deadline: a frozen broker is seen by nothing else.
+    2. A broken connection is NETWORK_EXCEPTION, a passed deadline REQUEST_TIMED_OUT; both leave the outcome open.
+    3. Reconnect back-off is 50 to 500 ms; gRPC's own grows to two minutes, and a restarted broker would stay
+       unseen for so long.
+    4. Channels belong to the event loop that made them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import grpc
+import grpc.aio
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.v1 import admin_service_pb2_grpc, broker_service_pb2_grpc
+
+if TYPE_CHECKING:
+    from tidegauge.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
+    from tidegauge.v1.broker_service_pb2_grpc import BrokerServiceAsyncStub
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+CHANNEL_OPTIONS: list[tuple[str, int]] = [
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+]
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+_CODES = {
+    grpc.StatusCode.UNAVAILABLE: ErrorCode.NETWORK_EXCEPTION,
+    grpc.StatusCode.CANCELLED: ErrorCode.NETWORK_EXCEPTION,
+    grpc.StatusCode.DEADLINE_EXCEEDED: ErrorCode.REQUEST_TIMED_OUT,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ErrorCode.MESSAGE_TOO_LARGE,
+    grpc.StatusCode.UNIMPLEMENTED: ErrorCode.UNSUPPORTED_VERSION,
+    grpc.StatusCode.INVALID_ARGUMENT: ErrorCode.INVALID_REQUEST,
+}
+
+
+class Channels:
+    """Opens channels on demand and closes them all."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """The channel to ``host:port``; it connects with its first call."""
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return channel
+
+    def broker(self, address: str) -> BrokerServiceAsyncStub:
+        """The client plane of the broker at an address."""
+        # The generated stub serves both kinds of channel; only its type file knows two classes.
+        return cast("BrokerServiceAsyncStub", broker_service_pb2_grpc.BrokerServiceStub(self.channel(address)))
+
+    def admin(self, address: str) -> AdminServiceAsyncStub:
+        """The admin plane of the broker at an address."""
+        return cast("AdminServiceAsyncStub", admin_service_pb2_grpc.AdminServiceStub(self.channel(address)))
+
+    async def discard(self, address: str) -> None:
+        """Close the channel to an address, so that the next call connects anew; running calls are cancelled."""
+        channel = self._channels.pop(address, None)
+        if channel is not None:
+            await channel.close()
+
+    async def close(self) -> None:
+        """Close all channels; running calls are cancelled."""
+        channels, self._channels = list(self._channels.values()), {}
+        for channel in channels:
+            await channel.close()
+
+
+def translate(error: grpc.RpcError, address: str) -> TidegaugeError:
+    """A gRPC failure as one of Kafka's errors, with the broker's address in the sentence."""
+    status = error.code() if isinstance(error, grpc.aio.AioRpcError) else grpc.StatusCode.UNKNOWN
+    details = (error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)) or ""
+    code = _CODES.get(status, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        return TidegaugeError(code, f"the broker at {address} cannot be reached")
+    if code is ErrorCode.REQUEST_TIMED_OUT:
+        return TidegaugeError(code, f"the broker at {address} did not answer in time")
+    return TidegaugeError(code, f"the broker at {address} refused the call: {details or status.name}")
+
+
+async def call(
+    method: grpc.aio.UnaryUnaryMultiCallable[Request, Response], request: Request, *, timeout_ms: float, address: str
+) -> Response:
+    """Make one call.
+
+    Args:
+        method: of a stub of ``Channels``.
+        request: what is sent.
+        timeout_ms: the deadline, over connecting and answering.
+        address: the broker's, for the sentence.
+
+    Raises:
+        TidegaugeError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT, or what the broker refused.
+    """
+    try:
+        return await method(request, timeout=timeout_ms / 1000)
+    except grpc.aio.AioRpcError as error:
+        raise translate(error, address) from None

@@ -1,0 +1,175 @@
+"""What a client knows of a cluster: brokers, topics, who leads. Plain values; nothing here asks anyone.
+
+Rules:
+    1. Metadata with a lower leader epoch than the one known for a partition is ignored for that partition, as
+       long as the topic is the same one (kafka-behaviour 2.9): caches of different brokers differ for a while,
+       and an isolated broker may show yesterday's leaders for long.
+    2. A hint from a broker ("not me, ask broker 2 of epoch 7", KIP-951) counts only when its epoch is higher.
+    3. A leader whose address is not known is no leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A live broker."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """One partition. ``leader_id`` is None while there is none or it is not alive."""
+
+    topic: str
+    partition: int
+    leader_id: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+    partition_epoch: int = 0
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Its name."""
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """One topic; ``partitions`` by index. With an error the rest is empty."""
+
+    name: str
+    topic_id: str = ""
+    partitions: Mapping[int, PartitionInfo] = field(default_factory=dict)
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Whom to ask for a partition."""
+
+    broker_id: int
+    address: str
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """One broker's answer, or several merged.
+
+    Attributes:
+        controller_id: the active controller's broker id, None when the answering broker knows none.
+        brokers: live brokers, by id.
+        topics: by name; only those asked for.
+    """
+
+    cluster_id: str = ""
+    controller_id: int | None = None
+    controller_epoch: int = 0
+    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
+    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
+        """What is known of a partition, or None."""
+        topic = self.topics.get(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+    def leader(self, topic_partition: TopicPartition) -> Leader | None:
+        """The partition's leader, if one is known and its address too (rule 3)."""
+        info = self.partition(topic_partition)
+        if info is None or info.leader_id is None:
+            return None
+        broker = self.brokers.get(info.leader_id)
+        return None if broker is None else Leader(broker.id, broker.address, info.leader_epoch)
+
+
+def from_response(response: metadata_pb2.MetadataResponse) -> ClusterInfo:
+    """Read an answer."""
+    return ClusterInfo(
+        cluster_id=response.cluster_id,
+        controller_id=response.controller_id if response.HasField("controller_id") else None,
+        controller_epoch=response.controller_epoch,
+        brokers={
+            broker.broker_id: BrokerInfo(
+                broker.broker_id, broker.host, broker.port, broker.rack if broker.HasField("rack") else None
+            )
+            for broker in response.brokers
+        },
+        topics={topic.name: _topic(topic) for topic in response.topics},
+    )
+
+
+def _topic(topic: metadata_pb2.TopicMetadata) -> TopicInfo:
+    partitions = {
+        part.partition: PartitionInfo(
+            topic=topic.name,
+            partition=part.partition,
+            leader_id=part.leader_id if part.HasField("leader_id") else None,
+            leader_epoch=part.leader_epoch,
+            replicas=tuple(part.replicas),
+            isr=tuple(part.isr),
+            offline_replicas=tuple(part.offline_replicas),
+            partition_epoch=part.partition_epoch,
+            adding_replicas=tuple(part.adding_replicas),
+            removing_replicas=tuple(part.removing_replicas),
+        )
+        for part in sorted(topic.partitions, key=lambda part: part.partition)
+    }
+    return TopicInfo(topic.name, topic.topic_id, partitions, ErrorCode.of(topic.error), topic.error_message)
+
+
+def merge(known: ClusterInfo, answer: ClusterInfo) -> ClusterInfo:
+    """The newer answer over what was known; partitions never go back to a lower leader epoch (rule 1).
+
+    Brokers and controller are those of the answer: a broker that is gone must not be asked again.
+    """
+    topics = {name: _merge_topic(known.topics.get(name), topic) for name, topic in answer.topics.items()}
+    return replace(answer, topics=topics)
+
+
+def _merge_topic(known: TopicInfo | None, answer: TopicInfo) -> TopicInfo:
+    if known is None or known.topic_id != answer.topic_id or answer.error is not ErrorCode.NONE:
+        return answer
+    partitions = dict(answer.partitions)
+    for index, old in known.partitions.items():
+        new = partitions.get(index)
+        if new is None or new.leader_epoch < old.leader_epoch:
+            partitions[index] = old
+    return replace(answer, partitions=dict(sorted(partitions.items())))
+
+
+def with_leader(known: ClusterInfo, topic_partition: TopicPartition, leader_id: int, leader_epoch: int) -> ClusterInfo:
+    """Take a broker's hint on who leads, if it is newer than what is known (rule 2)."""
+    info = known.partition(topic_partition)
+    if info is None or leader_epoch <= info.leader_epoch:
+        return known
+    topic = known.topics[topic_partition.topic]
+    changed = replace(info, leader_id=leader_id, leader_epoch=leader_epoch)
+    partitions = {**topic.partitions, topic_partition.partition: changed}
+    return replace(known, topics={**known.topics, topic.name: replace(topic, partitions=partitions)})
+
+
+def leaderless(topics: Iterable[TopicInfo]) -> list[TopicPartition]:
+    """Partitions without a leader, in the order of the topics."""
+    return [info.topic_partition for topic in topics for info in topic.partitions.values() if info.leader_id is None]
