@@ -1,0 +1,227 @@
+"""The two sparse indexes of a segment, held in memory and appended to their files.
+
+``.index``: 8 bytes an entry, relative offset i32 and file position i32. ``.timeindex``: 12 bytes an entry,
+timestamp i64 and relative offset i32. Both rise; big endian. Source: OffsetIndex, TimeIndex; kafka-behaviour 6.3.
+
+Rules:
+    1. An offset entry holds the last offset of an appended set of batches and the position where the set begins.
+       So the batch that holds any offset lies at or after the position that ``floor`` gives.
+    2. A time entry holds the largest timestamp so far and its batch's last offset; it is written only if both
+       grow. Its last slot is kept for the entry that a roll or a close writes.
+    3. Kafka preallocates the active segment's indexes and trims them on roll; here the files only ever have the
+       length of their entries, which is what a trimmed one looks like. A preallocated file that a crash of
+       another broker left is not sound, and is rebuilt.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+
+from tidegauge_broker.log.files import append_all, sync_file
+
+_SWAP = sys.byteorder == "little"
+
+
+class _IndexFile:
+    """A file of fixed-size entries that is read whole, once, and then only appended to or cut."""
+
+    ENTRY: struct.Struct
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self.path = path
+        self.max_entries = max_bytes // self.ENTRY.size
+        self.synced_bytes = 0
+        self._descriptor = -1
+        self._loaded = False
+
+    def create(self) -> None:
+        """Make the file, empty, whatever was there before."""
+        self.close()
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+        self._fill(b"")
+        self._loaded = True
+        self.synced_bytes = 0
+
+    def _load(self) -> None:
+        if not self._loaded:
+            data = self.path.read_bytes()
+            self._fill(data[: len(data) - len(data) % self.ENTRY.size])
+            self._loaded = True
+
+    def _fill(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def _append(self, *entry: int) -> None:
+        if self._descriptor < 0:
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        append_all(self._descriptor, (self.ENTRY.pack(*entry),), self.ENTRY.size, len(self) * self.ENTRY.size)
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def _cut_file(self, entries: int) -> None:
+        size_bytes = entries * self.ENTRY.size
+        os.truncate(self.path, size_bytes)
+        self.synced_bytes = min(self.synced_bytes, size_bytes)
+
+    def sync(self) -> None:
+        """Bring the entries to the disk."""
+        size_bytes = self.path.stat().st_size
+        sync_file(self.path)
+        self.synced_bytes = size_bytes
+
+    def close(self) -> None:
+        """Close the descriptor; the index can still be read, and appended to again."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class OffsetIndex(_IndexFile):
+    """Offsets to file positions. All offsets here are relative to the segment's base."""
+
+    ENTRY = struct.Struct(">ii")
+    _offsets: array[int]
+    _positions: array[int]
+
+    def _fill(self, data: bytes) -> None:
+        both = array("i", data)
+        if _SWAP:
+            both.byteswap()
+        self._offsets, self._positions = both[0::2], both[1::2]
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no entry fits any more."""
+        return len(self) >= self.max_entries
+
+    def entries(self) -> list[tuple[int, int]]:
+        """All entries."""
+        self._load()
+        return list(zip(self._offsets, self._positions, strict=True))
+
+    def floor(self, offset: int) -> int:
+        """Position of the entry with the largest offset not above this one; 0 if there is none."""
+        self._load()
+        at = bisect_right(self._offsets, offset)
+        return self._positions[at - 1] if at else 0
+
+    def floor_position(self, position: int) -> int:
+        """The largest entry position not above this one; 0 if there is none."""
+        self._load()
+        at = bisect_right(self._positions, position)
+        return self._positions[at - 1] if at else 0
+
+    def last_position(self) -> int:
+        """Position of the last entry; 0 if there is none."""
+        self._load()
+        return self._positions[-1] if self._positions else 0
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; offsets must rise."""
+        self._load()
+        assert not self._offsets or offset > self._offsets[-1], f"{self.path}: {offset} after {self._offsets[-1]}"
+        self._append(offset, position)
+        self._offsets.append(offset)
+        self._positions.append(position)
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep only entries below an offset."""
+        self._load()
+        keep = bisect_left(self._offsets, offset)
+        if keep < len(self._offsets):
+            self._cut_file(keep)
+            del self._offsets[keep:], self._positions[keep:]
+
+    def is_sound(self, log_bytes: int) -> bool:
+        """Whether the file can be one that belongs to a log of this size (reads its last entry only)."""
+        size = self.path.stat().st_size
+        if size % self.ENTRY.size:
+            return False
+        if size == 0:
+            return True
+        offset, position = self.ENTRY.unpack(_tail(self.path, size, self.ENTRY.size))
+        return bool(offset > 0 and 0 < position < log_bytes)
+
+
+class TimeIndex(_IndexFile):
+    """Timestamps to offsets (relative to the segment's base)."""
+
+    ENTRY = struct.Struct(">qi")
+    _timestamps: array[int]
+    _offsets: array[int]
+
+    def _fill(self, data: bytes) -> None:
+        self._timestamps, self._offsets = array("q"), array("i")
+        for timestamp_ms, offset in self.ENTRY.iter_unpack(data):
+            self._timestamps.append(timestamp_ms)
+            self._offsets.append(offset)
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only the slot kept for the last entry is left."""
+        return len(self) >= self.max_entries - 1
+
+    def entries(self) -> list[tuple[int, int]]:
+        """All entries."""
+        self._load()
+        return list(zip(self._timestamps, self._offsets, strict=True))
+
+    def last(self) -> tuple[int, int]:
+        """The last entry (timestamp, offset); (-1, 0) if there is none."""
+        self._load()
+        return (self._timestamps[-1], self._offsets[-1]) if self._offsets else (-1, 0)
+
+    def floor(self, timestamp_ms: int) -> int:
+        """Offset of the entry with the largest timestamp not above this one; 0 if there is none."""
+        self._load()
+        at = bisect_right(self._timestamps, timestamp_ms)
+        return self._offsets[at - 1] if at else 0
+
+    def maybe_append(self, timestamp_ms: int, offset: int, *, last: bool = False) -> None:
+        """Add an entry if timestamp and offset grow; ``last`` may use the slot that is kept."""
+        last_timestamp_ms, last_offset = self.last()
+        if timestamp_ms <= last_timestamp_ms or offset < last_offset:
+            return
+        if len(self) >= self.max_entries if last else self.is_full:
+            return
+        self._append(timestamp_ms, offset)
+        self._timestamps.append(timestamp_ms)
+        self._offsets.append(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep only entries below an offset."""
+        self._load()
+        keep = bisect_left(self._offsets, offset)
+        if keep < len(self._offsets):
+            self._cut_file(keep)
+            del self._timestamps[keep:], self._offsets[keep:]
+
+    def is_sound(self) -> bool:
+        """Whether the file can be a time index (reads its last entry only)."""
+        size = self.path.stat().st_size
+        if size % self.ENTRY.size:
+            return False
+        if size == 0:
+            return True
+        timestamp_ms, offset = self.ENTRY.unpack(_tail(self.path, size, self.ENTRY.size))
+        return bool(timestamp_ms >= 0 and offset >= 0)
+
+
+def _tail(path: Path, size: int, count: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(size - count)
+        return file.read(count)

@@ -1,0 +1,370 @@
+"""One segment of a log: batches in a ``.log`` file, with an offset index and a time index beside it.
+
+Contract: appends are ``os.writev``, reads ``os.pread``; only batch headers are looked at, never records. All
+offsets here are absolute. One thread appends, reads and cuts; another may call ``sync`` at the same time.
+Functions raise OSError, and TidegaugeError CORRUPT_MESSAGE where the file holds no sound batch.
+
+Rules (kafka-behaviour 6.3, 6.4, 3.9; LogSegment):
+    1. An append writes an index entry first of all if more than index.interval.bytes were appended since the
+       last one: so the first batch of a segment never has one.
+    2. A segment is rolled by size, age, a full index, or an offset that does not fit in 31 bits above the base.
+    3. A cut removes whole batches, from the first whose last offset is at or above the target.
+    4. For every file the length last synced is kept: that is what a power cut leaves.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.record_batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header
+from tidegauge_broker.log.files import Buffer, append_all, sync_file
+from tidegauge_broker.log.index import OffsetIndex, TimeIndex
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+MAX_RELATIVE_OFFSET = 2**31 - 1
+NO_TIMESTAMP = -1
+
+_SPAN = struct.Struct(">qi11xi8xq")
+"""Base offset, batch length, last offset delta, max timestamp: what a walk over batches needs."""
+_SCAN_BYTES = 8192
+_CURSORS = 64
+
+
+def file_name(offset: int) -> str:
+    """An offset as it stands in file names: 20 digits."""
+    return f"{offset:020d}"
+
+
+class BatchSpot(NamedTuple):
+    """Where a batch lies in its file, and what it covers."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+
+
+class LogSegment:
+    """A segment; see the module. ``size_bytes`` is the length of the ``.log`` file."""
+
+    def __init__(self, directory: Path, base_offset: int, *, index_max_bytes: int, created_ms: int) -> None:
+        name = file_name(base_offset)
+        self.base_offset = base_offset
+        self.path = directory / (name + LOG_SUFFIX)
+        self.index = OffsetIndex(directory / (name + INDEX_SUFFIX), index_max_bytes)
+        self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX), index_max_bytes)
+        self.size_bytes = 0
+        self.synced_bytes = 0
+        self._created_ms = created_ms
+        self._descriptor = -1
+        self._bytes_since_index_entry = 0
+        self._largest: tuple[int, int] | None = None
+        self._roll_from_ms: int | None = None
+        self._last_append = (-1, 0)
+        self._cursors: dict[int, int] = {}
+        self._cuts = 0
+
+    @classmethod
+    def create(cls, directory: Path, base_offset: int, *, index_max_bytes: int, created_ms: int) -> LogSegment:
+        """A new, empty segment; files of that name are emptied."""
+        segment = cls(directory, base_offset, index_max_bytes=index_max_bytes, created_ms=created_ms)
+        segment._open(os.O_CREAT | os.O_TRUNC)
+        segment.index.create()
+        segment.time_index.create()
+        segment._largest = (NO_TIMESTAMP, base_offset)
+        return segment
+
+    @classmethod
+    def load(cls, directory: Path, base_offset: int, *, index_max_bytes: int, created_ms: int) -> LogSegment:
+        """A segment as it stands on disk; its file is opened when it is first needed."""
+        segment = cls(directory, base_offset, index_max_bytes=index_max_bytes, created_ms=created_ms)
+        segment.size_bytes = segment.path.stat().st_size
+        return segment
+
+    def _open(self, flags: int = 0) -> int:
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | flags, 0o644)
+        return self._descriptor
+
+    @property
+    def descriptor(self) -> int:
+        """The file, open for reading and appending."""
+        return self._descriptor if self._descriptor >= 0 else self._open()
+
+    # Appending
+
+    def append(
+        self,
+        parts: Sequence[Buffer],
+        size_bytes: int,
+        headers: Sequence[BatchHeader],
+        index_interval_bytes: int,
+    ) -> None:
+        """Append whole batches, given as buffers that follow each other, and index them."""
+        position = self.size_bytes
+        last_offset = headers[-1].last_offset
+        assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET, f"{self.path}: offset {last_offset}"
+        timestamp_ms, timestamp_offset = largest_timestamp(headers)
+        largest = self.largest_timestamp
+        append_all(self.descriptor, parts, size_bytes, position)
+        self.size_bytes = position + size_bytes
+        if position == 0:
+            self._roll_from_ms = timestamp_ms
+        if timestamp_ms > largest[0]:
+            self._largest = (timestamp_ms, timestamp_offset)
+        if self._bytes_since_index_entry > index_interval_bytes and not self.index.is_full:
+            self.index.append(last_offset - self.base_offset, position)
+            self._index_largest_timestamp()
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size_bytes
+        self._last_append = (headers[0].base_offset, position)
+
+    def _index_largest_timestamp(self, *, last: bool = False) -> None:
+        timestamp_ms, offset = self.largest_timestamp
+        self.time_index.maybe_append(timestamp_ms, offset - self.base_offset, last=last)
+
+    def should_roll(
+        self, size_bytes: int, timestamp_ms: int, last_offset: int, now_ms: int, *, max_bytes: int, max_ms: int
+    ) -> bool:
+        """Whether an append of this size, largest timestamp and last offset must begin a new segment."""
+        if self.size_bytes > max_bytes - size_bytes or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return self.size_bytes > 0 or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        if self.size_bytes == 0:
+            return False
+        return self._waited_ms(timestamp_ms, now_ms) > max_ms or self.index.is_full or self.time_index.is_full
+
+    def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
+        """Age for rolling: from the first append's timestamp to this one's, or since creation without one."""
+        if self._roll_from_ms is None:
+            self._roll_from_ms = next(self.spots(0), BatchSpot(0, 0, 0, 0, NO_TIMESTAMP)).max_timestamp_ms
+        return timestamp_ms - self._roll_from_ms if self._roll_from_ms >= 0 else now_ms - self._created_ms
+
+    def seal(self) -> None:
+        """Nothing more is appended for now: write the last time entry, and let the index files go."""
+        if self.size_bytes:
+            self._index_largest_timestamp(last=True)
+        self.index.close()
+        self.time_index.close()
+
+    # Walking over batches
+
+    def spots(self, position: int, end: int | None = None) -> Iterator[BatchSpot]:
+        """The batches from a position on, which must be a batch's beginning, up to ``end`` or the file's end.
+
+        Raises:
+            TidegaugeError: CORRUPT_MESSAGE, the bytes are no batch, or the last one is cut off.
+        """
+        end = self.size_bytes if end is None else end
+        chunk, start = b"", position
+        while position < end:
+            at = position - start
+            if at + _SPAN.size > len(chunk):
+                chunk, start, at = os.pread(self.descriptor, _SCAN_BYTES, position), position, 0
+                if len(chunk) < HEADER_BYTES:
+                    raise self._corrupt(position)
+            base_offset, length, last_offset_delta, max_timestamp_ms = _SPAN.unpack_from(chunk, at)
+            size_bytes = LENGTH_PREFIX_BYTES + length
+            if size_bytes < HEADER_BYTES or last_offset_delta < 0 or position + size_bytes > self.size_bytes:
+                raise self._corrupt(position)
+            yield BatchSpot(position, size_bytes, base_offset, base_offset + last_offset_delta, max_timestamp_ms)
+            position += size_bytes
+
+    def headers(self, position: int = 0) -> Iterator[BatchHeader]:
+        """Whole headers from a position on; their ``position`` is that in the file.
+
+        Raises:
+            TidegaugeError: CORRUPT_MESSAGE, as ``spots``.
+        """
+        chunk, start = b"", position
+        while position < self.size_bytes:
+            at = position - start
+            if at + HEADER_BYTES > len(chunk):
+                chunk, start, at = os.pread(self.descriptor, _SCAN_BYTES, position), position, 0
+            header = read_header(chunk, at)._replace(position=position)
+            if position + header.size_bytes > self.size_bytes:
+                raise self._corrupt(position)
+            yield header
+            position += header.size_bytes
+
+    def _corrupt(self, position: int) -> TidegaugeError:
+        return TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"{self.path} holds no whole batch at byte {position}")
+
+    def position_of(self, offset: int) -> int | None:
+        """Where the first batch begins whose last offset is at or above ``offset``; None if there is none."""
+        if offset == self._last_append[0]:
+            return self._last_append[1]
+        known = self._cursors.get(offset)
+        if known is not None:
+            return known if known < self.size_bytes else None
+        for spot in self.spots(self.index.floor(offset - self.base_offset)):
+            if spot.last_offset >= offset:
+                self._remember(offset, spot.position)
+                return spot.position
+        return None
+
+    def _remember(self, offset: int, position: int) -> None:
+        """Keep a position, so that a reader that goes on where it stopped need not search."""
+        cursors = self._cursors
+        if len(cursors) >= _CURSORS and offset not in cursors:
+            del cursors[next(iter(cursors))]
+        cursors[offset] = position
+
+    def next_offset(self) -> int:
+        """The offset after the last record; the base offset if there is none."""
+        found = self.base_offset
+        for spot in self.spots(self.index.last_position()):
+            found = spot.last_offset + 1
+        return found
+
+    @property
+    def largest_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp and its batch's last offset; (-1, base offset) if there is none."""
+        if self._largest is None:
+            timestamp_ms, offset = self.time_index.last()
+            found = (timestamp_ms, self.base_offset + offset)
+            for spot in self.spots(self.index.floor(offset)):
+                if spot.max_timestamp_ms > found[0]:
+                    found = (spot.max_timestamp_ms, spot.last_offset)
+            self._largest = found
+        return self._largest
+
+    # Reading
+
+    def read(self, start: int, upper_bound: int, max_bytes: int, *, whole: bool, at_least_one_batch: bool) -> bytes:
+        """Whole batches from a position on, those that end below ``upper_bound``.
+
+        Args:
+            start: a batch's beginning.
+            upper_bound: exclusive; not above the end of this segment.
+            max_bytes: limit of the answer.
+            whole: ``upper_bound`` is the end of this segment, so there is nothing to search.
+            at_least_one_batch: the first batch may exceed the limit.
+        """
+        bound = None if whole else self.position_of(upper_bound)
+        end = self.size_bytes if bound is None else bound
+        if end - start > max_bytes:
+            end = self._last_border(start, start + max(max_bytes, 0), at_least_one_batch=at_least_one_batch)
+        else:
+            self._remember(upper_bound, end)
+        if end <= start:
+            return b""
+        data = os.pread(self.descriptor, end - start, start)
+        if len(data) != end - start:
+            raise self._corrupt(start)
+        return data
+
+    def _last_border(self, start: int, limit: int, *, at_least_one_batch: bool) -> int:
+        """The last batch border at or before ``limit``, reached from ``start``."""
+        border = max(start, self.index.floor_position(limit))
+        for spot in self.spots(border):
+            if spot.position + spot.size_bytes > limit and (spot.position > start or not at_least_one_batch):
+                break
+            border = spot.position + spot.size_bytes
+            self._remember(spot.last_offset + 1, border)
+            if border > limit:
+                break
+        return border
+
+    def find_by_time(self, timestamp_ms: int, from_offset: int) -> Iterator[BatchSpot]:
+        """Batches that may hold a record of this time or later, at or above an offset, in order."""
+        relative = max(self.time_index.floor(timestamp_ms), from_offset - self.base_offset)
+        for spot in self.spots(self.index.floor(relative)):
+            if spot.max_timestamp_ms >= timestamp_ms and spot.last_offset >= from_offset:
+                yield spot
+
+    def batch_bytes(self, spot: BatchSpot) -> bytes:
+        """The bytes of one batch."""
+        return os.pread(self.descriptor, spot.size_bytes, spot.position)
+
+    # Cutting, syncing, closing
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Remove the batches that reach an offset or lie above it."""
+        position = self.position_of(offset)
+        self.index.truncate_to(offset - self.base_offset)
+        self.time_index.truncate_to(offset - self.base_offset)
+        if position is not None:
+            self.cut_file(position)
+        if self.size_bytes == 0:
+            self._created_ms, self._roll_from_ms = now_ms, None
+        self._bytes_since_index_entry = 0
+
+    def cut_file(self, size_bytes: int) -> None:
+        """Cut the ``.log`` file, and forget what was remembered of it."""
+        self._cuts += 1
+        os.ftruncate(self.descriptor, size_bytes)
+        self.size_bytes = size_bytes
+        self.synced_bytes = min(self.synced_bytes, size_bytes)
+        self._last_append = (-1, 0)
+        self._cursors.clear()
+        self._largest = None
+
+    def begin_rebuild(self) -> None:
+        """Empty both indexes; recovery writes them anew."""
+        self.index.create()
+        self.time_index.create()
+        self._cursors.clear()
+        self._largest = (NO_TIMESTAMP, self.base_offset)
+
+    def note_recovered(self, header: BatchHeader, indexed_until: int, index_interval_bytes: int) -> int:
+        """Index a batch that recovery found sound; returns the position of the newest index entry."""
+        if header.max_timestamp_ms > self.largest_timestamp[0]:
+            self._largest = (header.max_timestamp_ms, header.last_offset)
+        if header.position - indexed_until <= index_interval_bytes or self.index.is_full:
+            return indexed_until
+        self.index.append(header.last_offset - self.base_offset, header.position)
+        self._index_largest_timestamp()
+        return header.position
+
+    def sync(self) -> None:
+        """Bring all three files to the disk. Safe beside an appending thread: what it adds meanwhile may miss it."""
+        size_bytes, cuts = self.size_bytes, self._cuts
+        sync_file(self.path)
+        if cuts == self._cuts:
+            self.synced_bytes = size_bytes
+        self.index.sync()
+        self.time_index.sync()
+
+    def synced_lengths(self) -> dict[Path, int]:
+        """Length last synced of each file."""
+        return {
+            self.path: self.synced_bytes,
+            self.index.path: self.index.synced_bytes,
+            self.time_index.path: self.time_index.synced_bytes,
+        }
+
+    def assume_synced(self, position: int) -> None:
+        """Loaded after a clean close, or below the recovery point: so much of the log file is on disk."""
+        self.synced_bytes = min(position, self.size_bytes)
+        if position >= self.size_bytes:
+            for index in (self.index, self.time_index):
+                index.synced_bytes = index.path.stat().st_size if index.path.exists() else 0
+
+    def close(self) -> None:
+        """Let go of all descriptors."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        self.index.close()
+        self.time_index.close()
+
+    def delete(self) -> None:
+        """Close and remove all files."""
+        self.close()
+        for path in (self.path, self.index.path, self.time_index.path):
+            path.unlink(missing_ok=True)
+
+
+def largest_timestamp(headers: Sequence[BatchHeader]) -> tuple[int, int]:
+    """The largest timestamp of a set of batches, and the last offset of the first batch that has it."""
+    if len(headers) == 1:
+        return headers[0].max_timestamp_ms, headers[0].last_offset
+    best = max(headers, key=lambda header: header.max_timestamp_ms)
+    return best.max_timestamp_ms, best.last_offset
