@@ -161,8 +161,8 @@ def _broker_settings() -> list[Setting]:
             "replica.truncation.rule",
             "text",
             "kip-320",
-            "Replication rules of a step of Kafka's history (not in Kafka).",
-            choices=("high-watermark", "kip-101", "kip-279", "kip-320"),
+            "By which step of Kafka's history followers truncate; so far only the newest (not in Kafka).",
+            choices=("kip-320",),
         ),
         s(
             "replica.reelected.leader.keeps.follower.state",

@@ -162,15 +162,6 @@ class EpochQuestion:
 
 
 @dataclass(slots=True)
-class EpochRound:
-    """Where do these epochs end in the leader's log? Asked before fetching, by the older rules."""
-
-    request_id: int
-    leader: int
-    partitions: Sequence[EpochQuestion]
-
-
-@dataclass(slots=True)
 class EpochAnswer:
     """The leader's answer for one partition."""
 
@@ -255,5 +246,4 @@ class CoreSettings:
     replica_fetch_backoff_ms: int = 1000
     fetch_max_bytes: int = 57671680
     producer_id_expiration_ms: int = 86400000
-    truncation_rule: str = "kip-320"
     reelected_leader_keeps_follower_state: bool = False

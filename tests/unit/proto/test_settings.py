@@ -45,7 +45,7 @@ def test_a_bad_value_is_refused_with_key_and_range():
     ) as error:
         settings.parse_broker_settings({"replica.lag.time.max.ms": "soon"})
     assert error.value.code is ErrorCode.INVALID_CONFIG
-    with pytest.raises(TidegaugeError, match="high-watermark or kip-101 or kip-279 or kip-320"):
+    with pytest.raises(TidegaugeError, match="it must be kip-320"):
         settings.parse_broker_settings({"replica.truncation.rule": "none"})
 
 
