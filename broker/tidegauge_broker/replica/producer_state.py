@@ -10,7 +10,8 @@ Rules (kafka-behaviour 12.3; ProducerAppendInfo, ProducerStateEntry; KIP-98):
     2. An epoch below the stored one: INVALID_PRODUCER_EPOCH.
     3. A higher epoch must begin at sequence 0, unless nothing is stored: OUT_OF_ORDER_SEQUENCE_NUMBER.
     4. The same epoch goes on at the last sequence + 1; 2147483647 is followed by 0. A producer of which nothing
-       is stored may begin anywhere. A duplicate older than the window is out of order.
+       is stored may begin anywhere; one with an epoch but no batch begins at 0. A duplicate older than the window
+       is out of order.
 """
 
 from __future__ import annotations
@@ -110,12 +111,8 @@ class ProducerState:
 
     @staticmethod
     def _check_sequence(header: BatchHeader, entry: ProducerEntry) -> ProducerCheck:
-        if header.producer_epoch > entry.producer_epoch:
-            expected = 0
-        elif entry.batches:
-            expected = increment_sequence(entry.last_sequence, 1)
-        else:
-            return _APPEND
+        newer_epoch = header.producer_epoch > entry.producer_epoch
+        expected = 0 if newer_epoch else increment_sequence(entry.last_sequence, 1)
         if header.base_sequence == expected:
             return _APPEND
         return ProducerCheck(
