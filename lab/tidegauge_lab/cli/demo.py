@@ -1,0 +1,57 @@
+"""``tidegauge demo``: the whole system on real data, in about a minute and a half."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import click
+
+from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, print_json, say, tells_errors, verb_options
+from tidegauge_lab.demo.screen import keep_stdout_for_json, tell
+from tidegauge_lab.demo.story import Demo
+
+
+async def _run(demo: Demo) -> list[str]:
+    """Run the demo; SIGTERM ends it as Ctrl-C does, cleaning up."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await demo.run()
+
+
+@click.command()
+@verb_options
+@click.option("--keep", is_flag=True, help="Keep the demo's folder (it is kept anyway when something failed).")
+@tells_errors
+def demo(output: str, directory: Path, bootstrap_server: str | None, *, keep: bool) -> None:
+    """Stream 336,776 flights through a cluster that loses a broker, into Parquet, and balance the books.
+
+    It runs a cluster of its own in a new temporary folder; the one in --dir is not touched.
+    """
+    del directory, bootstrap_server
+    if output == "json":
+        keep_stdout_for_json()
+    folder = Path(tempfile.mkdtemp(prefix="tidegauge-demo-"))
+    failed = True
+    try:
+        problems = asyncio.run(_run(Demo(folder)))
+        failed = bool(problems)
+    except asyncio.CancelledError:
+        say("Interrupted; nothing is left running.")
+        raise SystemExit(EXIT_INTERRUPTED) from None
+    finally:
+        if keep or failed:
+            say(f"The demo's files and logs are in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    for problem in problems:
+        say(f"MISMATCH: {problem}")
+    if not problems:
+        tell("Every row once: source = acknowledged = Parquet.")
+    if output == "json":
+        print_json({"problems": problems})
+    raise SystemExit(EXIT_FAILED if problems else EXIT_OK)

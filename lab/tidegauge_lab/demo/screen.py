@@ -1,0 +1,78 @@
+"""Progress: bars on a terminal, plain lines otherwise. NO_COLOR is honoured."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+PLAIN_STEP = 0.1
+"""Off a terminal, a line is printed at each tenth."""
+
+
+_stdout_is_for_json = False
+
+
+class Progress(Protocol):
+    """Where the three counts stand."""
+
+    def show(self, *, sent: int, acknowledged: int, committed: int) -> None:
+        """Show them."""
+
+
+class _PlainProgress:
+    """Lines, a few of them."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._next_share = 0.0
+
+    def show(self, *, sent: int, acknowledged: int, committed: int) -> None:
+        share = min(acknowledged, committed) / self._total
+        if share >= self._next_share:
+            self._next_share = share + PLAIN_STEP
+            tell(
+                f"  sent {sent:>9,}   acknowledged {acknowledged:>9,}   in Parquet {committed:>9,}   of {self._total:,}"
+            )
+
+
+class _BarProgress:
+    """Three bars."""
+
+    def __init__(self, total: int) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415 - only a terminal needs it
+
+        self.bars = Progress(TextColumn("{task.description:>14}"), BarColumn(), MofNCompleteColumn(), transient=True)
+        self._sent, self._acknowledged, self._committed = (
+            self.bars.add_task(name, total=total) for name in ("sent", "acknowledged", "in Parquet")
+        )
+
+    def show(self, *, sent: int, acknowledged: int, committed: int) -> None:
+        self.bars.update(self._sent, completed=sent)
+        self.bars.update(self._acknowledged, completed=acknowledged)
+        self.bars.update(self._committed, completed=committed)
+
+
+def tell(text: str = "") -> None:
+    """One line of the story, seen at once: on stdout, or on stderr when stdout is for JSON."""
+    stream = sys.stderr if _stdout_is_for_json else sys.stdout
+    stream.write(text + "\n")
+    stream.flush()
+
+
+def keep_stdout_for_json() -> None:
+    """From now on the story is told on stderr."""
+    global _stdout_is_for_json  # noqa: PLW0603 - one process tells one story
+    _stdout_is_for_json = True
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Progress]:
+    """Show progress towards a total while the block runs."""
+    if _stdout_is_for_json or not sys.stdout.isatty():
+        yield _PlainProgress(total)
+        return
+    bars = _BarProgress(total)
+    with bars.bars:
+        yield bars
