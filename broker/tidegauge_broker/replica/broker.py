@@ -303,6 +303,8 @@ class BrokerCore:
             partition.leader_role.maybe_advance_high_watermark(now_ms, alive, "Produce", out)
         for partition in touched:
             self._settle(partition, out)
+        for partition in touched:
+            partition.unwritten.clear()
         if request.acks == ACKS_ALL and required:
             operation = DelayedProduce(token, now_ms + request.timeout_ms, results, required, self._commit_outcome)
             self._produces.try_or_watch(operation, out)
@@ -388,10 +390,17 @@ class BrokerCore:
         )
 
     def _available(self, result: FetchResult) -> int:
+        """Bytes that a result would give: of the log, and of what this step has appended but nobody written yet."""
         read = result.read
         if read is None:
             return 0
-        return self._logs.bytes_between(result.topic_partition, read.from_offset, read.upper_bound)
+        unwritten = self._partitions[result.topic_partition].unwritten
+        written_end = min(read.upper_bound, unwritten[0].base_offset) if unwritten else read.upper_bound
+        return self._logs.bytes_between(result.topic_partition, read.from_offset, written_end) + sum(
+            header.size_bytes
+            for header in unwritten
+            if header.base_offset < read.upper_bound and header.next_offset > read.from_offset
+        )
 
     def cancel(self, token: object) -> None:
         """The asker has gone: forget its parked operation."""

@@ -104,6 +104,7 @@ class Leader:
         header = header._replace(base_offset=partition.log_end_offset, leader_epoch=partition.leader_epoch)
         partition.assign_epoch(partition.leader_epoch, header.base_offset, "Produce", out)
         out.append(AppendAsLeader(partition.topic_partition, records, header, append_time_ms))
+        partition.unwritten.append(header)
         partition.move_log_end(header.next_offset, "Produce", out)
         result.base_offset = header.base_offset
         result.log_append_time_ms = append_time_ms

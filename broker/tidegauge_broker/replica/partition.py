@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from tidegauge.control import NO_LEADER, PartitionState
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import BatchHeader
 from tidegauge_broker.replica.effects import (
     AdvanceLogStart,
     Effect,
@@ -78,6 +79,7 @@ class Partition:
         "settings",
         "topic_id",
         "topic_partition",
+        "unwritten",
     )
 
     def __init__(
@@ -110,6 +112,8 @@ class Partition:
         self.awaiting_truncation = False
         self.moved_high_watermark = False
         self.moved_log_end = False
+        self.unwritten: list[BatchHeader] = []
+        """Batches that this very step appends: the log does not have them before the effects are executed."""
 
     # What the controller decided
 
