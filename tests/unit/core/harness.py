@@ -136,7 +136,7 @@ class Cluster:
         self.term = Term(self.zookeeper, 0)
         self.fail_over(is_first=True)
         config = {"unclean.leader.election.enable": str(rules.unclean_leader_election).lower()}
-        self.zookeeper.add_topic(AT.topic, dict.fromkeys(range(partitions), assignment), config)
+        self.topic_id = self.zookeeper.add_topic(AT.topic, dict.fromkeys(range(partitions), assignment), config)
         self._decide(process_topic_change(self.term.context))
         self.deliver()
 
@@ -389,7 +389,7 @@ class Cluster:
                 if broker.is_running
                 for view in broker.core.describe(self.now_ms)
             ]
-            if after == before:
+            if after == before and not any(broker.proposals for broker in self.brokers.values() if broker.is_running):
                 return
             before = after
         raise AssertionError("it does not settle")

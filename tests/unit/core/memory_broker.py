@@ -185,6 +185,18 @@ class Broker:
         """replication-offset-checkpoint, as it is written every few seconds."""
         self.checkpoint |= self.core.high_watermarks()
 
+    def fill(self, topic_partition: TopicPartition, *records: tuple[int, str]) -> None:
+        """Put records (epoch, value) on the disk of a broker that does not run, one batch each; all checkpointed."""
+        assert not self.is_running
+        log = self.disk[topic_partition] = MemoryLog()
+        for epoch, value in records:
+            data = bytearray(make_batch(value))
+            patch(data, 0, log.log_end_offset, epoch)
+            if not log.epochs or log.epochs[-1].epoch != epoch:
+                log.epochs.append(EpochEntry(epoch, log.log_end_offset))
+            log.append(read_header(data), bytes(data))
+        self.checkpoint[topic_partition] = log.log_end_offset
+
     def bytes_between(self, topic_partition: TopicPartition, from_offset: int, end_offset: int) -> int:
         return sum(len(data) for _, data in self.disk[topic_partition].within(from_offset, end_offset))
 
