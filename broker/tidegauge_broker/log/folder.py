@@ -1,0 +1,164 @@
+"""One log folder (an entry of ``log.dirs``): its lock, its owner, its checkpoint files, and whether it still works.
+
+Rules (kafka-behaviour 5.2 to 5.4):
+    1. One process at a time uses a folder: ``.lock`` is held by an advisory lock that the kernel drops with the
+       process, so a kill leaves nothing to clean up.
+    2. A folder belongs to one broker of one cluster, for good (meta.properties).
+    3. After an I/O error the folder is offline until the process starts anew; all its logs refuse everything.
+    4. A corrupt checkpoint is told and counts as empty: that costs a longer recovery, never a record.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.log import checkpoints
+from tidegauge_broker.log.checkpoints import CorruptCheckpoint, OffsetCheckpoint
+from tidegauge_broker.log.files import StorageError
+
+if TYPE_CHECKING:
+    from tidegauge_broker.log.partition_log import PartitionLog
+
+_logger = logging.getLogger(__name__)
+
+
+class LogFolder:
+    """A locked log folder and the logs in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.offline = False
+        self.was_clean = False
+        self._high_watermarks = OffsetCheckpoint(path / checkpoints.REPLICATION_OFFSET_CHECKPOINT)
+        self._recovery_points = OffsetCheckpoint(path / checkpoints.RECOVERY_POINT_CHECKPOINT)
+        self._log_start_offsets = OffsetCheckpoint(path / checkpoints.LOG_START_OFFSET_CHECKPOINT)
+        self._lock_descriptor = -1
+
+    # Owning it
+
+    def lock(self) -> None:
+        """Make the folder if need be, and take it for this process.
+
+        Raises:
+            TidegaugeError: KAFKA_STORAGE_ERROR, another process uses it, or it cannot be used at all.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / checkpoints.LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise TidegaugeError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Log folder {self.path} cannot be used: {error.strerror}; check the path and its permissions",
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise TidegaugeError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Failed to acquire lock on file {checkpoints.LOCK_FILE} in {self.path}: another broker process is "
+                f"using this folder; stop it, or choose another folder in log.dirs",
+            ) from None
+        self._lock_descriptor = descriptor
+
+    def unlock(self) -> None:
+        """Let another process have the folder."""
+        if self._lock_descriptor >= 0:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = -1
+
+    def claim(self, broker_id: int, cluster_id: str, now_ms: int) -> None:
+        """Check that meta.properties names this broker and cluster; write it if it does not exist or lacks one.
+
+        Raises:
+            TidegaugeError: INCONSISTENT_CLUSTER_ID, or INVALID_CONFIG for another broker's folder, or
+                KAFKA_STORAGE_ERROR if the file cannot be read.
+        """
+        path = self.path / checkpoints.META_PROPERTIES
+        try:
+            meta = checkpoints.read_meta_properties(self.path)
+        except (CorruptCheckpoint, OSError) as problem:
+            raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {problem}") from None
+        if meta is not None and meta.cluster_id not in {None, cluster_id}:
+            raise TidegaugeError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"Invalid cluster.id in {path}: expected {cluster_id}, but read {meta.cluster_id}; the folder belongs "
+                f"to another cluster, so use another one, or connect to that cluster's ZooKeeper",
+            )
+        if meta is not None and meta.broker_id not in {None, broker_id}:
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG,
+                f"Stored node id {meta.broker_id} doesn't match previous node id {broker_id} in {path}: the folder "
+                f"belongs to broker {meta.broker_id}; set broker.id to {meta.broker_id}, or use another folder",
+            )
+        if meta is None or None in meta:
+            checkpoints.write_meta_properties(self.path, broker_id, cluster_id, now_ms)
+
+    # Failing
+
+    def check_online(self) -> None:
+        """Refuse if the folder has failed.
+
+        Raises:
+            StorageError: it has.
+        """
+        if self.offline:
+            raise StorageError(f"The log dir {self.path} is already offline due to a previous IO exception")
+
+    def failed(self, error: OSError, what: str) -> StorageError:
+        """Take the folder offline; returns what to raise."""
+        self.offline = True
+        _logger.error("Error while %s in dir %s: %s; the folder is offline now", what, self.path, error)
+        return StorageError(f"Error while {what} in dir {self.path}: {error.strerror or error}")
+
+    # Checkpoints
+
+    def read_high_watermarks(self) -> dict[TopicPartition, int]:
+        """replication-offset-checkpoint; empty if it is corrupt."""
+        return self._read(self._high_watermarks)
+
+    def read_recovery_points(self) -> dict[TopicPartition, int]:
+        """recovery-point-offset-checkpoint; empty if it is corrupt: then everything is recovered."""
+        return self._read(self._recovery_points)
+
+    def read_log_start_offsets(self) -> dict[TopicPartition, int]:
+        """log-start-offset-checkpoint; empty if it is corrupt."""
+        return self._read(self._log_start_offsets)
+
+    @staticmethod
+    def _read(checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
+        try:
+            return checkpoint.read()
+        except CorruptCheckpoint as problem:
+            _logger.warning("%s; it is treated as empty", problem)
+            return {}
+
+    def write_high_watermarks(self, values: Mapping[TopicPartition, int]) -> None:
+        """Replace replication-offset-checkpoint."""
+        self._write(self._high_watermarks, values)
+
+    def write_recovery_points(self) -> None:
+        """Replace recovery-point-offset-checkpoint from the logs."""
+        logs = list(self.logs.values())
+        self._write(self._recovery_points, {log.topic_partition: log.recovery_point for log in logs})
+
+    def write_log_start_offsets(self) -> None:
+        """Replace log-start-offset-checkpoint: only where the start lies above the first segment's base."""
+        logs = list(self.logs.values())
+        starts = {log.topic_partition: log.log_start_offset for log in logs if log.starts_inside_a_segment}
+        self._write(self._log_start_offsets, starts)
+
+    def _write(self, checkpoint: OffsetCheckpoint, values: Mapping[TopicPartition, int]) -> None:
+        self.check_online()
+        try:
+            checkpoint.write(values)
+        except OSError as error:
+            raise self.failed(error, f"writing {checkpoint.path.name}") from error

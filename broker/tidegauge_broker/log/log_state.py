@@ -1,0 +1,47 @@
+"""What a PartitionLog is made of: its settings, and what loading found on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegauge.settings import Values
+from tidegauge_broker.log.segment import LogSegment
+from tidegauge_broker.replica.messages import EpochEntry
+from tidegauge_broker.replica.producer_state import ProducerState
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """A topic's settings as far as its logs need them."""
+
+    segment_bytes: int
+    segment_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    flush_messages: int
+    file_delete_delay_ms: int
+
+    @classmethod
+    def of(cls, values: Values) -> LogSettings:
+        """Pick them from a topic's values."""
+        return cls(
+            segment_bytes=values.integer("segment.bytes"),
+            segment_ms=values.integer("segment.ms"),
+            segment_index_bytes=values.integer("segment.index.bytes"),
+            index_interval_bytes=values.integer("index.interval.bytes"),
+            flush_messages=values.integer("flush.messages"),
+            file_delete_delay_ms=values.integer("file.delete.delay.ms"),
+        )
+
+
+@dataclass(slots=True)
+class LogState:
+    """What loading found. Offsets are absolute; ``segments`` has at least one, the active one last."""
+
+    segments: list[LogSegment]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    producer_state: ProducerState
+    epochs: list[EpochEntry]
+    topic_id: str = ""

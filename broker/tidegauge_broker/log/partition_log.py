@@ -1,0 +1,421 @@
+"""PartitionLog: the records of one partition on disk, as a row of segments, with its producer state.
+
+Contract: one thread (the event loop) appends, reads, cuts and deletes; ``flush`` and ``flush_rolled`` may run in a
+pool thread at the same time. What decides about records (offsets, epochs, high watermark) is the core's; the log
+takes what it is told. Appends and reads move bytes and look at headers only. I/O errors become StorageError,
+after which the whole folder is offline. Sources: UnifiedLog, LocalLog; kafka-behaviour 3.9, 5.5, 6.3, 6.4.
+
+Rules:
+    1. Offsets rise from batch to batch; an append begins at the log end offset or, after a gap, above it.
+    2. The producer state is updated by every append, whoever leads. A cut rebuilds it from the newest snapshot
+       at or below the new end, and the batches after that.
+    3. No append is synced, unless flush.messages says so. A rolled segment is synced later (``flush_rolled``);
+       the recovery point, below which everything is on disk, then moves to its end.
+    4. A cut lowers the recovery point and writes the folder's checkpoint at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from pathlib import Path
+
+from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader, patch
+from tidegauge_broker.log import checkpoints, producer_snapshot
+from tidegauge_broker.log.checkpoints import EpochCheckpoint
+from tidegauge_broker.log.files import Buffer, sync_directory, sync_file
+from tidegauge_broker.log.folder import LogFolder
+from tidegauge_broker.log.log_state import LogSettings, LogState
+from tidegauge_broker.log.records import first_record_at, stamp_append_time
+from tidegauge_broker.log.recovery import replay_producers
+from tidegauge_broker.log.segment import LogSegment, largest_timestamp
+from tidegauge_broker.replica.messages import EpochEntry
+from tidegauge_broker.replica.producer_state import ProducerState
+
+_base_offset = attrgetter("base_offset")
+
+
+class PartitionLog:
+    """See the module. Offsets are absolute; the end is exclusive."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: Path,
+        folder: LogFolder,
+        state: LogState,
+        settings: LogSettings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.folder = folder
+        self.topic_id = state.topic_id
+        self.settings = settings
+        self.log_start_offset = state.log_start_offset
+        self.log_end_offset = state.log_end_offset
+        self.recovery_point = state.recovery_point
+        self.producer_state = state.producer_state
+        self.epochs = state.epochs
+        self._segments = state.segments
+        self._now_ms = now_ms
+        self._epoch_checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT)
+        self._unsynced: dict[Path, None] = {}
+        # Guards what the loop and a flushing thread share: the recovery point, and the number of cuts so far.
+        self._lock = threading.Lock()
+        self._flush_lock = threading.Lock()
+        self._cuts = 0
+        self._closed = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segments(self) -> Sequence[LogSegment]:
+        """The segments, oldest first; the last is the active one."""
+        return self._segments
+
+    @property
+    def starts_inside_a_segment(self) -> bool:
+        """Whether the first segment's name does not tell the log start offset."""
+        return self.log_start_offset > self._segments[0].base_offset
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether ``flush_rolled`` has something to do."""
+        return bool(self._unsynced) or self.recovery_point < self._segments[-1].base_offset
+
+    @contextmanager
+    def _storage(self, what: str) -> Iterator[None]:
+        """Turn an I/O error into StorageError and take the folder offline."""
+        self.folder.check_online()
+        try:
+            yield
+        except OSError as error:
+            raise self.folder.failed(error, f"{what} {self.topic_partition}") from error
+
+    # Appending
+
+    def append_as_leader(self, records: bytes, header: BatchHeader, log_append_time_ms: int = -1) -> None:
+        """Append one producer batch.
+
+        Args:
+            records: the batch as the producer made it.
+            header: its header, with the base offset and the leader epoch that it gets.
+            log_append_time_ms: if not negative, the time that all its records get.
+
+        Raises:
+            StorageError: the disk refused; nothing was appended, and the folder is offline.
+        """
+        head = bytearray(records[:HEADER_BYTES])
+        rest = memoryview(records)[HEADER_BYTES:]
+        patch(head, 0, header.base_offset, header.leader_epoch)
+        if log_append_time_ms >= 0:
+            header = stamp_append_time(head, rest, header, log_append_time_ms)
+        self._append((head, rest), len(records), (header,))
+
+    def append_as_follower(self, records: bytes, headers: Sequence[BatchHeader]) -> None:
+        """Append the leader's batches unchanged.
+
+        An empty log that ends above the first batch begins anew at that batch, and keeps its log start offset
+        (Partition.appendRecordsToFollowerOrFutureReplica).
+
+        Raises:
+            StorageError: the disk refused; nothing was appended, and the folder is offline.
+        """
+        first_offset = headers[0].base_offset
+        if first_offset < self.log_end_offset == self.log_start_offset:
+            log_start_offset = self.log_start_offset
+            self.truncate_fully(first_offset)
+            self.log_start_offset = log_start_offset
+        self._append((records,), len(records), headers)
+
+    def _append(self, parts: Sequence[Buffer], size_bytes: int, headers: Sequence[BatchHeader]) -> None:
+        first_offset, last_offset = headers[0].base_offset, headers[-1].last_offset
+        assert first_offset >= self.log_end_offset, (
+            f"{self.topic_partition}: offset {first_offset} is below the log end offset {self.log_end_offset}"
+        )
+        self.folder.check_online()
+        settings = self.settings
+        try:
+            segment = self._segments[-1]
+            if segment.should_roll(
+                size_bytes,
+                largest_timestamp(headers)[0],
+                last_offset,
+                self._now_ms(),
+                max_bytes=settings.segment_bytes,
+                max_ms=settings.segment_ms,
+            ):
+                segment = self._roll(first_offset)
+            segment.append(parts, size_bytes, headers, settings.index_interval_bytes)
+        except OSError as error:
+            raise self.folder.failed(error, f"appending to {self.topic_partition}") from error
+        for header in headers:
+            if header.producer_id != NO_PRODUCER_ID:
+                self.producer_state.update(header)
+        self.log_end_offset = last_offset + 1
+        if self.log_end_offset - self.recovery_point >= settings.flush_messages:
+            self.flush()
+
+    def _roll(self, base_offset: int) -> LogSegment:
+        """Begin a new segment; the producer state as of its base is kept for recovery."""
+        self._segments[-1].seal()
+        self._write_snapshot(base_offset)
+        segment = self._new_segment(base_offset)
+        self._segments.append(segment)
+        return segment
+
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        return LogSegment.create(
+            self.directory,
+            base_offset,
+            index_max_bytes=self.settings.segment_index_bytes,
+            created_ms=self._now_ms(),
+        )
+
+    def _write_snapshot(self, offset: int) -> None:
+        path = producer_snapshot.write_snapshot(self.directory, offset, self.producer_state.entries(), sync=False)
+        self._unsynced[path] = None
+
+    # Reading
+
+    def _at(self, offset: int) -> int:
+        """Index of the segment that holds, or would hold, an offset."""
+        return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
+
+    def _end_of(self, at: int) -> int:
+        """Where a segment's offsets end: the next one's base, or the log end offset."""
+        return self._segments[at + 1].base_offset if at + 1 < len(self._segments) else self.log_end_offset
+
+    def read(self, from_offset: int, upper_bound: int, max_bytes: int, *, at_least_one_batch: bool) -> bytes:
+        """Whole batches of one segment, from the one that holds ``from_offset``, that end at or below a bound.
+
+        Args:
+            from_offset: at or above the log start offset.
+            upper_bound: exclusive: the high watermark for a consumer, the log end offset for a follower.
+            max_bytes: limit; what remains comes with the next read, as does the next segment.
+            at_least_one_batch: the first batch may exceed the limit, so that a reader always gets on.
+
+        Raises:
+            StorageError: the disk refused; the folder is offline.
+            TidegaugeError: CORRUPT_MESSAGE, the file does not hold what its index says.
+        """
+        upper_bound = min(upper_bound, self.log_end_offset)
+        if from_offset >= upper_bound:
+            return b""
+        self.folder.check_online()
+        try:
+            for at in range(self._at(from_offset), len(self._segments)):
+                segment = self._segments[at]
+                if segment.base_offset >= upper_bound:
+                    break
+                start = segment.position_of(from_offset)
+                if start is None:
+                    continue
+                end_offset = self._end_of(at)
+                return segment.read(
+                    start,
+                    min(upper_bound, end_offset),
+                    max_bytes,
+                    whole=upper_bound >= end_offset,
+                    at_least_one_batch=at_least_one_batch,
+                )
+        except OSError as error:
+            raise self.folder.failed(error, f"reading {self.topic_partition}") from error
+        return b""
+
+    def bytes_between(self, from_offset: int, end_offset: int) -> int:
+        """Bytes of the batches from the one that holds ``from_offset`` up to ``end_offset`` (exclusive)."""
+        end_offset = min(end_offset, self.log_end_offset)
+        if from_offset >= end_offset:
+            return 0
+        self.folder.check_online()
+        try:
+            first, last = self._at(from_offset), self._at(end_offset)
+            start = self._segments[first].position_of(from_offset)
+            end = None if end_offset == self.log_end_offset else self._segments[last].position_of(end_offset)
+        except OSError as error:
+            raise self.folder.failed(error, f"reading {self.topic_partition}") from error
+        size = self._segments[last].size_bytes if end is None else end
+        size -= self._segments[first].size_bytes if start is None else start
+        return size + sum(segment.size_bytes for segment in self._segments[first:last])
+
+    def find_offset_by_time(self, timestamp_ms: int, upper_bound: int) -> tuple[int, int] | None:
+        """The first record of this time or later, below a bound.
+
+        Returns:
+            Its offset and its timestamp in ms; None if there is none.
+        """
+        with self._storage("searching"):
+            for segment in list(self._segments):
+                if segment.base_offset >= upper_bound:
+                    return None
+                if segment.largest_timestamp[0] < timestamp_ms:
+                    continue
+                for spot in segment.find_by_time(timestamp_ms, self.log_start_offset):
+                    found = first_record_at(segment.batch_bytes(spot), timestamp_ms, self.log_start_offset)
+                    if found is not None:
+                        return found if found[0] < upper_bound else None
+        return None
+
+    # Cutting
+
+    def truncate_to(self, to_offset: int) -> ProducerState:
+        """Cut the log so that ``to_offset`` is its end; a batch that reaches over it goes as a whole.
+
+        Returns:
+            The producer state as of the new end.
+        """
+        if to_offset >= self.log_end_offset:
+            return self.producer_state
+        if to_offset < self._segments[0].base_offset:
+            return self.truncate_fully(to_offset)
+        with self._storage("truncating"):
+            keep = self._at(to_offset) + 1
+            self._drop_segments(keep)
+            self._segments[-1].truncate_to(to_offset, self._now_ms())
+            producer_snapshot.remove_snapshots(self.directory, above=to_offset)
+            self.log_start_offset = min(self.log_start_offset, to_offset)
+            self._rebuild_producer_state(to_offset)
+            self._end_at(to_offset)
+        return self.producer_state
+
+    def truncate_fully(self, start_offset: int) -> ProducerState:
+        """Empty the log and begin anew at an offset; returns the (empty) producer state."""
+        with self._storage("truncating"):
+            self._drop_segments(0)
+            self._segments.append(self._new_segment(start_offset))
+            producer_snapshot.remove_snapshots(self.directory, above=-1)
+            self.log_start_offset = start_offset
+            self.producer_state = ProducerState()
+            self._end_at(start_offset)
+        return self.producer_state
+
+    def _drop_segments(self, keep: int) -> None:
+        with self._lock:
+            self._cuts += 1
+            dropped = self._segments[keep:]
+            del self._segments[keep:]
+        for segment in reversed(dropped):
+            segment.delete()
+
+    def _end_at(self, offset: int) -> None:
+        """The log ends here now; what was synced beyond is no longer there."""
+        with self._lock:
+            self.log_end_offset = offset
+            lowered = self.recovery_point > offset
+            self.recovery_point = min(self.recovery_point, offset)
+        if lowered:
+            self.folder.write_recovery_points()
+
+    def _rebuild_producer_state(self, end_offset: int) -> None:
+        """Go back to the newest snapshot, and take in what lies between it and the new end."""
+        entries = self.producer_state.entries()
+        if all(span.last_offset < end_offset for entry in entries for span in entry.batches):
+            return
+        found = producer_snapshot.newest_snapshot(self.directory, self.log_start_offset, end_offset)
+        from_offset, kept = found or (self.log_start_offset, [])
+        state = ProducerState.from_entries(kept)
+        replay_producers(state, self._segments, from_offset)
+        self.producer_state = state
+        self._write_snapshot(end_offset)
+
+    def advance_log_start(self, to_offset: int) -> None:
+        """Raise the log start offset; files go when retention looks at them."""
+        assert to_offset <= self.log_end_offset, f"{self.topic_partition}: log start {to_offset} above the end"
+        self.folder.check_online()
+        self.log_start_offset = max(self.log_start_offset, to_offset)
+
+    # Keeping
+
+    def write_epochs(self, entries: Sequence[EpochEntry], *, sync: bool) -> None:
+        """Replace leader-epoch-checkpoint; with ``sync`` it is on disk when this returns."""
+        with self._storage("writing the leader epochs of"):
+            self._epoch_checkpoint.write(entries, sync=sync)
+            self.epochs = list(entries)
+            if sync:
+                self._unsynced.pop(self._epoch_checkpoint.path, None)
+            else:
+                self._unsynced[self._epoch_checkpoint.path] = None
+
+    def write_topic_id(self, topic_id: str) -> None:
+        """Write partition.metadata, once."""
+        with self._storage("writing partition.metadata of"):
+            checkpoints.write_topic_id(self.directory, topic_id)
+            self.topic_id = topic_id
+
+    def flush(self) -> None:
+        """Bring everything to the disk; the recovery point moves to the log end offset."""
+        self._flush(active=True)
+
+    def flush_rolled(self) -> None:
+        """Bring all but the active segment to the disk; the recovery point moves to the active one's base."""
+        self._flush(active=False)
+
+    def _flush(self, *, active: bool) -> None:
+        with self._flush_lock:
+            with self._lock:
+                cuts, recovery_point = self._cuts, self.recovery_point
+                segments = list(self._segments)
+                ends = [*(segment.base_offset for segment in segments[1:]), self.log_end_offset]
+            if not active:
+                ends.pop()
+            pending = [segment for segment, end in zip(segments, ends, strict=False) if end > recovery_point]
+            if not (pending or self._unsynced) or self._closed:
+                return
+            self.folder.check_online()
+            try:
+                self._sync(pending)
+            except OSError as error:
+                if isinstance(error, FileNotFoundError) and (self._closed or cuts != self._cuts):
+                    return  # cut off or deleted while it was synced
+                raise self.folder.failed(error, f"flushing {self.topic_partition}") from error
+            with self._lock:
+                if pending and cuts == self._cuts:
+                    self.recovery_point = max(self.recovery_point, ends[-1])
+
+    def _sync(self, segments: Sequence[LogSegment]) -> None:
+        for segment in segments:
+            segment.sync()
+        for path in list(self._unsynced):
+            # Taken out first: what the loop writes while this is synced must be synced again.
+            del self._unsynced[path]
+            if path.exists():
+                sync_file(path)
+        sync_directory(self.directory)
+
+    def synced_lengths(self) -> dict[Path, int]:
+        """What a power cut would leave of each file that is not wholly on disk, and of all segments' files."""
+        lengths: dict[Path, int] = dict.fromkeys(self._unsynced, 0)
+        for segment in self._segments:
+            lengths.update(segment.synced_lengths())
+        return lengths
+
+    # Ending
+
+    def close(self) -> None:
+        """Close cleanly: last index entries, everything to the disk, a snapshot of the producers at the end.
+
+        Raises:
+            StorageError: the disk refused; the log is not cleanly closed.
+        """
+        with self._storage("closing"):
+            self._segments[-1].seal()
+            newest = max(producer_snapshot.snapshot_offsets(self.directory), default=self.log_start_offset)
+            if self.log_end_offset > newest:
+                self._write_snapshot(self.log_end_offset)
+            self.flush()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of all files as they are."""
+        self._closed = True
+        for segment in self._segments:
+            segment.close()

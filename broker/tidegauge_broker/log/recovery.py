@@ -1,0 +1,308 @@
+"""Loading a partition's folder, and recovering it if the broker did not stop cleanly.
+
+Contract: ``load_log`` turns a folder into a LogState whose files agree with each other. It runs before anyone
+else uses the log. Sources: LogLoader, LogSegment.recover; kafka-behaviour 5.5; rows S3, S4.
+
+Rules:
+    1. After a clean stop nothing is scanned, except a segment whose index is missing or unsound.
+    2. Otherwise every batch from the segment that holds the recovery point on is checked (size, magic, CRC,
+       rising offsets); indexes, leader epochs and producer state are built anew from them.
+    3. The log ends at the first bad batch: that segment is cut there, and later segments are removed.
+    4. If what is left ends below the log start offset, the log is emptied and begins at the log start offset.
+    5. The recovery point is not moved up by recovery: nothing was synced. The high watermark plays no part.
+    6. Files of unfinished work (``.deleted``, ``.cleaned``) and indexes without a log are removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.record_batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader, crc_matches, read_header
+from tidegauge_broker.log import checkpoints, producer_snapshot
+from tidegauge_broker.log.checkpoints import CorruptCheckpoint, EpochCheckpoint
+from tidegauge_broker.log.log_state import LogSettings, LogState
+from tidegauge_broker.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    MAX_RELATIVE_OFFSET,
+    TIME_INDEX_SUFFIX,
+    LogSegment,
+)
+from tidegauge_broker.replica.epoch_cache import EpochCache
+from tidegauge_broker.replica.producer_state import ProducerState
+
+_UNFINISHED = (".deleted", ".cleaned")
+_SCAN_BYTES = 1 << 20
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """What is known of a log before it is loaded; offsets are those of the folder's checkpoints, 0 by default."""
+
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+    now_ms: int
+    producer_id_expiration_ms: int
+
+
+def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState:
+    """Load a partition's folder, recovering what needs it.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    _remove_leftovers(directory)
+    segments = _load_segments(directory, settings, plan)
+    epochs, epochs_lost = _load_epochs(directory)
+    if not plan.clean:
+        segments = _recover(segments, epochs, settings, plan)
+    log_end_offset = segments[-1].next_offset() if segments else 0
+    log_start_offset = max(plan.log_start_offset, segments[0].base_offset if segments else 0)
+    if segments and log_end_offset < log_start_offset:
+        _logger.error(
+            "%s: log end offset %d is below the log start offset %d; all segments are removed",
+            directory.name,
+            log_end_offset,
+            log_start_offset,
+        )
+        for segment in reversed(segments):
+            segment.delete()
+        segments = []
+    if not segments:
+        log_end_offset = log_start_offset
+        segments = [_create(directory, log_start_offset, settings, plan)]
+    if epochs_lost:
+        epochs = _epochs_of(segments)
+    _fit_epochs(directory, epochs, log_start_offset, log_end_offset)
+    recovery_point = log_end_offset if plan.clean else min(plan.recovery_point, log_end_offset)
+    _assume_synced(segments, recovery_point, log_end_offset)
+    return LogState(
+        segments=segments,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        recovery_point=recovery_point,
+        producer_state=_load_producers(directory, segments, log_start_offset, log_end_offset, plan),
+        epochs=epochs.entries,
+        topic_id=_load_topic_id(directory),
+    )
+
+
+def _create(directory: Path, base_offset: int, settings: LogSettings, plan: LoadPlan) -> LogSegment:
+    return LogSegment.create(
+        directory, base_offset, index_max_bytes=settings.segment_index_bytes, created_ms=plan.now_ms
+    )
+
+
+# Files
+
+
+def _remove_leftovers(directory: Path) -> None:
+    for path in list(directory.iterdir()):
+        orphan = path.suffix in {INDEX_SUFFIX, TIME_INDEX_SUFFIX} and not path.with_suffix(LOG_SUFFIX).exists()
+        if orphan or path.suffix in _UNFINISHED or path.name.endswith(".tmp"):
+            _logger.warning("Removing %s, which an unfinished operation left", path)
+            path.unlink(missing_ok=True)
+
+
+def _load_segments(directory: Path, settings: LogSettings, plan: LoadPlan) -> list[LogSegment]:
+    """All segments, with sound indexes where the log will not be scanned anyway."""
+    offsets = sorted(int(path.stem) for path in directory.glob("*" + LOG_SUFFIX) if path.stem.isdecimal())
+    segments = [
+        LogSegment.load(directory, offset, index_max_bytes=settings.segment_index_bytes, created_ms=plan.now_ms)
+        for offset in offsets
+    ]
+    for at, segment in enumerate(segments):
+        end_offset = offsets[at + 1] if at + 1 < len(offsets) else None
+        scanned = not plan.clean and (end_offset is None or end_offset > plan.recovery_point)
+        if not scanned and not _indexes_are_sound(segment):
+            _logger.warning("%s: the indexes are missing or unsound and are built anew", segment.path)
+            scan_segment(segment, settings.index_interval_bytes, end_offset, EpochCache())
+    return segments
+
+
+def _indexes_are_sound(segment: LogSegment) -> bool:
+    try:
+        return segment.index.is_sound(segment.size_bytes) and segment.time_index.is_sound()
+    except FileNotFoundError:
+        return False
+
+
+def _load_topic_id(directory: Path) -> str:
+    try:
+        return checkpoints.read_topic_id(directory) or ""
+    except CorruptCheckpoint as problem:
+        _logger.warning("%s; the topic id is taken from the controller", problem)
+        return ""
+
+
+# Batches
+
+
+def _recover(segments: list[LogSegment], epochs: EpochCache, settings: LogSettings, plan: LoadPlan) -> list[LogSegment]:
+    """Scan from the recovery point; returns the segments that are left."""
+    for at, segment in enumerate(segments):
+        following = segments[at + 1].base_offset if at + 1 < len(segments) else None
+        if following is not None and following <= plan.recovery_point:
+            continue
+        removed_bytes = scan_segment(segment, settings.index_interval_bytes, following, epochs)
+        if removed_bytes:
+            _logger.warning(
+                "%s: cut off %d bytes at the first bad batch; %d later segments are removed",
+                segment.path,
+                removed_bytes,
+                len(segments) - at - 1,
+            )
+            for later in reversed(segments[at + 1 :]):
+                later.delete()
+            return segments[: at + 1]
+    return segments
+
+
+def scan_segment(segment: LogSegment, index_interval_bytes: int, end_offset: int | None, epochs: EpochCache) -> int:
+    """Check every batch of a segment, build its indexes, cut it at the first bad batch.
+
+    Args:
+        segment: the segment.
+        index_interval_bytes: bytes between two index entries.
+        end_offset: the next segment's base, which no batch may reach; None for the last segment.
+        epochs: takes in the batches' leader epochs.
+
+    Returns:
+        How many bytes were cut off.
+    """
+    segment.begin_rebuild()
+    indexed_until = valid_bytes = 0
+    for header in _sound_batches(segment, end_offset):
+        indexed_until = segment.note_recovered(header, indexed_until, index_interval_bytes)
+        latest = epochs.latest_epoch
+        if header.leader_epoch > (-1 if latest is None else latest):
+            epochs.assign(header.leader_epoch, header.base_offset)
+        valid_bytes = header.position + header.size_bytes
+    removed_bytes = segment.size_bytes - valid_bytes
+    if removed_bytes:
+        segment.cut_file(valid_bytes)
+    segment.seal()
+    return removed_bytes
+
+
+def _sound_batches(segment: LogSegment, end_offset: int | None) -> Iterator[BatchHeader]:
+    """Headers of the batches up to the first bad one; their ``position`` is that in the file."""
+    last = segment.base_offset + MAX_RELATIVE_OFFSET
+    if end_offset is not None:
+        last = min(last, end_offset - 1)
+    next_offset = segment.base_offset
+    for header in checked_batches(segment.descriptor, segment.size_bytes):
+        if not next_offset <= header.base_offset <= header.last_offset <= last:
+            _logger.warning("%s: offsets %d to %d do not follow", segment.path, header.base_offset, header.last_offset)
+            return
+        yield header
+        next_offset = header.next_offset
+
+
+def checked_batches(descriptor: int, size_bytes: int) -> Iterator[BatchHeader]:
+    """Headers of a file's batches from its beginning, until one is cut off or its CRC is wrong."""
+    chunk, start, position = memoryview(b""), 0, 0
+    while size_bytes - position >= HEADER_BYTES:
+        at = position - start
+        if len(chunk) - at < HEADER_BYTES:
+            chunk, start, at = memoryview(os.pread(descriptor, _SCAN_BYTES, position)), position, 0
+        try:
+            header = read_header(chunk, at)
+        except TidegaugeError:
+            return
+        if position + header.size_bytes > size_bytes:
+            return
+        if at + header.size_bytes > len(chunk):
+            wanted = max(_SCAN_BYTES, header.size_bytes)
+            chunk, start = memoryview(os.pread(descriptor, wanted, position)), position
+            header = header._replace(position=0)
+        if not crc_matches(chunk, header):
+            return
+        yield header._replace(position=position)
+        position += header.size_bytes
+
+
+# Leader epochs
+
+
+def _load_epochs(directory: Path) -> tuple[EpochCache, bool]:
+    """The leader epoch cache, and whether its file is of no use."""
+    try:
+        return EpochCache(EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT).read()), False
+    except CorruptCheckpoint as problem:
+        _logger.warning("%s; the leader epochs are taken from the batches", problem)
+        return EpochCache(), True
+
+
+def _epochs_of(segments: Sequence[LogSegment]) -> EpochCache:
+    """The leader epochs that stand in the batches of a whole log."""
+    epochs = EpochCache()
+    for segment in segments:
+        for header in segment.headers():
+            latest = epochs.latest_epoch
+            if header.leader_epoch > (-1 if latest is None else latest):
+                epochs.assign(header.leader_epoch, header.base_offset)
+    return epochs
+
+
+def _fit_epochs(directory: Path, epochs: EpochCache, log_start_offset: int, log_end_offset: int) -> None:
+    """Cut the cache to what the log holds, and write it if that or recovery changed it."""
+    checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT)
+    epochs.truncate_from_end(log_end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    with suppress(CorruptCheckpoint):
+        if checkpoint.read() == epochs.entries:
+            return
+    checkpoint.write(epochs.entries, sync=True)
+
+
+# Producers
+
+
+def _load_producers(
+    directory: Path, segments: Sequence[LogSegment], log_start_offset: int, log_end_offset: int, plan: LoadPlan
+) -> ProducerState:
+    """The producer state as of the log's end, from the newest snapshot and the batches after it."""
+    producer_snapshot.remove_stray_snapshots(directory, [segment.base_offset for segment in segments])
+    producer_snapshot.remove_snapshots(directory, above=log_end_offset)
+    found = producer_snapshot.newest_snapshot(directory, log_start_offset, log_end_offset)
+    from_offset, entries = found or (log_start_offset, [])
+    state = ProducerState.from_entries(entries)
+    replay_producers(state, segments, from_offset)
+    state.expire(plan.now_ms, plan.producer_id_expiration_ms)
+    return state
+
+
+def replay_producers(state: ProducerState, segments: Sequence[LogSegment], from_offset: int) -> None:
+    """Take in the batches from an offset to the end of the log."""
+    for at, segment in enumerate(segments):
+        if at + 1 < len(segments) and segments[at + 1].base_offset <= from_offset:
+            continue
+        position = segment.position_of(from_offset)
+        if position is None:
+            continue
+        for header in segment.headers(position):
+            if header.producer_id != NO_PRODUCER_ID:
+                state.update(header)
+
+
+# What the disk holds
+
+
+def _assume_synced(segments: Sequence[LogSegment], recovery_point: int, log_end_offset: int) -> None:
+    """Below the recovery point everything is on disk; above it nobody knows, so nothing is."""
+    for at, segment in enumerate(segments):
+        end_offset = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
+        if end_offset <= recovery_point:
+            segment.assume_synced(segment.size_bytes)
+        elif segment.base_offset < recovery_point:
+            segment.assume_synced(segment.position_of(recovery_point) or 0)
