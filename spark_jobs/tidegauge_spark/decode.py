@@ -16,43 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import LOG_APPEND_TIME_BIT, BatchHeader, crc_matches, iterate_headers
+from tidegauge_spark.options import Columns
 
 ROWS_PER_BATCH = 10_000
 """As many as spark.sql.execution.arrow.maxRecordsPerBatch; fewer cost time, more gain none."""
 BYTES_PER_BATCH = 16 * 1024 * 1024
 
-COLUMNS_DDL = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-)
-HEADERS_DDL = "headers array<struct<key:string,value:binary>>"
-LEADER_EPOCH_DDL = "leaderEpoch int, highWatermark bigint"
-
 Arrow = Any
 """pyarrow ships no types."""
-
-
-class Columns(NamedTuple):
-    """Which optional columns are wanted."""
-
-    headers: bool = False
-    leader_epoch: bool = False
-
-    @property
-    def ddl(self) -> str:
-        """The schema in Spark's words."""
-        parts = [COLUMNS_DDL]
-        if self.headers:
-            parts.append(HEADERS_DDL)
-        if self.leader_epoch:
-            parts.append(LEADER_EPOCH_DDL)
-        return ", ".join(parts)
 
 
 @cache
@@ -136,6 +114,10 @@ class ArrowDecoder:
             self.next_offset = min(header.next_offset, self._until_offset)
             if len(self._offsets) >= self._rows_per_batch or self._bytes >= BYTES_PER_BATCH:
                 yield self._take()
+
+    def skip_to(self, offset: int) -> None:
+        """Go on at a later offset, because those before are lost."""
+        self.next_offset = max(self.next_offset, min(offset, self._until_offset))
 
     def rest(self) -> Iterator[Arrow]:
         """Yields what is left once the range is done; nothing if nothing is."""

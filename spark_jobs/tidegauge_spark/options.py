@@ -63,10 +63,37 @@ class OffsetLimit(NamedTuple):
     timestamps_ms: Mapping[TopicPartition, int] = {}
 
 
+class ConnectionOptions(NamedTuple):
+    """How to talk to the cluster.
+
+    Attributes:
+        bootstrap_servers: addresses to begin with.
+        request_timeout_ms: how long one call may take; a frozen broker is noticed so.
+        api_timeout_ms: how long to go on asking for partitions and offsets.
+        poll_timeout_ms: how long a task goes on without reading a single record.
+        fetch_max_bytes: soft limit of one answer.
+        retry_backoff_ms: pause after the first failure; doubled up to a second.
+    """
+
+    bootstrap_servers: tuple[str, ...]
+    request_timeout_ms: int = 5_000
+    api_timeout_ms: int = 60_000
+    poll_timeout_ms: int = 120_000
+    fetch_max_bytes: int = 1_048_576
+    retry_backoff_ms: int = 100
+
+
+class Columns(NamedTuple):
+    """Which optional columns are wanted: headers; leaderEpoch and highWatermark, which Kafka's source has not."""
+
+    headers: bool = False
+    leader_epoch: bool = False
+
+
 class Options(NamedTuple):
     """All options of one reader."""
 
-    bootstrap_servers: tuple[str, ...]
+    connection: ConnectionOptions
     subscription: Subscription
     starting: OffsetLimit
     ending: OffsetLimit
@@ -74,13 +101,7 @@ class Options(NamedTuple):
     fail_on_data_loss: bool
     max_offsets_per_trigger: int | None
     min_partitions: int | None
-    include_headers: bool
-    include_leader_epoch: bool
-    request_timeout_ms: int
-    api_timeout_ms: int
-    poll_timeout_ms: int
-    fetch_max_bytes: int
-    retry_backoff_ms: int
+    columns: Columns
     offset_retries: int
     offset_retry_interval_ms: int
 
@@ -100,6 +121,12 @@ def _whole_number(options: Mapping[str, str], name: str, default: int | None, lo
     if number < lowest:
         raise _refuse(f"{name} is {text!r}; it must be a whole number of at least {lowest}")
     return number
+
+
+def _number(options: Mapping[str, str], name: str, default: int, lowest: int = 1) -> int:
+    value = _whole_number(options, name, default, lowest)
+    assert value is not None
+    return value
 
 
 def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
@@ -132,6 +159,17 @@ def _bootstrap_servers(options: Mapping[str, str]) -> tuple[str, ...]:
     if not text:
         raise _refuse("Option 'kafka.bootstrap.servers' must be specified for a tidegauge source: host:port,host:port")
     return parse_bootstrap_servers(text)
+
+
+def _connection(options: Mapping[str, str]) -> ConnectionOptions:
+    default = ConnectionOptions(_bootstrap_servers(options))
+    return default._replace(
+        request_timeout_ms=_number(options, "kafka.request.timeout.ms", default.request_timeout_ms),
+        api_timeout_ms=_number(options, "kafka.default.api.timeout.ms", default.api_timeout_ms),
+        poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs", default.poll_timeout_ms),
+        fetch_max_bytes=_number(options, "kafka.max.partition.fetch.bytes", default.fetch_max_bytes),
+        retry_backoff_ms=_number(options, "kafka.retry.backoff.ms", default.retry_backoff_ms),
+    )
 
 
 def _subscription(options: Mapping[str, str]) -> Subscription:
@@ -213,13 +251,8 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     if streaming and ending_given:
         raise _refuse(f"Option '{ending_given[0]}' is for batch queries; a stream has no end")
 
-    def number(name: str, default: int, lowest: int = 1) -> int:
-        value = _whole_number(options, name, default, lowest)
-        assert value is not None
-        return value
-
     return Options(
-        bootstrap_servers=_bootstrap_servers(options),
+        connection=_connection(options),
         subscription=_subscription(options),
         starting=_limit(options, "starting", LATEST if streaming else EARLIEST, no_latest_start),
         ending=_limit(options, "ending", LATEST, no_earliest_end),
@@ -227,13 +260,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
         max_offsets_per_trigger=_whole_number(options, "maxOffsetsPerTrigger", None, 1),
         min_partitions=_whole_number(options, "minPartitions", None, 1),
-        include_headers=_flag(options, "includeHeaders", False),
-        include_leader_epoch=_flag(options, "includeLeaderEpoch", False),
-        request_timeout_ms=number("kafka.request.timeout.ms", 5_000),
-        api_timeout_ms=number("kafka.default.api.timeout.ms", 60_000),
-        poll_timeout_ms=number("kafkaConsumer.pollTimeoutMs", 120_000),
-        fetch_max_bytes=number("kafka.max.partition.fetch.bytes", 1_048_576),
-        retry_backoff_ms=number("kafka.retry.backoff.ms", 100),
-        offset_retries=number("fetchOffset.numRetries", 3, 0),
-        offset_retry_interval_ms=number("fetchOffset.retryIntervalMs", 1_000, 0),
+        columns=Columns(_flag(options, "includeHeaders", False), _flag(options, "includeLeaderEpoch", False)),
+        offset_retries=_number(options, "fetchOffset.numRetries", 3, 0),
+        offset_retry_interval_ms=_number(options, "fetchOffset.retryIntervalMs", 1_000, 0),
     )

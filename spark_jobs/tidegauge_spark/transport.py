@@ -5,13 +5,13 @@ Contract: ``ClusterClient`` answers three questions (which partitions, which off
 
 - Every call has a deadline: a frozen broker (SIGSTOP) answers nothing and breaks nothing.
 - A channel that failed is closed and made anew, so that no reconnect back-off outlives the broker's return.
-- Metadata older than what was seen once (a lower leader epoch) is not believed: an isolated former leader still serves it.
+- Metadata with a lower leader epoch than was seen once is not believed: an isolated former leader still serves it.
   Fetches and offset questions carry the leader epoch, so such a leader fences itself (KIP-320).
-- A topic is unknown only when every broker that answers says so, for a while: a broker that has just started knows none.
-- No channel exists before the first call, and none is used by a process that did not make it: gRPC and fork do not mix.
-  Spark forks its Python workers; each makes its own client in its first task (``client_for``).
+- A topic is unknown only when every broker that answers says so, for a while: one that has just started knows none.
+- No channel exists before the first call, and none is used by a process that did not make it: gRPC and fork do not
+  mix. Spark forks its Python workers; each makes its own client in its first task (``client_for``).
 
-Source: ``KafkaConsumer``/``OffsetFetcher`` retry rules; ``tidegauge.errors`` says which errors are retriable.
+Source: retry rules of ``KafkaConsumer`` and ``OffsetFetcher``; ``tidegauge.errors`` says what is retriable.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import grpc
 
 from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, metadata_pb2, offsets_pb2
-from tidegauge_spark.options import Options, Subscription
+from tidegauge_spark.options import ConnectionOptions, Subscription
 
 METADATA_TIMEOUT_S = 1.0
-"""A dead or frozen broker costs at most this when another one can answer."""
+"""A dead or frozen broker costs at most this while another one can answer."""
+SHUNNED_S = 5.0
+"""For so long a broker that did not answer is asked only after all others."""
 UNKNOWN_TOPIC_PATIENCE_S = 5.0
 FETCH_MAX_WAIT_MS = 500
 MAX_BACKOFF_S = 1.0
@@ -46,7 +48,7 @@ CHANNEL_OPTIONS = (
 
 
 class PartitionLeader(NamedTuple):
-    """Who leads a partition; ``leader_id`` is None while there is none."""
+    """Who leads a partition; ``leader_id`` is None while nobody does."""
 
     leader_id: int | None
     leader_epoch: int
@@ -54,21 +56,43 @@ class PartitionLeader(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """One answer with batches; ``records`` is empty when the answer waited in vain."""
+    """One answer; ``records`` (whole batches) is empty when the broker waited in vain."""
 
     records: bytes
     high_watermark: int
 
 
-class _Failed(Exception):
-    """A try that may succeed later; the text says what happened."""
+class Patience:
+    """How long one question may go on failing, and the pauses in between."""
 
+    def __init__(self, client: ClusterClient, timeout_ms: int, what: str) -> None:
+        self._client = client
+        self._timeout_ms = timeout_ms
+        self._what = what
+        self.renew()
 
-def _rpc_problem(error: grpc.RpcError) -> str:
-    code = error.code() if isinstance(error, grpc.Call) else None
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return "no answer in time"
-    return f"{code.name if code else 'failed'}: {error.details() if isinstance(error, grpc.Call) else error}"
+    def renew(self) -> None:
+        """Begins anew, because something went well."""
+        self._started = self._client.monotonic()
+        self._pause_s = self._client.options.retry_backoff_ms / 1000
+
+    @property
+    def spent_s(self) -> float:
+        """Time since it began."""
+        return self._client.monotonic() - self._started
+
+    def failed(self, reason: str) -> None:
+        """Pauses after a failure.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, the time is over.
+        """
+        if self.spent_s >= self._timeout_ms / 1000:
+            raise TidegaugeError(
+                ErrorCode.REQUEST_TIMED_OUT, f"Could not {self._what} within {self._timeout_ms} ms; at last: {reason}"
+            )
+        self._client.sleep(self._pause_s)
+        self._pause_s = min(self._pause_s * 2, MAX_BACKOFF_S)
 
 
 class ClusterClient:
@@ -76,56 +100,62 @@ class ClusterClient:
 
     def __init__(
         self,
-        options: Options,
+        options: ConnectionOptions,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._options = options
-        self._monotonic = monotonic
-        self._sleep = sleep
+        self.options = options
+        self.monotonic = monotonic
+        self.sleep = sleep
         self._channels: dict[str, grpc.Channel] = {}
         self._addresses: dict[int, str] = {}
         self._leaders: dict[TopicPartition, PartitionLeader] = {}
         self._asked_last = ""
+        self._failed_at: dict[str, float] = {}
 
     def close(self) -> None:
         """Closes all channels; the client may be used again."""
         for address in list(self._channels):
             self._drop(address)
 
-    # --- the three questions ---
+    # --- which partitions ---
 
     def partitions(self, subscription: Subscription) -> dict[TopicPartition, PartitionLeader]:
         """The partitions that a subscription names now.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, a topic or an assigned partition does not exist;
-                REQUEST_TIMED_OUT, no broker answered.
+                INVALID_TOPIC_EXCEPTION; REQUEST_TIMED_OUT, no broker answered.
         """
         wanted = set(subscription.topics) | {one.topic for one in subscription.assigned}
-        attempts = self._attempts(self._options.api_timeout_ms, "find the partitions of " + str(subscription))
-        patience_ends = self._monotonic() + UNKNOWN_TOPIC_PATIENCE_S
-        for attempt in attempts:
-            known = self._refresh(wanted or None)
+        patience = Patience(self, self.options.api_timeout_ms, f"find the partitions of {subscription}")
+        while True:
+            known = self._refresh(None if subscription.pattern else wanted)
             if known is None:
-                attempt("no broker answered")
+                patience.failed(f"no broker answered at {', '.join(self.options.bootstrap_servers)}")
                 continue
             found = {one: leader for one, leader in self._leaders.items() if one.topic in known}
             if subscription.pattern:
                 pattern = re.compile(subscription.pattern)
                 return {one: leader for one, leader in found.items() if pattern.fullmatch(one.topic)}
-            missing = self._missing(subscription, found)
+            missing = [topic for topic in subscription.topics if topic not in known]
+            missing += [str(one) for one in subscription.assigned if one not in found]
             if not missing:
-                only = set(subscription.assigned)
-                return {one: leader for one, leader in found.items() if not only or one in only}
-            if self._monotonic() >= patience_ends:
+                only = subscription.assigned or tuple(found)
+                return {one: found[one] for one in only}
+            if patience.spent_s >= UNKNOWN_TOPIC_PATIENCE_S:
                 raise TidegaugeError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"{', '.join(missing)}: this server does not host this topic-partition. Create it first, "
-                    "or check the name; list-topics shows what there is",
+                    f"This server does not host {', '.join(missing)}: no broker knows it. Create it first or check "
+                    "the name; list-topics shows what there is",
                 )
-            attempt(f"unknown: {', '.join(missing)}")
-        raise AssertionError("attempts end by an error")
+            patience.failed(f"no broker knows {', '.join(missing)}")
+
+    def leader(self, topic_partition: TopicPartition) -> PartitionLeader:
+        """What is known of a partition without asking."""
+        return self._leaders.get(topic_partition, PartitionLeader(None, -1, ""))
+
+    # --- which offsets ---
 
     def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Offsets by time: -2 earliest, -1 the high watermark, else the first record at or after that ms (or None).
@@ -134,9 +164,10 @@ class ClusterClient:
             TidegaugeError: REQUEST_TIMED_OUT, some partition had no leader that answered; or what the leader said.
         """
         answers: dict[TopicPartition, int | None] = {}
-        if not asked:
-            return answers
-        for attempt in self._attempts(self._options.api_timeout_ms, "get offsets"):
+        patience = Patience(self, self.options.api_timeout_ms, "get the offsets of all partitions")
+        if any(one not in self._leaders for one in asked):
+            self._refresh({one.topic for one in asked})
+        while True:
             problems = []
             for leader_id, partitions in self._by_leader(asked.keys() - answers.keys()).items():
                 problem = self._list_offsets(leader_id, {one: asked[one] for one in partitions}, answers)
@@ -144,80 +175,15 @@ class ClusterClient:
                     problems.append(problem)
             if len(answers) == len(asked):
                 return answers
-            attempt("; ".join(problems))
+            patience.failed("; ".join(problems))
             self._refresh({one.topic for one in asked})
-        raise AssertionError("attempts end by an error")
 
-    def fetch(
-        self, topic_partition: TopicPartition, known: PartitionLeader, position: Callable[[], int]
-    ) -> Iterator[Fetched]:
-        """Batches from ``position()`` on, below the high watermark, for as long as the caller takes them.
-
-        ``kafkaConsumer.pollTimeoutMs`` counts anew whenever the position has moved.
-
-        Args:
-            topic_partition: what to read.
-            known: what the planner knew: an older leader epoch or another topic id is not believed.
-            position: the next offset to fetch; the caller moves it while it takes what is yielded.
-
-        Raises:
-            TidegaugeError: OFFSET_OUT_OF_RANGE, the leader has no such offset; REQUEST_TIMED_OUT, no progress.
-        """
-        self._believe(topic_partition, known)
-        while True:
-            before = position()
-            what = f"read {topic_partition} at offset {before}"
-            for attempt in self._attempts(self._options.poll_timeout_ms, what):
-                fetched = self._fetch_once(topic_partition, known, before)
-                if isinstance(fetched, Fetched):
-                    yield fetched
-                    if position() != before:
-                        break
-                    reason = f"the high watermark is {fetched.high_watermark} and does not rise"
-                    attempt(reason, backoff=False)
-                else:
-                    attempt(fetched)
-                    self._refresh({topic_partition.topic})
-
-    # --- one try each ---
-
-    def _fetch_once(self, topic_partition: TopicPartition, known: PartitionLeader, offset: int) -> Fetched | str:
-        leader = self._leaders.get(topic_partition)
-        if leader is None or leader.leader_id is None or leader.leader_id not in self._addresses:
-            return f"{topic_partition} has no leader"
-        if known.topic_id and leader.topic_id != known.topic_id:
-            raise TidegaugeError(
-                ErrorCode.INCONSISTENT_TOPIC_ID,
-                f"Topic {topic_partition.topic} was deleted and created anew while it was read; its offsets begin again",
-            )
-        request = fetch_pb2.FetchRequest(
-            max_wait_ms=FETCH_MAX_WAIT_MS,
-            min_bytes=1,
-            max_bytes=self._options.fetch_max_bytes,
-            partitions=[
-                fetch_pb2.FetchPartition(
-                    topic=topic_partition.topic,
-                    partition=topic_partition.partition,
-                    current_leader_epoch=leader.leader_epoch,
-                    fetch_offset=offset,
-                    partition_max_bytes=self._options.fetch_max_bytes,
-                )
-            ],
-        )
-        address = self._addresses[leader.leader_id]
-        timeout = self._options.request_timeout_ms / 1000 + FETCH_MAX_WAIT_MS / 1000
-        try:
-            response = self._stub(address).Fetch(request, timeout=timeout)
-        except grpc.RpcError as error:
-            self._drop(address)
-            return f"broker {leader.leader_id} at {address}: {_rpc_problem(error)}"
-        result = response.partitions[0]
-        code = ErrorCode.of(result.error)
-        if code is ErrorCode.NONE:
-            return Fetched(result.records, result.high_watermark)
-        if ERROR_TABLE[code].retriable and code is not ErrorCode.CORRUPT_MESSAGE:
-            return f"broker {leader.leader_id}: {code.name} {result.error_message}"
-        raise TidegaugeError(code, result.error_message)
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
+        groups: dict[int | None, list[TopicPartition]] = {}
+        for one in sorted(partitions):
+            leader = self._leaders.get(one)
+            groups.setdefault(leader.leader_id if leader else None, []).append(one)
+        return groups
 
     def _list_offsets(
         self, leader_id: int | None, asked: Mapping[TopicPartition, int], answers: dict[TopicPartition, int | None]
@@ -225,7 +191,7 @@ class ClusterClient:
         """Ask one leader; fills ``answers`` and says what is missing, empty when nothing is."""
         names = ", ".join(map(str, asked))
         if leader_id is None or leader_id not in self._addresses:
-            return f"{names} without a leader"
+            return f"{names} has no leader"
         request = offsets_pb2.ListOffsetsRequest(
             partitions=[
                 offsets_pb2.ListOffsetsPartition(
@@ -239,10 +205,9 @@ class ClusterClient:
         )
         address = self._addresses[leader_id]
         try:
-            response = self._stub(address).ListOffsets(request, timeout=self._options.request_timeout_ms / 1000)
+            response = self._stub(address).ListOffsets(request, timeout=self.options.request_timeout_ms / 1000)
         except grpc.RpcError as error:
-            self._drop(address)
-            return f"{names}: broker {leader_id} at {address}: {_rpc_problem(error)}"
+            return f"{names}: broker {leader_id} {self._gone(address, error)}"
         problems = []
         for result in response.partitions:
             topic_partition = TopicPartition(result.topic, result.partition)
@@ -250,37 +215,100 @@ class ClusterClient:
             if code is ErrorCode.NONE:
                 answers[topic_partition] = result.offset if result.HasField("offset") else None
             elif ERROR_TABLE[code].retriable:
-                problems.append(f"{topic_partition}: broker {leader_id}: {code.name} {result.error_message}")
+                problems.append(f"{topic_partition}: broker {leader_id} said {code.name}: {result.error_message}")
             else:
                 raise TidegaugeError(code, result.error_message)
         return "; ".join(problems)
 
-    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
-        unknown = {one.topic for one in partitions if one not in self._leaders}
-        if unknown:
-            self._refresh(unknown)
-        groups: dict[int | None, list[TopicPartition]] = {}
-        for one in sorted(partitions):
-            leader = self._leaders.get(one)
-            groups.setdefault(leader.leader_id if leader else None, []).append(one)
-        return groups
+    # --- which batches ---
+
+    def fetch(
+        self, topic_partition: TopicPartition, planned: PartitionLeader, position: Callable[[], int]
+    ) -> Iterator[Fetched]:
+        """Batches from ``position()`` on, below the high watermark, for as long as the caller takes them.
+
+        ``kafkaConsumer.pollTimeoutMs`` counts anew whenever the position has moved.
+
+        Args:
+            topic_partition: what to read.
+            planned: what the planner knew: an older leader epoch or another topic id is not believed.
+            position: the next offset to fetch; the caller moves it while it takes what is yielded.
+
+        Raises:
+            TidegaugeError: OFFSET_OUT_OF_RANGE, the leader has no such offset; INCONSISTENT_TOPIC_ID, another topic
+                has the name now; REQUEST_TIMED_OUT, no progress.
+        """
+        if not self._addresses:
+            self._refresh({topic_partition.topic})
+        self._believe(topic_partition, planned)
+        patience = Patience(self, self.options.poll_timeout_ms, f"read {topic_partition}")
+        while True:
+            before = position()
+            fetched = self._fetch_once(topic_partition, planned, before)
+            if isinstance(fetched, Fetched):
+                yield fetched
+                if position() != before:
+                    patience.renew()
+                    continue
+                fetched = f"offset {before} is wanted and the high watermark stays at {fetched.high_watermark}"
+            patience.failed(fetched)
+            self._refresh({topic_partition.topic})
+
+    def _fetch_once(self, topic_partition: TopicPartition, planned: PartitionLeader, offset: int) -> Fetched | str:
+        """One fetch: what came, or why nothing did."""
+        leader = self._leaders.get(topic_partition)
+        if leader is not None and planned.topic_id and leader.topic_id != planned.topic_id:
+            raise TidegaugeError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"Topic {topic_partition.topic} was deleted and created anew while it was read; offsets begin again",
+            )
+        if leader is None or leader.leader_id is None or leader.leader_id not in self._addresses:
+            return f"{topic_partition} has no leader"
+        wanted = fetch_pb2.FetchPartition(
+            topic=topic_partition.topic,
+            partition=topic_partition.partition,
+            current_leader_epoch=leader.leader_epoch,
+            fetch_offset=offset,
+            partition_max_bytes=self.options.fetch_max_bytes,
+        )
+        request = fetch_pb2.FetchRequest(
+            max_wait_ms=FETCH_MAX_WAIT_MS, min_bytes=1, max_bytes=self.options.fetch_max_bytes, partitions=[wanted]
+        )
+        address = self._addresses[leader.leader_id]
+        timeout_s = (self.options.request_timeout_ms + FETCH_MAX_WAIT_MS) / 1000
+        try:
+            result = self._stub(address).Fetch(request, timeout=timeout_s).partitions[0]
+        except grpc.RpcError as error:
+            return f"broker {leader.leader_id} {self._gone(address, error)}"
+        code = ErrorCode.of(result.error)
+        if code is ErrorCode.NONE:
+            return Fetched(result.records, result.high_watermark)
+        if ERROR_TABLE[code].retriable:
+            return f"broker {leader.leader_id} said {code.name}: {result.error_message}"
+        raise TidegaugeError(code, result.error_message)
 
     # --- metadata ---
 
     def _refresh(self, topics: set[str] | None) -> set[str] | None:
-        """Ask brokers in turn until one knows all topics; returns the topics known, None if nobody answered.
+        """Ask brokers in turn until one knows all the topics (None: all there are).
 
-        Who answered last is asked last, so that one broker with an old view cannot hold us for long.
+        Who answered last comes late, so that no single broker's old view can hold us; who failed lately comes last.
+
+        Returns:
+            The topics that somebody knows; None if nobody answered.
         """
         request = metadata_pb2.MetadataRequest(topics=sorted(topics or ()), all_topics=topics is None)
-        addresses = list(dict.fromkeys([*self._addresses.values(), *self._options.bootstrap_servers]))
-        addresses.sort(key=lambda address: address == self._asked_last)
+        recently = self.monotonic() - SHUNNED_S
+        addresses = sorted(
+            dict.fromkeys([*self._addresses.values(), *self.options.bootstrap_servers]),
+            key=lambda address: (self._failed_at.get(address, recently) > recently, address == self._asked_last),
+        )
         known: set[str] | None = None
         for address in addresses:
             try:
                 response = self._stub(address).Metadata(request, timeout=METADATA_TIMEOUT_S)
-            except grpc.RpcError:
-                self._drop(address)
+            except grpc.RpcError as error:
+                self._gone(address, error)
                 continue
             self._asked_last = address
             known = (known or set()) | self._learn(response)
@@ -289,8 +317,9 @@ class ClusterClient:
         return known
 
     def _learn(self, response: metadata_pb2.MetadataResponse) -> set[str]:
-        for broker in response.brokers:
-            self._addresses[broker.broker_id] = f"{broker.host}:{broker.port}"
+        """Take in one broker's view; returns the topics in it."""
+        if response.brokers:
+            self._addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in response.brokers}
         known = set()
         for topic in response.topics:
             code = ErrorCode.of(topic.error)
@@ -306,18 +335,15 @@ class ClusterClient:
         return known
 
     def _believe(self, topic_partition: TopicPartition, leader: PartitionLeader) -> None:
-        """Takes a leader over what is known unless it is older."""
+        """Take a leader over what is known, unless its epoch is older; a new topic id ends the old topic."""
         known = self._leaders.get(topic_partition)
-        if known is None or leader.topic_id != known.topic_id or leader.leader_epoch >= known.leader_epoch:
+        if known is not None and known.topic_id != leader.topic_id:
+            self._leaders = {one: old for one, old in self._leaders.items() if one.topic != topic_partition.topic}
+            known = None
+        if known is None or leader.leader_epoch >= known.leader_epoch:
             self._leaders[topic_partition] = leader
 
-    @staticmethod
-    def _missing(subscription: Subscription, found: Iterable[TopicPartition]) -> list[str]:
-        topics = {one.topic for one in found}
-        missing = [topic for topic in subscription.topics if topic not in topics]
-        return missing + [str(one) for one in subscription.assigned if one not in set(found)]
-
-    # --- channels and time ---
+    # --- channels ---
 
     def _stub(self, address: str) -> broker_service_pb2_grpc.BrokerServiceStub:
         channel = self._channels.get(address)
@@ -330,33 +356,20 @@ class ClusterClient:
         if channel is not None:
             channel.close()
 
-    def _attempts(self, timeout_ms: int, what: str) -> Iterator[Callable[..., None]]:
-        """Gives a function to be told why a try failed; it backs off, or raises once the time is over."""
-        started = self._monotonic()
-        backoff_s = self._options.retry_backoff_ms / 1000
-
-        def give_up(reason: str) -> NoReturn:
-            raise TidegaugeError(
-                ErrorCode.REQUEST_TIMED_OUT, f"Could not {what} within {timeout_ms} ms; at last: {reason}"
-            )
-
-        def failed(reason: str, *, backoff: bool = True) -> None:
-            nonlocal backoff_s
-            if self._monotonic() - started >= timeout_ms / 1000:
-                give_up(reason)
-            if backoff:
-                self._sleep(backoff_s)
-                backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
-
-        while True:
-            yield failed
+    def _gone(self, address: str, error: grpc.RpcError) -> str:
+        """Note that a call failed, close its channel, and say it in words."""
+        self._drop(address)
+        self._failed_at[address] = self.monotonic()
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return f"at {address} gave no answer in time"
+        return f"at {address} failed: {error.code().name} {error.details()}"
 
 
-_clients: dict[tuple[int, Options], ClusterClient] = {}
+_clients: dict[tuple[int, ConnectionOptions], ClusterClient] = {}
 
 
-def client_for(options: Options) -> ClusterClient:
-    """This process's client for these options; a forked child never sees its parent's."""
+def client_for(options: ConnectionOptions) -> ClusterClient:
+    """This process's client for these options; a forked child never uses its parent's."""
     key = (os.getpid(), options)
     client = _clients.get(key)
     if client is None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import CONTROL_BIT, LOG_APPEND_TIME_BIT, patch
-from tidegauge_spark.decode import ArrowDecoder, Columns, arrow_schema
+from tidegauge_spark.decode import ArrowDecoder, arrow_schema
+from tidegauge_spark.options import Columns
 
 ORDERS_1 = TopicPartition("orders", 1)
 
@@ -56,16 +57,10 @@ def numbered(count: int) -> list[Row]:
 def test_schema_is_what_spark_wants(columns: Columns) -> None:
     """Trap 7: Spark compares names, types and nullability, and only of the first batch."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  (slow to import)
-    from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType, TimestampType  # noqa: PLC0415
 
-    expected = StructType().add("key", BinaryType()).add("value", BinaryType()).add("topic", StringType())
-    expected = expected.add("partition", IntegerType()).add("offset", LongType()).add("timestamp", TimestampType())
-    expected = expected.add("timestampType", IntegerType())
-    if columns.headers:
-        expected = expected.add("headers", ArrayType(StructType().add("key", StringType()).add("value", BinaryType())))
-    if columns.leader_epoch:
-        expected = expected.add("leaderEpoch", IntegerType()).add("highWatermark", LongType())
-    assert arrow_schema(columns).equals(to_arrow_schema(expected, timezone="UTC"))
+    from tidegauge_spark.source import spark_schema  # noqa: PLC0415  (imports pyspark)
+
+    assert arrow_schema(columns).equals(to_arrow_schema(spark_schema(columns), timezone="UTC"))
 
 
 @pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])

@@ -7,7 +7,7 @@ import pytest
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_spark.offsets import EARLIEST, LATEST
-from tidegauge_spark.options import OffsetLimit, Options, Subscription, parse_options
+from tidegauge_spark.options import Columns, OffsetLimit, Options, Subscription, parse_options
 
 
 def parse(*, streaming: bool = True, **more: str) -> Options:
@@ -18,14 +18,14 @@ def parse(*, streaming: bool = True, **more: str) -> Options:
 
 def test_defaults_are_sparks() -> None:
     options = parse()
-    assert options.bootstrap_servers == ("127.0.0.1:19092", "127.0.0.1:19093")
+    assert options.connection.bootstrap_servers == ("127.0.0.1:19092", "127.0.0.1:19093")
     assert options.subscription == Subscription(topics=("orders",))
     assert options.starting == OffsetLimit(everywhere=LATEST)
     assert parse(streaming=False).starting == OffsetLimit(everywhere=EARLIEST)
     assert parse(streaming=False).ending == OffsetLimit(everywhere=LATEST)
     assert options.fail_on_data_loss
     assert options.max_offsets_per_trigger is None
-    assert not options.include_headers
+    assert options.columns == Columns(headers=False, leader_epoch=False)
 
 
 def test_names_have_no_case_and_bootstrap_servers_needs_no_prefix() -> None:
@@ -33,7 +33,7 @@ def test_names_have_no_case_and_bootstrap_servers_needs_no_prefix() -> None:
         {"bootstrap.servers": "h:1", "SUBSCRIBE": "a, b,a", "maxoffsetspertrigger": "7", "FailOnDataLoss": "FALSE"},
         streaming=True,
     )
-    assert options.bootstrap_servers == ("h:1",)
+    assert options.connection.bootstrap_servers == ("h:1",)
     assert options.subscription.topics == ("a", "b")
     assert options.max_offsets_per_trigger == 7
     assert not options.fail_on_data_loss
