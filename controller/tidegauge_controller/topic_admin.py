@@ -38,12 +38,15 @@ class MetadataView(Protocol):
 
     def leader_of(self, tp: TopicPartition, /) -> int | None:
         """The leader's broker id; None while there is none or the partition is unknown."""
+        ...
 
     def knows_topic(self, topic: str, /) -> bool:
         """Whether the cache has the topic."""
+        ...
 
     async def wait_changed(self, timeout_ms: int, /) -> None:
         """Return at the next change, or when the time is over."""
+        ...
 
 
 class TopicAdmin:

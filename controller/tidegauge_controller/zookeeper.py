@@ -207,7 +207,7 @@ class ZooKeeper:
         self._kazoo = KazooClient(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=0.3),
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.3),
         )
         self._kazoo.add_listener(self._on_kazoo_state)
         self._learn_negotiated_timeout()
@@ -394,7 +394,8 @@ class ZooKeeper:
 
     async def create(self, path: str, data: bytes | None, *, ephemeral: bool = False, sequence: bool = False) -> str:
         """Make a znode and return its path; raises NodeExists, NoNode (no parent)."""
-        made = await self._request(lambda: self._kazoo.create_async(self._real(path), data, None, ephemeral, sequence))
+        value: Any = data  # kazoo's hints miss that a znode may have no data at all
+        made = await self._request(lambda: self._kazoo.create_async(self._real(path), value, None, ephemeral, sequence))
         return self._shown(str(made))
 
     async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat:
