@@ -238,9 +238,9 @@ class ClusterClient:
             TidegaugeError: OFFSET_OUT_OF_RANGE, the leader has no such offset; INCONSISTENT_TOPIC_ID, another topic
                 has the name now; REQUEST_TIMED_OUT, no progress.
         """
+        self._believe(topic_partition, planned)
         if not self._addresses:
             self._refresh({topic_partition.topic})
-        self._believe(topic_partition, planned)
         patience = Patience(self, self.options.poll_timeout_ms, f"read {topic_partition}")
         while True:
             before = position()
