@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_lab.waiting import TimeLimitError, holds_within
 
 CLUSTER_LOCK = ".lock"
@@ -25,12 +26,16 @@ def hold(path: Path, limit_seconds: float, *, shared: bool = False) -> Iterator[
     """Hold a lock file, made if missing (its folder must exist).
 
     Raises:
+        TidegaugeError: the folder has been removed.
         TimeLimitError: another command held it all the time.
     """
     held: list[int] = []
 
     def take() -> bool:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, f"{path.parent} is gone: it was removed") from None
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if os.fstat(descriptor).st_ino == path.stat().st_ino:

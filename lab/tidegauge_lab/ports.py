@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -28,6 +30,7 @@ FIRST_ZOOKEEPER_PORT = 12181
 LAST_PORT = 65535
 _LISTEN = "0A"
 _COMMAND_LENGTH = 100
+_RESERVED_SECONDS = 60.0
 
 
 def is_free(port: int) -> bool:
@@ -137,10 +140,52 @@ def _command_of(pid: int) -> str:
     return text if len(text) <= _COMMAND_LENGTH else text[: _COMMAND_LENGTH - 3] + "..."
 
 
-@contextlib.contextmanager
-def choosing() -> Iterator[None]:
-    """Held from the choice of ports until they are bound, so that two first ``up`` at once don't choose the same."""
-    path = Path(tempfile.gettempdir()) / f"tidegauge-ports-{os.getuid()}.lock"
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+class Reservations:
+    """Ports that some folder has chosen and not bound yet: two first ``up`` at once must not choose the same.
+
+    One small file per user, under a lock. A reservation ends when its cluster has started (``release``), when its
+    folder is gone, or after a minute.
+    """
+
+    def __init__(self, path: Path | None = None, now_seconds: Callable[[], float] = time.time) -> None:
+        self._path = path or Path(tempfile.gettempdir()) / f"tidegauge-ports-{os.getuid()}.json"
+        self._now_seconds = now_seconds
+
+    @contextlib.contextmanager
+    def choosing(self, directory: Path) -> Iterator[Reserved]:
+        """Hold the file; gives what others have reserved and takes what this folder chooses."""
+        with self._path.open("a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            now = self._now_seconds()
+            entries = {
+                port: (folder, since)
+                for port, (folder, since) in _read_reservations(file.read()).items()
+                if 0 <= now - since < _RESERVED_SECONDS and folder != str(directory) and Path(folder).is_dir()
+            }
+            reserved = Reserved(frozenset(entries))
+            yield reserved
+            file.truncate(0)
+            mine = dict.fromkeys(reserved.chosen, (str(directory), now))
+            file.write(json.dumps({str(port): entry for port, entry in {**entries, **mine}.items()}))
+
+    def release(self, directory: Path) -> None:
+        """The folder's ports are bound now, or will not be: the system itself says who has them."""
+        with self.choosing(directory):
+            pass
+
+
+class Reserved:
+    """Ports that other folders have reserved, and those chosen now."""
+
+    def __init__(self, others: frozenset[int]) -> None:
+        self.others = others
+        self.chosen: list[int] = []
+
+
+def _read_reservations(text: str) -> dict[int, tuple[str, float]]:
+    """The file's entries; a damaged file (its writer was killed) holds none."""
+    try:
+        return {int(port): (str(folder), float(since)) for port, (folder, since) in json.loads(text or "{}").items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}

@@ -8,13 +8,16 @@ The health question is ``srvr``, the only four-letter word that a default ZooKee
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import shutil
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_controller.zookeeper import ZooKeeper
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM_FLAGS = (
@@ -34,6 +37,7 @@ _JAR_PATTERNS = (
     "metrics-core-*.jar",
     "snappy-java-*.jar",
 )
+_CONNECTION_TIMEOUT_MS = 10_000
 _WHAT_TO_DO = "install tidegauge[spark] or give --zookeeper HOST:PORT of a ZooKeeper that runs"
 
 
@@ -147,3 +151,24 @@ def _serves(host: str, port: int, limit_seconds: float) -> bool:
     except OSError:
         return False
     return b"Mode: " in answer
+
+
+def granted_session_timeout_ms(address: str, asked_ms: int) -> int:
+    """The session timeout that a ZooKeeper grants, asked by a short session of one's own.
+
+    Raises:
+        TidegaugeError: it can't be reached.
+    """
+
+    async def ask() -> int:
+        client = await ZooKeeper.connect(
+            address, session_timeout_ms=asked_ms, connection_timeout_ms=_CONNECTION_TIMEOUT_MS
+        )
+        try:
+            return client.negotiated_session_timeout_ms
+        finally:
+            await client.close()
+
+    # On a thread of its own: the caller's may have a running event loop.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(asyncio.run, ask()).result()

@@ -1,0 +1,199 @@
+"""``tidegauge up``, ``down``, ``status``: the cluster in ``--dir`` as a whole.
+
+Contract: design, section 6. ``up -d`` returns once the cluster is ready and prints addresses and the next four commands
+to paste; without ``-d`` it stays in front and Ctrl-C (or SIGTERM) takes the cluster down, exit 130. A foreground ``up``
+also ends, with 0, when another command took the cluster down.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidegauge.cli import (
+    DEFAULT_DIRECTORY,
+    DIRECTORY_VARIABLE,
+    EXIT_USAGE,
+    directory_option,
+    fail,
+    output_option,
+    print_json,
+    say,
+)
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import read_assignments
+from tidegauge_lab import layout
+from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.waiting import holds_within
+
+_FOREVER_SECONDS = float("inf")
+_LOOK_AGAIN_SECONDS = 0.5
+_EXAMPLE_TOPIC = "orders"
+
+
+@click.command()
+@click.option("--brokers", type=click.IntRange(min=1), metavar="N", help="Brokers 0..N-1.  [default: 3]")
+@click.option("--profile", type=click.Choice(["fast", "kafka"]), help="Short waits, or Kafka's.  [default: fast]")
+@click.option("--set", "settings", multiple=True, metavar="K=V", help="A broker setting; may be repeated.")
+@click.option("--zookeeper", metavar="H:P", help="Use this ZooKeeper instead of one of its own.")
+@click.option("--base-port", type=click.IntRange(1, 65535), metavar="N", help="Broker ID listens on N+ID.")
+@click.option("-d", "--detach", is_flag=True, help="Return when the cluster is ready, and leave it running.")
+@directory_option
+@output_option
+@lab_verb
+def up(
+    brokers: int | None,
+    profile: str | None,
+    settings: tuple[str, ...],
+    zookeeper: str | None,
+    base_port: int | None,
+    detach: bool,
+    directory: Path,
+    output: str,
+) -> None:
+    """Start ZooKeeper and brokers on 127.0.0.1; a second `up` restarts them on the old data."""
+    try:
+        given = read_assignments(settings, "--set")
+        cluster = LocalCluster.create(directory, brokers, profile, given, zookeeper, base_port)
+    except TidegaugeError as problem:
+        if problem.code is ErrorCode.INVALID_CONFIG:  # a wrong --set: nothing was contacted, nothing is changed
+            fail(problem.message, output, code=problem.code, exit_code=EXIT_USAGE)
+        raise
+    for note in cluster.notes:
+        say(note)
+    told = len(cluster.notes)
+    _end_on_signals()
+    started = cluster.up()
+    status_now = cluster.status()
+    for note in [*cluster.notes[told:], *_what_stays(cluster, status_now, started, bool(given or profile))]:
+        say(note)
+    if output == "json":
+        print_json(status_now)
+    else:
+        click.echo("\n".join(summary(cluster, status_now)))
+        if detach:
+            click.echo("\n".join(["", "Next, for example:", *next_commands(cluster)]))
+    if not detach:
+        _stay_in_front(cluster)
+
+
+def _what_stays(
+    cluster: LocalCluster, status_now: dict[str, Any], started: list[str], has_new_settings: bool
+) -> list[str]:
+    """What a second ``up`` did not touch."""
+    brokers = status_now["brokers"]
+    notes = [
+        f"Broker {broker['id']} is paused; `tidegauge resume {broker['id']}` lets it run on"
+        for broker in brokers
+        if broker["state"] == "paused"
+    ]
+    old = [str(broker["id"]) for broker in brokers if f"broker-{broker['id']}" not in started]
+    if old and has_new_settings:
+        notes.append(f"Broker {', '.join(old)} was running: new settings come with its next start")
+    if not started:
+        notes.append(f"The cluster in {cluster.directory} was up already")
+    return notes
+
+
+def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
+    """What ``up`` and ``status`` show: a line per process, and where things lie."""
+    zookeeper, controller = status_now["zookeeper"], status_now["controller"]
+    lines = [f"ZooKeeper  {zookeeper['address']}  {zookeeper['state']}{_process(zookeeper['pid'])}"]
+    for broker in status_now["brokers"]:
+        mark = "  controller" if broker["id"] == controller["broker"] else ""
+        lines.append(f"Broker {broker['id']}   {broker['address']}  {broker['state']}{_process(broker['pid'])}{mark}")
+    if controller["broker"] is None:
+        lines.append("There is no active controller")
+    lines.append(f"Data {cluster.directory}, logs {cluster.logs}")
+    return lines
+
+
+def _process(pid: int | None) -> str:
+    return "" if pid is None else f" (process {pid})"
+
+
+def next_commands(cluster: LocalCluster) -> list[str]:
+    """The next four commands to paste: a topic, records, a failover, and what it did."""
+    count = len(cluster.file.brokers)
+    bootstrap = ",".join(cluster.bootstrap_servers)
+    where, servers = _directory_argument(cluster.directory), f" -b {bootstrap}"
+    topic = _EXAMPLE_TOPIC
+    return [
+        f"  tidegauge create-topic {topic} --partitions {count} --replication-factor {min(count, 3)}{servers}",
+        f"  tidegauge produce {topic} --count 1000{servers}",
+        f"  tidegauge kill --leader-of {topic}-0{where}",
+        f"  tidegauge describe-topic {topic}{servers}",
+    ]
+
+
+def _directory_argument(directory: Path) -> str:
+    """``--dir`` where the verbs would not find the folder by themselves."""
+    found = Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY).absolute()
+    return "" if found == directory else f" --dir {shlex.quote(str(directory))}"
+
+
+def _end_on_signals() -> None:
+    """SIGTERM to ``up``, or the end of its terminal, means the same as Ctrl-C."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+
+
+def _stay_in_front(cluster: LocalCluster) -> None:
+    """Until Ctrl-C, or until somebody else takes the cluster down (the pid files are gone then)."""
+    say("Ctrl-C takes the cluster down; `tidegauge logs -f` in another terminal shows what it says")
+    files = [layout.broker_process(cluster.directory, broker.id).pid_file for broker in cluster.file.brokers]
+    try:
+        holds_within(
+            lambda: not any(file.exists() for file in files), _FOREVER_SECONDS, pause_seconds=_LOOK_AGAIN_SECONDS
+        )
+    except KeyboardInterrupt:
+        say("Taking the cluster down; Ctrl-C again kills it at once")
+        try:
+            cluster.down()
+        except KeyboardInterrupt:
+            cluster.down(grace_seconds=0)
+        raise
+    say("The cluster was taken down")
+
+
+@click.command()
+@click.option("--purge", is_flag=True, help="Delete the data and logs of the cluster too.")
+@directory_option
+@output_option
+@lab_verb
+def down(purge: bool, directory: Path, output: str) -> None:
+    """Stop everything; returns when all processes are gone."""
+    cluster = LocalCluster(directory)
+    cluster.down(purge=purge)
+    if purge and not cluster.file.zookeeper_managed:
+        say(f"ZooKeeper at {cluster.file.zookeeper_address} is not ours: what the cluster wrote there stays")
+    if output == "json":
+        print_json({"directory": str(cluster.directory), "purged": purge})
+    else:
+        click.echo(
+            f"The cluster in {cluster.directory} is down" + (" and its data deleted." if purge else "; its data stays.")
+        )
+
+
+@click.command()
+@directory_option
+@output_option
+@lab_verb
+def status(directory: Path, output: str) -> None:
+    """Show every process of the cluster and who is the controller."""
+    cluster = LocalCluster(directory)
+    status_now = cluster.status()
+    if output == "json":
+        print_json(status_now)
+    else:
+        click.echo("\n".join(summary(cluster, status_now)))

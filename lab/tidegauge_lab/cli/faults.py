@@ -1,0 +1,168 @@
+"""``tidegauge kill``, ``stop``, ``pause``, ``resume``, ``start``: faults on processes of the cluster in ``--dir``.
+
+Contract: design, section 6. Targets are ids, ``--zookeeper``, or a role that is resolved once; wrong usage (no target,
+ids and a role together, an id that is no number) ends with 2 before anything was contacted. Each verb returns when its
+effect is true and prints a line per process; what was so already exits 0 too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidegauge.cli import directory_option, output_option, print_json, say
+from tidegauge.partition import TopicPartition
+from tidegauge_lab.cli.common import called, lab_verb
+from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
+from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.roles import Role, RoleKind
+
+_DONE = {"kill": "Killed", "stop": "Stopped", "pause": "Paused", "resume": "Resumed", "start": "Started"}
+
+
+class PartitionType(click.ParamType[TopicPartition]):
+    """``TOPIC-PARTITION`` on the command line."""
+
+    name = "T-P"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition:
+        """Read it; a usage error if it has another form."""
+        if isinstance(value, TopicPartition):
+            return value
+        try:
+            return TopicPartition.parse(str(value))
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
+
+
+def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ways to name what a fault is done to."""
+    decorators = [
+        click.argument("ids", nargs=-1, type=click.IntRange(min=0), metavar="[ID]..."),
+        click.option("--leader-of", type=PartitionType(), metavar="T-P", help="The broker that leads this partition."),
+        click.option("--follower-of", type=PartitionType(), metavar="T-P", help="A broker that follows there."),
+        click.option("--controller", is_flag=True, help="The broker that is the active controller."),
+        click.option("--zookeeper", is_flag=True, help="The cluster's own ZooKeeper."),
+        directory_option,
+        output_option,
+    ]
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+def read_targets(
+    ids: Sequence[int], leader_of: TopicPartition | None, follower_of: TopicPartition | None, *, controller: bool
+) -> Role | list[Target]:
+    """The role, or the ids, that were given (an empty list for neither); one way at a time.
+
+    Raises:
+        click.UsageError: two ways at once.
+    """
+    given: list[Role] = []
+    if leader_of is not None:
+        given.append(Role(RoleKind.LEADER, leader_of))
+    if follower_of is not None:
+        given.append(Role(RoleKind.FOLLOWER, follower_of))
+    if controller:
+        given.append(Role(RoleKind.CONTROLLER))
+    if len(given) + bool(ids) > 1:
+        raise click.UsageError("Name brokers in one way: by ID, --leader-of, --follower-of or --controller.")
+    return given[0] if given else list(ids)
+
+
+def _run(
+    verb: str,
+    options: dict[str, Any],
+    fits: ProcessState | None,
+    action: Callable[[LocalCluster, Sequence[Target]], list[Outcome]],
+) -> None:
+    """Name the targets, do it, tell it."""
+    wanted = read_targets(
+        options["ids"], options["leader_of"], options["follower_of"], controller=bool(options["controller"])
+    )
+    if not wanted and not options["zookeeper"]:
+        raise click.UsageError(
+            "Name a process: ID..., --leader-of T-P, --follower-of T-P, --controller or --zookeeper."
+        )
+    directory: Path = options["directory"]
+    cluster = LocalCluster(directory)
+    targets: list[Target] = []
+    role = wanted if isinstance(wanted, Role) else None
+    if role is not None:
+        targets = [cluster.resolve(role, fits)]
+    elif isinstance(wanted, list):
+        targets = wanted
+    if options["zookeeper"]:
+        targets = [*targets, ZOOKEEPER]
+    outcomes = action(cluster, targets)
+    if options["output"] == "json":
+        print_json({"action": verb, "role": None if role is None else str(role), "processes": _as_json(outcomes)})
+        return
+    for outcome in outcomes:
+        if not outcome.changed:
+            say(f"{_subject(outcome)} is {outcome.state.value} already")
+            continue
+        because = f", {role}" if role is not None and outcome.target != ZOOKEEPER else ""
+        click.echo(f"{_DONE[verb]} {called(outcome.process)}{because} (process {outcome.pid}).")
+
+
+def _subject(outcome: Outcome) -> str:
+    name = called(outcome.process)
+    return name[0].upper() + name[1:]
+
+
+def _as_json(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    return [
+        {
+            "process": outcome.process,
+            "id": outcome.target if isinstance(outcome.target, int) else None,
+            "pid": outcome.pid,
+            "state": outcome.state.value,
+            "changed": outcome.changed,
+        }
+        for outcome in outcomes
+    ]
+
+
+@click.command()
+@target_options
+@lab_verb
+def kill(**options: Any) -> None:
+    """Kill processes at once (SIGKILL), as a crash would; data on disk stays."""
+    _run("kill", options, ProcessState.UP, lambda cluster, targets: cluster.kill(*targets))
+
+
+@click.command()
+@target_options
+@lab_verb
+def stop(**options: Any) -> None:
+    """Stop processes in order: a broker hands its leaders over first (limit 30 s)."""
+    _run("stop", options, ProcessState.UP, lambda cluster, targets: cluster.stop(*targets))
+
+
+@click.command()
+@target_options
+@lab_verb
+def pause(**options: Any) -> None:
+    """Freeze processes (SIGSTOP), as a long pause of a machine would."""
+    _run("pause", options, ProcessState.UP, lambda cluster, targets: cluster.pause(*targets))
+
+
+@click.command()
+@target_options
+@lab_verb
+def resume(**options: Any) -> None:
+    """Let paused processes run again (SIGCONT)."""
+    _run("resume", options, ProcessState.PAUSED, lambda cluster, targets: cluster.resume(*targets))
+
+
+@click.command()
+@target_options
+@lab_verb
+def start(**options: Any) -> None:
+    """Start processes on their old data and port; returns when brokers are registered and answer (limit 60 s)."""
+    _run("start", options, ProcessState.DOWN, lambda cluster, targets: cluster.start(*targets))
