@@ -41,9 +41,11 @@ from tidegauge.v1 import (
     replication_service_pb2_grpc,
 )
 from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, BrokerNode, encode_log_dir_event, new_uuid
+from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
+from tidegauge_broker.server.auto_topics import AutoTopics
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
 from tidegauge_broker.server.event_log_writer import EventLogWriter
@@ -197,6 +199,7 @@ class BrokerProcess:
             settings,
             self._now_ms,
         )
+        self._auto_topics = AutoTopics(self._controller_endpoint, self._peers, settings.integer("request.timeout.ms"))
         self._replicas.propose_isr = self._alter_partition.propose
         self._replicas.fetchers_changed = self._fetchers.changed
         self._replicas.log_dir_failed = self._log_dir_failed
@@ -208,6 +211,7 @@ class BrokerProcess:
             controller=self._controller,
             producer_ids=self._producer_ids,
             configs=configs,
+            create_topic=self._auto_topics.create,
         )
         at = identity.advertised
         node = BrokerNode(identity.broker_id, at.host, at.port, self._now_ms(), at.rack)
@@ -286,11 +290,21 @@ class BrokerProcess:
     # While it runs
 
     async def _in_pool(self, call: Callable[[], None]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        """Run a blocking call of the log manager; a disk that refuses takes its folder offline."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        except StorageError as problem:
+            LOG.error("%s", problem.message)  # noqa: TRY400 - the sentence says it all
+            for directory in self._logs.offline_directories:
+                self._replicas.directory_failed(directory)
 
     def _registered(self, broker_epoch: int) -> None:
         self._replicas.core.set_broker_epoch(broker_epoch)
         self._note_state("registered", broker_epoch)
+
+    def _controller_endpoint(self) -> Endpoint | None:
+        controller_id = self._controller.active_controller_id
+        return None if controller_id is None else self._metadata.endpoint(controller_id)
 
     def _session_changed(self, state: SessionState) -> None:
         self._note("session", "ZooKeeper", {"state": state.value})
@@ -304,15 +318,12 @@ class BrokerProcess:
     def _log_dir_failed(self, directory: Path) -> None:
         """A folder is offline: the controller is told; with the last one the broker ends (as Kafka's halt)."""
         LOG.error("Stopping serving logs in dir %s", directory)
-        others = {log.directory.parent for log in self._logs.logs.values()} - {directory}
-        if len(self._settings["log.dirs"]) == 1 or not others:
+        if len(self._logs.offline_directories) == len(self._settings["log.dirs"]):
             LOG.error("Shutdown broker because all log dirs have failed")
             self.exit_code = 1
             self.stopping.set()
             return
-        task = asyncio.get_running_loop().create_task(self._tell_of_failed_directory(), name="log-dir-event")
-        task.add_done_callback(lambda _: None)
-        self._log_dir_event = task
+        self._log_dir_event = asyncio.get_running_loop().create_task(self._tell_of_failed_directory())
 
     async def _tell_of_failed_directory(self) -> None:
         try:
@@ -338,6 +349,7 @@ class BrokerProcess:
         await self._fetchers.close()
         await self._alter_partition.close()
         await self._producer_ids.close()
+        await self._auto_topics.close()
         for task in self._tasks:
             await task.close()
         await self._server.stop(grace=0.2)

@@ -141,7 +141,8 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
     async def Metadata(self, request: metadata_pb2.MetadataRequest, context: Context) -> metadata_pb2.MetadataResponse:
         """This broker's metadata cache."""
         del context
-        return _to_metadata(self._service.metadata(None if request.all_topics else list(request.topics)))
+        topics = None if request.all_topics else list(request.topics)
+        return _to_metadata(self._service.metadata(topics, may_create=request.allow_auto_topic_creation))
 
     async def DescribeReplicas(
         self, request: metadata_pb2.DescribeReplicasRequest, context: Context

@@ -115,6 +115,7 @@ class ReplicaManager:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._closed = False
+        self._failed_directories: set[Path] = set()
 
     # Clients and followers
 
@@ -202,7 +203,10 @@ class ReplicaManager:
             self._execute(self.core.log_start_advanced(topic_partition, offset))
 
     def directory_failed(self, directory: Path) -> None:
-        """A log folder can't be used any more: its replicas go offline."""
+        """A log folder can't be used any more: its replicas go offline. Told once for a folder."""
+        if directory in self._failed_directories:
+            return
+        self._failed_directories.add(directory)
         lost = [at for at, log in self.logs.logs.items() if log.directory.parent == directory]
         self._execute(self.core.log_dir_failed(lost, self._now_ms()))
         self.log_dir_failed(directory)

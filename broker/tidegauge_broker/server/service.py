@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.control import (
@@ -90,6 +90,7 @@ class BrokerService:
         controller: Controller,
         producer_ids: ProducerIds,
         configs: TopicConfigs,
+        create_topic: Callable[[str], None],
     ) -> None:
         self.cluster_id = cluster_id
         self.settings = settings
@@ -98,6 +99,7 @@ class BrokerService:
         self._controller = controller
         self._producer_ids = producer_ids
         self._configs = configs
+        self._create_topic = create_topic
         self.metadata_came: asyncio.Event = asyncio.Event()
         """Set with the first UpdateMetadata since the start."""
 
@@ -142,8 +144,15 @@ class BrokerService:
         sizes = self._replicas.sizes_bytes([view.topic_partition for view in views])
         return [(view, sizes.get(view.topic_partition, 0)) for view in views]
 
-    def metadata(self, topics: Collection[str] | None) -> ClusterView:
-        """This broker's metadata cache; None: all topics."""
+    def metadata(self, topics: Collection[str] | None, *, may_create: bool) -> ClusterView:
+        """This broker's metadata cache; None: all topics.
+
+        An unknown topic is created on the side where client and broker both allow it.
+        """
+        if may_create and self.settings.flag("auto.create.topics.enable"):
+            for name in topics or ():
+                if not self._metadata.knows_topic(name) and topic_name_problem(name) is None:
+                    self._create_topic(name)
         return ClusterView(
             self.cluster_id,
             self._controller.active_controller_id,
