@@ -374,19 +374,22 @@ class PartitionLog:
             try:
                 self._sync(pending)
             except OSError as error:
-                if isinstance(error, FileNotFoundError) and (self._closed or cuts != self._cuts):
+                if isinstance(error, FileNotFoundError) and self._was_cut_since(cuts):
                     return  # cut off or deleted while it was synced
                 raise self.folder.failed(error, f"flushing {self.topic_partition}") from error
             with self._lock:
                 if pending and cuts == self._cuts:
                     self.recovery_point = max(self.recovery_point, ends[-1])
 
+    def _was_cut_since(self, cuts: int) -> bool:
+        return self._closed or cuts != self._cuts
+
     def _sync(self, segments: Sequence[LogSegment]) -> None:
         for segment in segments:
             segment.sync()
         for path in list(self._unsynced):
             # Taken out first: what the loop writes while this is synced must be synced again.
-            del self._unsynced[path]
+            self._unsynced.pop(path, None)
             if path.exists():
                 sync_file(path)
         sync_directory(self.directory)

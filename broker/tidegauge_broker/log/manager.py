@@ -1,0 +1,409 @@
+"""LogManager: all logs of a broker in its log folders, from the lock at start to the clean-shutdown mark.
+
+Contract: ``open`` returns when every log is loaded and, where needed, recovered. The event loop owns the logs;
+``flush_dirty`` and ``housekeeping`` block and belong into a pool thread. I/O errors become StorageError and take
+their folder offline. Source: kafka.log.LogManager; kafka-behaviour 5.2 to 5.5; rows S1 to S5.
+
+Rules:
+    1. Start: lock all folders, check whose they are, take the clean-shutdown mark away, load.
+    2. A new log goes to the folder that is online and has the fewest logs.
+    3. A deleted log's folder is renamed at once and removed after file.delete.delay.ms, also over a restart.
+    4. The mark is written only if every log of the folder was closed without an error.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import Values
+from tidegauge_broker.log import checkpoints
+from tidegauge_broker.log.files import StorageError, sync_directory
+from tidegauge_broker.log.folder import LogFolder
+from tidegauge_broker.log.log_state import LogSettings
+from tidegauge_broker.log.partition_log import PartitionLog
+from tidegauge_broker.log.recovery import LoadPlan, load_log
+from tidegauge_broker.replica.ports import LoadedLog
+
+DELETE_SUFFIX = "-delete"
+_OTHER_SUFFIXES = ("-future", "-stray")
+_MAX_NAME_LENGTH = 255
+
+_logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+
+
+class LogManager:
+    """See the module; made by ``open``."""
+
+    def __init__(
+        self,
+        folders: Sequence[LogFolder],
+        *,
+        broker: Values,
+        topic_values: Callable[[str], Values],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._folders = folders
+        self._broker = broker
+        self._topic_values = topic_values
+        self._now_ms = now_ms
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._lock = threading.Lock()
+        self._deletions: dict[Path, tuple[LogFolder, int]] = {}
+
+    @classmethod
+    def open(
+        cls,
+        directories: Sequence[Path],
+        *,
+        broker_id: int,
+        cluster_id: str,
+        broker: Values,
+        topic_values: Callable[[str], Values],
+        now_ms: Callable[[], int],
+    ) -> LogManager:
+        """Lock the folders, check whose they are, load and recover all logs.
+
+        Raises:
+            TidegaugeError: one sentence: a folder is locked by another process, is another broker's or another
+                cluster's, or cannot be read.
+        """
+        folders = [LogFolder(path) for path in directories]
+        manager = cls(folders, broker=broker, topic_values=topic_values, now_ms=now_ms)
+        try:
+            for folder in folders:
+                folder.lock()
+            for folder in folders:
+                folder.claim(broker_id, cluster_id, now_ms())
+            for folder in folders:
+                manager._load(folder)
+        except OSError as error:
+            manager._unlock()
+            raise TidegaugeError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The log folders cannot be loaded: {error}; check disk and permissions"
+            ) from error
+        except BaseException:
+            manager._unlock()
+            raise
+        return manager
+
+    def _unlock(self) -> None:
+        for log in self._logs.values():
+            log.abandon()
+        for folder in self._folders:
+            folder.unlock()
+
+    # Loading
+
+    def _load(self, folder: LogFolder) -> None:
+        clean = folder.was_clean = checkpoints.take_clean_shutdown(folder.path)
+        if not clean:
+            _logger.info("Attempting recovery for all logs in %s since no clean shutdown file was found", folder.path)
+        recovery_points = folder.read_recovery_points()
+        log_start_offsets = folder.read_log_start_offsets()
+        high_watermarks = folder.read_high_watermarks()
+
+        def load(found: tuple[TopicPartition, Path]) -> PartitionLog:
+            topic_partition, directory = found
+            plan = LoadPlan(
+                clean=clean,
+                recovery_point=recovery_points.get(topic_partition, 0),
+                log_start_offset=log_start_offsets.get(topic_partition, 0),
+                now_ms=self._now_ms(),
+                producer_id_expiration_ms=self._broker.integer("producer.id.expiration.ms"),
+            )
+            settings = LogSettings.of(self._topic_values(topic_partition.topic))
+            state = load_log(directory, settings, plan)
+            return PartitionLog(topic_partition, directory, folder, state, settings, self._now_ms)
+
+        threads = self._broker.integer("num.recovery.threads.per.data.dir")
+        with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
+            for log in pool.map(load, self._find_logs(folder)):
+                other = self._logs.get(log.topic_partition)
+                if other is not None:
+                    log.abandon()
+                    raise TidegaugeError(
+                        ErrorCode.KAFKA_STORAGE_ERROR,
+                        f"Duplicate log directories for {log.topic_partition} are found in both {other.directory} and "
+                        f"{log.directory}; move one of them away",
+                    )
+                folder.logs[log.topic_partition] = self._logs[log.topic_partition] = log
+        for topic_partition in folder.logs:
+            if topic_partition in high_watermarks:
+                self._high_watermarks[topic_partition] = high_watermarks[topic_partition]
+
+    def _find_logs(self, folder: LogFolder) -> list[tuple[TopicPartition, Path]]:
+        """The partitions' folders; those that wait to be deleted are noted."""
+        found = []
+        for path in sorted(folder.path.iterdir()):
+            if not path.is_dir() or path.name.endswith(_OTHER_SUFFIXES):
+                continue
+            if path.name.endswith(DELETE_SUFFIX):
+                topic = path.name.rpartition(".")[0].rpartition("-")[0]
+                delay_ms = LogSettings.of(self._topic_values(topic)).file_delete_delay_ms
+                self._deletions[path] = (folder, self._now_ms() + delay_ms)
+                continue
+            try:
+                found.append((TopicPartition.parse(path.name), path))
+            except ValueError:
+                raise TidegaugeError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"Found directory {path}, '{path.name}' is not in the form of topic-partition or "
+                    f"topic-partition.uniqueId-delete (if marked for deletion); a log folder must not hold anything "
+                    f"else, so move it away",
+                ) from None
+        return found
+
+    # Finding logs
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        """All logs, those of offline folders included."""
+        return MappingProxyType(self._logs)
+
+    @property
+    def offline_directories(self) -> list[Path]:
+        """Folders that failed."""
+        return [folder.path for folder in self._folders if folder.offline]
+
+    def offline_partitions(self) -> list[TopicPartition]:
+        """Partitions whose folder failed."""
+        return [topic_partition for topic_partition, log in self._logs.items() if log.folder.offline]
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """A partition's log, if there is one."""
+        return self._logs.get(topic_partition)
+
+    def get_or_create(self, topic_partition: TopicPartition, topic_id: str, *, is_new: bool) -> PartitionLog:
+        """A partition's log; made if it does not exist.
+
+        Args:
+            topic_partition: whose log.
+            topic_id: the controller's id for the topic, 22 characters; empty if it has none.
+            is_new: the controller says that the replica is new; then no offline folder can hold it already.
+
+        Raises:
+            TidegaugeError: INCONSISTENT_TOPIC_ID, the log belongs to an earlier topic of that name.
+            StorageError: its folder is offline, or it might lie in one that is, or the disk refused.
+        """
+        log = self._logs.get(topic_partition)
+        if log is None:
+            log = self._create(topic_partition, is_new=is_new)
+        log.folder.check_online()
+        if topic_id and log.topic_id and log.topic_id != topic_id:
+            raise TidegaugeError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"Topic id in memory: {log.topic_id} does not match the topic id for partition {topic_partition} "
+                f"provided in the request: {topic_id}",
+            )
+        if topic_id and not log.topic_id:
+            log.write_topic_id(topic_id)
+        return log
+
+    def _create(self, topic_partition: TopicPartition, *, is_new: bool) -> PartitionLog:
+        if not is_new and self.offline_directories:
+            names = ", ".join(str(path) for path in self.offline_directories)
+            raise StorageError(f"Can not create log for {topic_partition} because log directories {names} are offline")
+        online = [folder for folder in self._folders if not folder.offline]
+        if not online:
+            raise StorageError(f"No log directories available for creating log for {topic_partition}")
+        folder = min(online, key=lambda candidate: len(candidate.logs))
+        settings = LogSettings.of(self._topic_values(topic_partition.topic))
+        directory = folder.path / str(topic_partition)
+        plan = LoadPlan(
+            clean=True, recovery_point=0, log_start_offset=0, now_ms=self._now_ms(), producer_id_expiration_ms=0
+        )
+        try:
+            directory.mkdir(exist_ok=True)
+            state = load_log(directory, settings, plan)
+            sync_directory(folder.path)
+        except OSError as error:
+            raise folder.failed(error, f"creating log for {topic_partition}") from error
+        log = PartitionLog(topic_partition, directory, folder, state, settings, self._now_ms)
+        folder.logs[topic_partition] = self._logs[topic_partition] = log
+        _logger.info("Created log for partition %s in %s", topic_partition, directory)
+        return log
+
+    def loaded(self, topic_partition: TopicPartition) -> LoadedLog:
+        """What a partition starts from; its high watermark is the checkpoint's, clamped to the log.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, there is no such log.
+        """
+        log = self._existing(topic_partition)
+        high_watermark = self._high_watermarks.get(topic_partition, 0)
+        return LoadedLog(
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            high_watermark=min(max(high_watermark, log.log_start_offset), log.log_end_offset),
+            epochs=list(log.epochs),
+            producer_state=log.producer_state,
+        )
+
+    def _existing(self, topic_partition: TopicPartition) -> PartitionLog:
+        log = self._logs.get(topic_partition)
+        if log is None:
+            raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This broker has no log of {topic_partition}")
+        return log
+
+    def bytes_between(self, topic_partition: TopicPartition, from_offset: int, end_offset: int) -> int:
+        """Bytes of the batches from the one that holds ``from_offset`` up to ``end_offset`` (exclusive)."""
+        return self._existing(topic_partition).bytes_between(from_offset, end_offset)
+
+    def settings_changed(self, topic: str) -> None:
+        """Take a topic's settings anew into its logs."""
+        for topic_partition, log in self._logs.items():
+            if topic_partition.topic == topic:
+                log.settings = LogSettings.of(self._topic_values(topic))
+
+    # Checkpoints
+
+    def write_high_watermarks(self, values: Mapping[TopicPartition, int]) -> None:
+        """Write replication-offset-checkpoint; logs that are not in ``values`` keep their entry.
+
+        Raises:
+            StorageError: the disk of one folder refused; the others were written.
+        """
+        self._high_watermarks.update((tp, value) for tp, value in values.items() if tp in self._logs)
+        known = self._high_watermarks
+        self._each_online(
+            lambda folder: folder.write_high_watermarks({tp: known[tp] for tp in list(folder.logs) if tp in known})
+        )
+
+    def write_recovery_points(self) -> None:
+        """Write recovery-point-offset-checkpoint.
+
+        Raises:
+            StorageError: the disk of one folder refused; the others were written.
+        """
+        self._each_online(LogFolder.write_recovery_points)
+
+    def write_log_start_offsets(self) -> None:
+        """Write log-start-offset-checkpoint.
+
+        Raises:
+            StorageError: the disk of one folder refused; the others were written.
+        """
+        self._each_online(LogFolder.write_log_start_offsets)
+
+    def _each_online(self, action: Callable[[LogFolder], None]) -> None:
+        self._all(action, [folder for folder in self._folders if not folder.offline])
+
+    @staticmethod
+    def _all(action: Callable[[Item], None], items: Iterable[Item]) -> None:
+        """Do it for all, then raise the first refusal: one bad disk must not stop the others."""
+        refusal: StorageError | None = None
+        for item in items:
+            try:
+                action(item)
+            except StorageError as error:
+                refusal = refusal or error
+        if refusal is not None:
+            raise refusal
+
+    def flush_dirty(self) -> None:
+        """Bring rolled segments to the disk. Blocks.
+
+        Raises:
+            StorageError: the disk of one folder refused; the others were flushed.
+        """
+        logs = [log for log in list(self._logs.values()) if log.is_dirty and not log.folder.offline]
+        self._all(PartitionLog.flush_rolled, logs)
+
+    # Deleting
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Take a log away: its folder is renamed now, and removed by ``housekeeping`` later.
+
+        Raises:
+            StorageError: the disk refused; the folder is offline.
+        """
+        log = self._logs.pop(topic_partition, None)
+        if log is None:
+            return
+        folder = log.folder
+        del folder.logs[topic_partition]
+        self._high_watermarks.pop(topic_partition, None)
+        log.abandon()
+        folder.check_online()
+        renamed = folder.path / deleted_name(topic_partition, uuid.uuid4().hex)
+        try:
+            log.directory.rename(renamed)
+            sync_directory(folder.path)
+        except OSError as error:
+            raise folder.failed(error, f"renaming {log.directory}") from error
+        with self._lock:
+            self._deletions[renamed] = (folder, self._now_ms() + log.settings.file_delete_delay_ms)
+        _logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", topic_partition, renamed)
+        folder.write_recovery_points()
+        folder.write_log_start_offsets()
+
+    def housekeeping(self) -> dict[TopicPartition, int]:
+        """Remove deleted logs whose time has come. Blocks.
+
+        Returns:
+            New log start offsets (of logs that lost old segments; none as long as there is no retention).
+
+        Raises:
+            StorageError: the disk refused; its folder is offline.
+        """
+        now_ms = self._now_ms()
+        with self._lock:
+            due = [(path, folder) for path, (folder, at_ms) in self._deletions.items() if at_ms <= now_ms]
+        for path, folder in due:
+            with self._lock:
+                self._deletions.pop(path, None)
+            try:
+                shutil.rmtree(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise folder.failed(error, f"deleting {path}") from error
+            _logger.info("Deleted log %s", path)
+        return {}
+
+    # Ending
+
+    def close(self, high_watermarks: Mapping[TopicPartition, int], *, clean: bool = True) -> None:
+        """Flush and close all logs, write the checkpoints and the clean-shutdown mark, unlock.
+
+        A folder that fails on the way gets no mark, and so is recovered at the next start. With ``clean`` false
+        everything is left as it is.
+        """
+        if clean:
+            self._high_watermarks.update((tp, value) for tp, value in high_watermarks.items() if tp in self._logs)
+            for folder in self._folders:
+                if not folder.offline:
+                    self._close_folder(folder)
+        self._unlock()
+
+    def _close_folder(self, folder: LogFolder) -> None:
+        try:
+            folder.write_high_watermarks(
+                {tp: self._high_watermarks[tp] for tp in folder.logs if tp in self._high_watermarks}
+            )
+            for log in folder.logs.values():
+                log.close()
+            folder.write_recovery_points()
+            folder.write_log_start_offsets()
+            checkpoints.write_clean_shutdown(folder.path)
+        except (StorageError, OSError) as error:
+            _logger.error("%s was not closed cleanly: %s", folder.path, error)  # noqa: TRY400 - the error says it all
+
+
+def deleted_name(topic_partition: TopicPartition, unique: str) -> str:
+    """Name of a deleted log's folder, shortened to what a file system takes (LocalLog.logDeleteDirName)."""
+    ending = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
+    return topic_partition.topic[: _MAX_NAME_LENGTH - len(ending)] + ending
