@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
@@ -22,9 +23,12 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
-from tidegauge.v1.control_service_pb2_grpc import ControlServiceAsyncStub, ControlServiceStub
+from tidegauge.v1.control_service_pb2_grpc import ControlServiceStub
 from tidegauge_controller import wire
 from tidegauge_controller.decisions.steps import ControlRequest
+
+if TYPE_CHECKING:  # it exists in the stubs only
+    from tidegauge.v1.control_service_pb2_grpc import ControlServiceAsyncStub
 
 LOG = logging.getLogger(__name__)
 RETRY_BACKOFF_SECONDS = 0.1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import grpc.aio
 
@@ -18,10 +19,12 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.v1 import control_pb2
-from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub
 from tidegauge_broker.server.metadata_cache import MetadataCache
 from tidegauge_broker.server.peers import Peers
 from tidegauge_controller import wire
+
+if TYPE_CHECKING:  # it exists in the stubs only
+    from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub
 
 LOG = logging.getLogger("tidegauge.controller-client")
 RETRY_SECONDS = 0.05

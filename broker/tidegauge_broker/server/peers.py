@@ -6,11 +6,18 @@ The options matter (ecosystem 4): by default gRPC retries a dead peer only after
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import grpc.aio
 
-from tidegauge.v1.admin_service_pb2_grpc import AdminServiceAsyncStub, AdminServiceStub
-from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub, ControllerServiceStub
-from tidegauge.v1.replication_service_pb2_grpc import ReplicationServiceAsyncStub, ReplicationServiceStub
+from tidegauge.v1.admin_service_pb2_grpc import AdminServiceStub
+from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceStub
+from tidegauge.v1.replication_service_pb2_grpc import ReplicationServiceStub
+
+if TYPE_CHECKING:  # the asynchronous types exist in the stubs only
+    from tidegauge.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
+    from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub
+    from tidegauge.v1.replication_service_pb2_grpc import ReplicationServiceAsyncStub
 
 CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 50),
