@@ -1,0 +1,170 @@
+"""All batches that a producer has not finished, by partition; nothing here waits or sends.
+
+Contract: the producer appends records, the sender asks which partitions are ready, takes their first batches,
+and tells their queues what became of them. Time is an argument (monotonic ms).
+
+A batch is ready when it is full, when linger.ms is over, when a retry's back-off is over or a newer leader is
+known (KIP-951), or when the producer is hurried; and when the order of its partition allows it
+(``partition_queue``).
+
+Source: ``org.apache.kafka.clients.producer.internals.RecordAccumulator``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tidegauge.partition import TopicPartition
+from tidegauge_client.partition_queue import Batch, Identity, PartitionQueue, Promise
+from tidegauge_client.records import BatchBuilder, NewRecord
+
+MAX_PRODUCER_EPOCH = 32767
+
+
+class Accumulator:
+    """All batches of a producer.
+
+    Attributes:
+        incomplete: batches whose records are neither acknowledged nor reported.
+        producer: id and epoch for new batches; None without idempotence, or while there is none yet.
+    """
+
+    def __init__(
+        self, *, batch_size_bytes: int, linger_ms: float, compression: str, max_in_flight: int, idempotence: bool
+    ) -> None:
+        self._batch_size_bytes = batch_size_bytes
+        self._linger_ms = linger_ms
+        self._compression = compression
+        self._max_in_flight = max_in_flight
+        self._idempotence = idempotence
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._serial = 0
+        self.incomplete: set[Batch] = set()
+        self.producer: Identity | None = None
+
+    def queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+        """The queue of a partition."""
+        found = self._queues.get(topic_partition)
+        if found is None:
+            found = self._queues[topic_partition] = PartitionQueue(topic_partition)
+        return found
+
+    def queue_length(self, topic_partition: TopicPartition) -> int:
+        """Batches that wait for a partition."""
+        found = self._queues.get(topic_partition)
+        return 0 if found is None else len(found.pending)
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        record: NewRecord,
+        promise: Promise,
+        *,
+        reserved_bytes: int,
+        now_ms: float,
+    ) -> bool:
+        """Add a record to the partition's open batch, or to a new one; whether it filled a batch."""
+        pending = self.queue(topic_partition).pending
+        batch = pending[-1] if pending and pending[-1].builder is not None else None
+        is_full = False
+        if batch is None or not _fits(batch, record):
+            is_full = batch is not None
+            if batch is not None:
+                batch.close()
+            builder = BatchBuilder(compression=self._compression, max_size_bytes=self._batch_size_bytes)
+            self._serial += 1
+            batch = Batch(topic_partition, (self._serial,), now_ms, builder)
+            fits = _fits(batch, record)
+            assert fits, "a batch takes its first record, however large"
+            pending.append(batch)
+            self.incomplete.add(batch)
+        batch.promises.append(promise)
+        batch.timestamps_ms.append(record.timestamp_ms)
+        batch.reserved_bytes += reserved_bytes
+        builder_now = batch.builder
+        return is_full or (builder_now is not None and builder_now.size_bytes >= self._batch_size_bytes)
+
+    def ready(
+        self, now_ms: float, *, is_hurried: bool, leader_epoch: Callable[[TopicPartition], int]
+    ) -> tuple[list[TopicPartition], float]:
+        """Partitions whose first batch may go out, and when to look again if nothing happens before.
+
+        Args:
+            now_ms: the time.
+            is_hurried: do not linger (flush, stop, buffer memory is exhausted).
+            leader_epoch: the newest epoch known of a partition, -1 without a leader.
+        """
+        found = []
+        look_again_ms = math.inf
+        if self._idempotence and self.producer is None:
+            return [], look_again_ms
+        for topic_partition, queue in self._queues.items():
+            if not queue.may_take(self.producer, self._max_in_flight):
+                continue
+            first = queue.pending[0]
+            if first.attempts:
+                is_new_leader = leader_epoch(topic_partition) > first.leader_epoch
+                due_ms = now_ms if is_new_leader else first.retry_at_ms
+            elif is_hurried or first.builder is None or self._is_full(first.builder):
+                due_ms = now_ms
+            else:
+                due_ms = first.created_ms + self._linger_ms
+            if due_ms <= now_ms:
+                found.append(topic_partition)
+            else:
+                look_again_ms = min(look_again_ms, due_ms)
+        return found, look_again_ms
+
+    def _is_full(self, builder: BatchBuilder) -> bool:
+        return builder.size_bytes >= self._batch_size_bytes
+
+    def take(self, topic_partition: TopicPartition) -> Batch:
+        """Put a ready partition's first batch on the wire."""
+        return self.queue(topic_partition).take(self.producer)
+
+    def expire(self, now_ms: float, delivery_timeout_ms: float) -> tuple[list[Batch], float]:
+        """Give up batches whose delivery timeout is over; them, and when the next one's will be."""
+        late = sorted(
+            (batch for batch in self.incomplete if now_ms - batch.created_ms >= delivery_timeout_ms),
+            key=lambda batch: batch.place,
+        )
+        for batch in late:
+            self.queue(batch.topic_partition).give_up(batch)
+            self.incomplete.discard(batch)
+        oldest_ms = min((batch.created_ms for batch in self.incomplete), default=math.inf)
+        return late, oldest_ms + delivery_timeout_ms
+
+    def settle_epochs(self) -> None:
+        """Begin a new producer epoch where a partition needs one and nothing of it is unanswered (rules 4 to 6).
+
+        Without an epoch left, ``producer`` becomes None: a new id must be asked for.
+        """
+        if self.producer is None:
+            return
+        for queue in self._queues.values():
+            queue.resolve()
+            if not queue.needs_new_epoch or queue.wire or self.producer is None:
+                continue
+            if queue.identity == self.producer:
+                producer_id, epoch = self.producer
+                self.producer = None if epoch == MAX_PRODUCER_EPOCH else Identity(producer_id, epoch + 1)
+            if self.producer is not None:
+                queue.begin_epoch(self.producer)
+
+    def split(self, batch: Batch) -> None:
+        """Cut a batch that the broker finds too large in two."""
+        self.incomplete.discard(batch)
+        self.incomplete.update(self.queue(batch.topic_partition).split(batch))
+
+    def abandon(self) -> list[Batch]:
+        """Drop everything, for a producer that stops or cannot go on; what was dropped, in order."""
+        left = sorted(self.incomplete, key=lambda batch: batch.place)
+        self.incomplete.clear()
+        self._queues.clear()
+        return left
+
+
+def _fits(batch: Batch, record: NewRecord) -> bool:
+    assert batch.builder is not None, "only an open batch is asked"
+    return batch.builder.append(record.value, record.key, record.timestamp_ms, record.headers)

@@ -1,0 +1,303 @@
+"""Batches of one partition: their order, and the sequence numbers of an idempotent producer.
+
+Nothing here waits or sends; time is an argument (monotonic ms).
+
+Rules (KafkaProducer: RecordAccumulator, TransactionManager, ProducerBatch):
+    1. A batch gets its bytes and its sequence when it is first taken, and keeps both over retries; the sequence
+       of the next batch goes on by its records, 2147483647 is followed by 0.
+    2. At most ``max_in_flight`` batches of a partition are unanswered.
+    3. A batch to be retried goes back to its place in the order of sequences, and is sent again only when no
+       earlier one is unanswered: after a failure there is one batch in flight until the gap is closed.
+    4. Out of order although an earlier batch is still to be retried: that one's failure caused it; retry. Out of
+       order although it is the next expected one: the broker lost what it had acknowledged, or a batch given up
+       has left a gap; the partition goes on under a new producer epoch from sequence 0.
+    5. A batch given up after its delivery timeout may or may not lie in the log: no new batch is taken until
+       later answers tell, or a new epoch begins.
+    6. A new epoch begins only when nothing of the partition is unanswered: no batch is ever in the log twice
+       because its answer was still on its way when it got another sequence.
+    7. Other partitions change to the new epoch when they have nothing of the old one left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple, Protocol
+
+from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import COMPRESSION_NAMES, MAX_SEQUENCE, increment_sequence, read_header
+from tidegauge_client.records import BatchBuilder, NewRecord, decode_batches, encode_batch, restamp
+
+NO_SEQUENCE = -1
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record lies; with acks=0 nobody knows, and the offset is -1."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Promise(Protocol):
+    """What ``asyncio.Future`` offers to the one that keeps it."""
+
+    def done(self) -> bool:
+        """Whether the caller has its answer, or wants none."""
+
+    def set_result(self, result: RecordMetadata, /) -> None:
+        """Acknowledge."""
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """Report."""
+
+
+class Identity(NamedTuple):
+    """An idempotent producer's id and epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Batch:
+    """Records of one partition that are sent together.
+
+    Attributes:
+        place: its place in the partition's order; a half of a split batch has a longer one.
+        created_ms: when its first record came; the delivery timeout counts from here.
+        promises: one for each record.
+        timestamps_ms: one for each record.
+        reserved_bytes: buffer memory that it holds.
+        data: its bytes once it was taken; None while records may be added.
+        identity, base_sequence: once it was taken, with idempotence.
+        attempts: how often it was sent.
+        retry_at_ms: not to be sent again before.
+        leader_epoch: under which it was sent last; a newer leader ends the back-off (KIP-951).
+        is_given_up: its promises are broken, though an answer may still come.
+    """
+
+    __slots__ = (
+        "attempts", "base_sequence", "builder", "created_ms", "data", "identity", "is_given_up", "last_problem",
+        "leader_epoch", "place", "promises", "reserved_bytes", "retry_at_ms", "timestamps_ms", "topic_partition",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        place: tuple[int, ...],
+        created_ms: float,
+        builder: BatchBuilder | None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.place = place
+        self.created_ms = created_ms
+        self.builder = builder
+        self.promises: list[Promise] = []
+        self.timestamps_ms: list[int] = []
+        self.reserved_bytes = 0
+        self.data: bytes | None = None
+        self.identity: Identity | None = None
+        self.base_sequence = NO_SEQUENCE
+        self.attempts = 0
+        self.retry_at_ms = 0.0
+        self.leader_epoch = -1
+        self.is_given_up = False
+        self.last_problem: BaseException | None = None
+
+    @property
+    def record_count(self) -> int:
+        """Records in it."""
+        return len(self.promises)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of its last record."""
+        return increment_sequence(self.base_sequence, self.record_count - 1)
+
+    def close(self) -> bytes:
+        """Its bytes; nothing can be added any more."""
+        if self.data is None:
+            assert self.builder is not None, "a batch without a builder has its bytes"
+            self.data = self.builder.build()
+            self.builder = None
+        return self.data
+
+    def stamp(self, identity: Identity, base_sequence: int) -> None:
+        """Give it a producer state (rule 1; again only under rule 6)."""
+        self.identity = identity
+        self.base_sequence = base_sequence
+        self.data = restamp(
+            self.close(),
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            base_sequence=base_sequence,
+        )
+
+
+class PartitionQueue:
+    """The batches of one partition.
+
+    Attributes:
+        pending: not on the wire, in the order in which they go out; only the last may be open.
+        wire: sent and not answered.
+        tracked: those with a sequence that are neither acknowledged nor given up, by sequence.
+        next_sequence: for the next batch taken.
+        last_acked_sequence: -1 before the first in this epoch.
+        unresolved: whether a batch was given up whose fate is not known (rule 5).
+        needs_new_epoch: whether it must go on under a new epoch (rules 4 and 6).
+    """
+
+    __slots__ = (
+        "identity", "last_acked_sequence", "needs_new_epoch", "next_sequence", "pending", "topic_partition",
+        "tracked", "unresolved", "wire",
+    )  # fmt: skip
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.pending: deque[Batch] = deque()
+        self.wire: list[Batch] = []
+        self.tracked: list[Batch] = []
+        self.identity: Identity | None = None
+        self.next_sequence = 0
+        self.last_acked_sequence = NO_SEQUENCE
+        self.unresolved = False
+        self.needs_new_epoch = False
+
+    def may_take(self, producer: Identity | None, max_in_flight: int) -> bool:
+        """Whether the first pending batch may go out as far as order is concerned (rules 2 to 7)."""
+        if not self.pending or len(self.wire) >= max_in_flight:
+            return False
+        if producer is None:
+            return True
+        if self.needs_new_epoch:
+            return False
+        first = self.pending[0]
+        if first.base_sequence != NO_SEQUENCE:
+            return self.tracked[0] is first
+        return not self.unresolved and (self.identity == producer or not (self.tracked or self.wire))
+
+    def take(self, producer: Identity | None) -> Batch:
+        """Put the first pending batch on the wire; ``may_take`` has allowed it."""
+        batch = self.pending.popleft()
+        if producer is None:
+            batch.close()
+        elif batch.base_sequence == NO_SEQUENCE:
+            if self.identity != producer:
+                self._begin(producer)
+            batch.stamp(producer, self.next_sequence)
+            self.next_sequence = increment_sequence(self.next_sequence, batch.record_count)
+            self.tracked.append(batch)
+        self.wire.append(batch)
+        batch.attempts += 1
+        return batch
+
+    def _begin(self, identity: Identity) -> None:
+        self.identity = identity
+        self.next_sequence = 0
+        self.last_acked_sequence = NO_SEQUENCE
+        self.unresolved = False
+        self.needs_new_epoch = False
+
+    def begin_epoch(self, identity: Identity) -> None:
+        """Go on under a new epoch: what is to be retried is numbered anew from 0 (rule 6)."""
+        assert not self.wire, "an unanswered batch must keep its sequence"
+        self._begin(identity)
+        for batch in self.tracked:
+            batch.stamp(identity, self.next_sequence)
+            self.next_sequence = increment_sequence(self.next_sequence, batch.record_count)
+
+    def acknowledged(self, batch: Batch) -> None:
+        """The broker has it."""
+        self.wire.remove(batch)
+        if batch.identity is None:
+            return
+        if batch in self.tracked:
+            self.tracked.remove(batch)
+        if self.last_acked_sequence == NO_SEQUENCE or _is_after(batch.last_sequence, self.last_acked_sequence):
+            self.last_acked_sequence = batch.last_sequence
+
+    def is_next_expected(self, batch: Batch) -> bool:
+        """Whether the batch follows directly on what was acknowledged."""
+        return batch.base_sequence == self._expected
+
+    @property
+    def _expected(self) -> int:
+        if self.last_acked_sequence == NO_SEQUENCE:
+            return 0
+        return increment_sequence(self.last_acked_sequence, 1)
+
+    def requeue(self, batch: Batch) -> None:
+        """Back to its place among those that wait (rule 3)."""
+        self.wire.remove(batch)
+        self._put_back(batch)
+
+    def _put_back(self, batch: Batch) -> None:
+        position = 0
+        while position < len(self.pending) and self.pending[position].place < batch.place:
+            position += 1
+        self.pending.insert(position, batch)
+
+    def out_of_order(self, batch: Batch) -> None:
+        """The broker expected another sequence (rule 4)."""
+        if self.unresolved or self.is_next_expected(batch):
+            self.needs_new_epoch = True
+        self.requeue(batch)
+
+    def failed(self, batch: Batch) -> None:
+        """The broker refused it for good: the gap that it leaves is closed by a new epoch."""
+        self.wire.remove(batch)
+        if batch in self.tracked:
+            self.tracked.remove(batch)
+            self.needs_new_epoch = True
+
+    def give_up(self, batch: Batch) -> None:
+        """Its delivery timeout is over (rule 5). One on the wire stays there until its answer or the break."""
+        if batch in self.wire:
+            batch.is_given_up = True
+        else:
+            self.pending.remove(batch)
+        if batch in self.tracked:
+            self.tracked.remove(batch)
+            self.unresolved = True
+
+    def resolve(self) -> None:
+        """See whether what was given up has turned out to be in the log (rule 5)."""
+        if not self.unresolved or self.tracked or self.wire:
+            return
+        self.unresolved = False
+        if self._expected != self.next_sequence:
+            self.needs_new_epoch = True
+
+    def dropped(self, batch: Batch) -> None:
+        """The answer to a batch that was given up says nothing, or never comes."""
+        self.wire.remove(batch)
+
+    def split(self, batch: Batch) -> list[Batch]:
+        """Cut a batch that the broker finds too large in two, with the same sequences (KIP-126)."""
+        assert batch.data is not None, "it was sent"
+        self.wire.remove(batch)
+        records = [NewRecord(r.value, r.key, r.timestamp_ms, r.headers) for r in decode_batches(batch.data)]
+        compression = COMPRESSION_NAMES[read_header(batch.data).compression]
+        middle = len(records) // 2
+        halves: list[Batch] = []
+        for begin, end in ((0, middle), (middle, len(records))):
+            half = Batch(batch.topic_partition, (*batch.place, len(halves)), batch.created_ms, None)
+            half.promises = batch.promises[begin:end]
+            half.timestamps_ms = batch.timestamps_ms[begin:end]
+            half.reserved_bytes = (batch.reserved_bytes + len(halves)) // 2
+            half.data = encode_batch(records[begin:end], compression=compression)
+            half.attempts = batch.attempts
+            if batch.identity is not None:
+                half.stamp(batch.identity, increment_sequence(batch.base_sequence, begin))
+            halves.append(half)
+        if batch in self.tracked:
+            place = self.tracked.index(batch)
+            self.tracked[place : place + 1] = halves
+        for half in halves:
+            self._put_back(half)
+        return halves
+
+
+def _is_after(sequence: int, other: int) -> bool:
+    """Whether one sequence comes after another; the window of five batches is far below half the circle."""
+    return 0 < (sequence - other) % (MAX_SEQUENCE + 1) <= MAX_SEQUENCE // 2

@@ -1,0 +1,99 @@
+"""A producer's stream to one broker: requests leave in order, answers may overtake each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import grpc
+import grpc.aio
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.v1 import produce_pb2
+from tidegauge_client.channels import Channels, translate
+
+
+class ProduceStream:
+    """One ProduceStream call. After ``close`` nothing is told any more; ``on_broken`` is told once at most."""
+
+    def __init__(
+        self,
+        address: str,
+        channels: Channels,
+        *,
+        on_answer: Callable[[str, produce_pb2.ProduceResponse], None],
+        on_written: Callable[[str, int], None],
+        on_broken: Callable[[str, TidegaugeError], None],
+    ) -> None:
+        """Begin to connect; must run on the event loop.
+
+        Args:
+            address: the broker's.
+            channels: of the producer.
+            on_answer: told of each answer.
+            on_written: told of each request with acks=0 that has left, by its correlation id.
+            on_broken: told when the stream has ended, whoever ended it.
+        """
+        self._address = address
+        self._channels = channels
+        self._on_answer = on_answer
+        self._on_written = on_written
+        self._on_broken = on_broken
+        self._requests: asyncio.Queue[produce_pb2.ProduceRequest] = asyncio.Queue()
+        self._is_closed = False
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def send(self, request: produce_pb2.ProduceRequest) -> None:
+        """Queue a request; the sender bounds how many are unanswered."""
+        self._requests.put_nowait(request)
+
+    def close(self) -> None:
+        """Cancel the stream."""
+        self._is_closed = True
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        call = self._channels.broker(self._address).ProduceStream()
+        loop = asyncio.get_running_loop()
+        tasks = {loop.create_task(self._write(call)), loop.create_task(self._read(call))}
+        problem: TidegaugeError | None = None
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                problem = problem or task.result()
+        finally:
+            call.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if not self._is_closed:
+            ended = f"the broker at {self._address} ended the stream"
+            self._on_broken(self._address, problem or TidegaugeError(ErrorCode.NETWORK_EXCEPTION, ended))
+
+    async def _write(
+        self, call: grpc.aio.StreamStreamCall[produce_pb2.ProduceRequest, produce_pb2.ProduceResponse]
+    ) -> TidegaugeError | None:
+        try:
+            while True:
+                request = await self._requests.get()
+                await call.write(request)
+                if request.acks == 0 and not self._is_closed:
+                    self._on_written(self._address, request.correlation_id)
+        except grpc.aio.AioRpcError as error:
+            return translate(error, self._address)
+        except asyncio.InvalidStateError:
+            # The call has ended; the reading side says why.
+            return None
+
+    async def _read(
+        self, call: grpc.aio.StreamStreamCall[produce_pb2.ProduceRequest, produce_pb2.ProduceResponse]
+    ) -> TidegaugeError | None:
+        try:
+            while True:
+                response = await call.read()
+                if not isinstance(response, produce_pb2.ProduceResponse):
+                    return None
+                if not self._is_closed:
+                    self._on_answer(self._address, response)
+        except grpc.aio.AioRpcError as error:
+            return translate(error, self._address)

@@ -1,0 +1,398 @@
+"""The asyncio producer: batching, order, retries and idempotence as KafkaProducer has them.
+
+``send`` hands a record over and gives a future, which is the acknowledgement. Records with the same key, or to
+the same partition, keep their order; with idempotence (default with acks=all) each is written exactly once as
+long as the producer lives, through leader changes and broken connections.
+
+Parts: ``partitioner`` (where to), ``accumulator`` and ``partition_queue`` (batches, order, sequences), ``sender``
+(what to send, what answers mean), ``produce_stream`` (gRPC). Only this module knows the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import random
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Literal, Self
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition, topic_name_problem
+from tidegauge.v1 import produce_pb2
+from tidegauge_client.accumulator import Accumulator
+from tidegauge_client.buffer_memory import BufferMemory
+from tidegauge_client.channels import call
+from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
+from tidegauge_client.metadata import TopicInfo
+from tidegauge_client.partition_queue import Batch, Identity, RecordMetadata
+from tidegauge_client.partitioner import StickyPartitioner, partition_for_key
+from tidegauge_client.produce_stream import ProduceStream
+from tidegauge_client.records import Headers, NewRecord, compression_number, estimate_size_bytes
+from tidegauge_client.sender import Counters, Sender
+
+MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
+YIELD_EVERY = 64
+"""Sends between two looks at the event loop: a caller's loop of sends must not starve the sender."""
+
+Bytes = (bytes, bytearray, memoryview)
+
+
+class Producer:
+    """Writes records. An asynchronous context manager, or ``start`` and ``stop``.
+
+    Attributes:
+        counters: records sent (handed over), acked, failed, retries.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        acks: Literal["all", 0, 1, -1] = "all",
+        linger_ms: float = 0,
+        batch_size_bytes: int = 16_384,
+        compression: str = "none",
+        max_in_flight: int = 5,
+        delivery_timeout_ms: float = 120_000,
+        request_timeout_ms: float = 30_000,
+        buffer_memory_bytes: int = 33_554_432,
+        idempotence: bool | None = None,
+        max_request_size_bytes: int = 1_048_576,
+        retry_backoff_ms: float = 100,
+        max_block_ms: float = 60_000,
+    ) -> None:
+        """Check the settings; nothing is contacted.
+
+        Args:
+            bootstrap_servers: ``host:port[,host:port]``, or several.
+            acks: ``all`` in-sync replicas, the leader alone (1), or nobody (0).
+            linger_ms: how long a batch waits for more records.
+            batch_size_bytes: a batch is closed when it is that large.
+            compression: none, gzip, snappy, lz4 or zstd.
+            max_in_flight: unanswered requests to one broker; at most 5 with idempotence.
+            delivery_timeout_ms: from handing over until a record is reported as failed.
+            request_timeout_ms: how long a broker may take to answer.
+            buffer_memory_bytes: what unfinished records may hold; then ``send`` waits.
+            idempotence: None means: where acks is all.
+            max_request_size_bytes: of a request, and of a record.
+            retry_backoff_ms: the first back-off; it doubles up to one second.
+            max_block_ms: how long ``send`` may wait for buffer memory or metadata.
+
+        Raises:
+            TidegaugeError: INVALID_REQUIRED_ACKS, UNSUPPORTED_COMPRESSION_TYPE, INVALID_CONFIG, INVALID_REQUEST.
+        """
+        is_all = acks in {"all", -1}
+        if not is_all and acks not in {0, 1}:
+            raise TidegaugeError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be all, 1 or 0, not {acks!r}")
+        if idempotence and not is_all:
+            raise _config("Must set acks to all in order to use the idempotent producer.")
+        self._idempotence = is_all if idempotence is None else idempotence
+        if max_in_flight < 1 or (self._idempotence and max_in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE):
+            raise _config(
+                f"max_in_flight must be 1 to {MAX_IN_FLIGHT_WITH_IDEMPOTENCE} to use the idempotent producer."
+            )
+        if delivery_timeout_ms < linger_ms + request_timeout_ms:
+            raise _config(
+                "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms "
+                f"({delivery_timeout_ms:.0f} < {linger_ms:.0f} + {request_timeout_ms:.0f})"
+            )
+        compression_number(compression)
+        self._batch_size_bytes = batch_size_bytes
+        self._max_request_size_bytes = max_request_size_bytes
+        self._max_block_ms = max_block_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._memory = BufferMemory(buffer_memory_bytes)
+        self._cluster = Cluster(bootstrap_servers, retry_backoff_ms=retry_backoff_ms)
+        self._cluster.on_change(self._wake_up)
+        self._accumulator = Accumulator(
+            batch_size_bytes=batch_size_bytes,
+            linger_ms=linger_ms,
+            compression=compression,
+            max_in_flight=max_in_flight,
+            idempotence=self._idempotence,
+        )
+        self._sender = Sender(
+            self._accumulator,
+            self._cluster,
+            connect=self._connect,
+            on_done=self._batch_done,
+            jitter=lambda: random.uniform(0.8, 1.2),
+            acks=-1 if is_all else int(acks),
+            max_in_flight=max_in_flight,
+            delivery_timeout_ms=delivery_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            max_request_size_bytes=max_request_size_bytes,
+            retry_backoff_ms=retry_backoff_ms,
+        )
+        self._sticky: dict[str, StickyPartitioner] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._identifying: asyncio.Task[None] | None = None
+        self._flushes: list[tuple[set[int], asyncio.Future[None]]] = []
+        self._since_yield = 0
+        self._is_stopping = False
+        self._fatal: TidegaugeError | None = None
+
+    @property
+    def counters(self) -> Counters:
+        """Records sent, acked, failed, and sent again."""
+        return self._sender.counters
+
+    # Life ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Find the cluster and begin to send.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server answers.
+        """
+        await self._cluster.refresh()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self, timeout_ms: float | None = None) -> None:
+        """Send what is left, wait for its acknowledgements, and close; what a time limit leaves is reported."""
+        self._is_stopping = True
+        if self._task is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.flush(), None if timeout_ms is None else timeout_ms / 1000)
+        tasks = [task for task in (self._task, self._identifying) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._task = None
+        stopped = "the producer was stopped before the record was acknowledged"
+        self._sender.abandon(TidegaugeError(ErrorCode.NETWORK_EXCEPTION, stopped))
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop(0 if kind is not None and issubclass(kind, asyncio.CancelledError) else None)
+
+    async def flush(self) -> None:
+        """Send everything at once and wait until all that was handed over is acknowledged or reported."""
+        waiting_for = {batch.place[0] for batch in self._accumulator.incomplete}
+        if not waiting_for:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (waiting_for, done)
+        self._flushes.append(entry)
+        self._wake_up()
+        try:
+            await done
+        finally:
+            if entry in self._flushes:
+                self._flushes.remove(entry)
+
+    # Sending ------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> asyncio.Future[RecordMetadata]:
+        """Hand a record over; the future is its acknowledgement.
+
+        Waits, up to max_block_ms, for buffer memory and for the topic's metadata.
+
+        Raises:
+            TidegaugeError: MESSAGE_TOO_LARGE, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION,
+                REQUEST_TIMED_OUT (no buffer memory), or why the producer cannot go on. The future carries what a
+                broker answers, and REQUEST_TIMED_OUT after the delivery timeout.
+            TypeError: key or value is not bytes.
+        """
+        self._check_open()
+        if not (value is None or isinstance(value, Bytes)) or not (key is None or isinstance(key, Bytes)):
+            raise TypeError("key and value are bytes or None")
+        size_bytes = estimate_size_bytes(key, value, headers)
+        self._check_size(size_bytes)
+        info = self._cluster.info.topics.get(topic)
+        if info is None or info.error is not ErrorCode.NONE or (partition or 0) not in info.partitions:
+            info = await self._wait_for_partition(topic, partition)
+        if not self._memory.try_take(size_bytes):
+            self._wake_up()
+            await self._memory.take(size_bytes, self._max_block_ms)
+        promise: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        if timestamp_ms is None:
+            timestamp_ms = int(time.time() * 1000)
+        record = NewRecord(value, key, timestamp_ms, headers)
+        sticky = None
+        if partition is None:
+            if key is not None:
+                partition = partition_for_key(bytes(key), len(info.partitions))
+            else:
+                sticky = self._sticky_of(topic)
+                partition = self._draw(info, sticky)
+        try:
+            self._check_open()
+            is_full = self._accumulator.append(
+                TopicPartition(topic, partition), record, promise, reserved_bytes=size_bytes, now_ms=now_ms()
+            )
+        except BaseException:
+            self._memory.release(size_bytes)
+            raise
+        self._sender.counters.sent += 1
+        if sticky is not None:
+            sticky.produced(size_bytes, batch_is_full=is_full)
+        self._wake.set()
+        self._since_yield += 1
+        if is_full or self._since_yield >= YIELD_EVERY:
+            self._since_yield = 0
+            await asyncio.sleep(0)
+        return promise
+
+    def _check_open(self) -> None:
+        if self._fatal is not None:
+            raise TidegaugeError(self._fatal.code, self._fatal.message)
+        if self._task is None or self._is_stopping:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the producer is not running; start it, or use async with")
+
+    def _check_size(self, size_bytes: int) -> None:
+        for limit_bytes, name in (
+            (self._max_request_size_bytes, "max.request.size"),
+            (self._memory.size_bytes, "buffer.memory"),
+        ):
+            if size_bytes > limit_bytes:
+                raise TidegaugeError(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"The message is {size_bytes} bytes when serialized which is larger than {limit_bytes}, which is "
+                    f"the value of the {name} configuration.",
+                )
+
+    async def _wait_for_partition(self, topic: str, partition: int | None) -> TopicInfo:
+        problem = topic_name_problem(topic)
+        if problem is not None:
+            raise TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        deadline_ms = now_ms() + self._max_block_ms
+        while True:
+            await self._cluster.ensure_topics([topic], timeout_ms=max(0.0, deadline_ms - now_ms()))
+            info = self._cluster.info.topics[topic]
+            if (partition or 0) in info.partitions:
+                return info
+            if now_ms() >= deadline_ms or (partition is not None and partition < 0):
+                raise TidegaugeError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"Partition {partition or 0} of topic {topic} with partition count {len(info.partitions)} is not "
+                    f"present in metadata after {self._max_block_ms:.0f} ms.",
+                )
+            await asyncio.sleep(self._retry_backoff_ms / 1000)
+
+    def _sticky_of(self, topic: str) -> StickyPartitioner:
+        found = self._sticky.get(topic)
+        if found is None:
+            found = self._sticky[topic] = StickyPartitioner(self._batch_size_bytes)
+        return found
+
+    def _draw(self, info: TopicInfo, sticky: StickyPartitioner) -> int:
+        everyone = list(info.partitions)
+        available = [index for index, part in info.partitions.items() if part.leader_id is not None]
+        return sticky.partition(
+            available, everyone, lambda index: self._accumulator.queue_length(TopicPartition(info.name, index))
+        )
+
+    # The task that drives the sender --------------------------------------------------------------------------
+
+    def _wake_up(self) -> None:
+        self._wake.set()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            self._sender.is_hurried = bool(self._flushes) or self._memory.is_exhausted or self._is_stopping
+            now = now_ms()
+            look_again_ms = self._sender.step(now)
+            self._cluster.refresh_if_old()
+            if self._idempotence and self._accumulator.producer is None and self._identifying is None:
+                self._identifying = loop.create_task(self._identify())
+            timer = None
+            if not math.isinf(look_again_ms):
+                timer = loop.call_later(max(0.0, look_again_ms - now) / 1000, self._wake.set)
+            await self._wake.wait()
+            if timer is not None:
+                timer.cancel()
+
+    async def _identify(self) -> None:
+        """Get a producer id from any broker; COORDINATOR_LOAD_IN_PROGRESS and dead brokers are waited out."""
+        while True:
+            address = self._cluster.addresses()[0]
+            stub = self._cluster.channels.broker(address)
+            try:
+                answer = await call(
+                    stub.InitProducerId,
+                    produce_pb2.InitProducerIdRequest(),
+                    timeout_ms=PROBE_TIMEOUT_MS,
+                    address=address,
+                )
+                problem = TidegaugeError(ErrorCode.of(answer.error), answer.error_message)
+            except TidegaugeError as error:
+                self._cluster.note_failure(address)
+                problem = error
+            else:
+                if problem.code is ErrorCode.NONE:
+                    self._accumulator.producer = Identity(answer.producer_id, answer.producer_epoch)
+                    self._identifying = None
+                    self._wake_up()
+                    return
+            if not problem.retriable:
+                self._fatal = problem
+                self._sender.abandon(problem)
+                return
+            await asyncio.sleep(self._retry_backoff_ms / 1000)
+
+    def _connect(self, address: str) -> ProduceStream:
+        return ProduceStream(
+            address,
+            self._cluster.channels,
+            on_answer=self._answered,
+            on_written=self._written,
+            on_broken=self._broken,
+        )
+
+    def _answered(self, address: str, response: produce_pb2.ProduceResponse) -> None:
+        self._sender.answered(address, response, now_ms())
+        self._wake.set()
+
+    def _written(self, address: str, correlation_id: int) -> None:
+        self._sender.written(address, correlation_id)
+        self._wake.set()
+
+    def _broken(self, address: str, problem: TidegaugeError) -> None:
+        self._sender.broken(address, problem, now_ms())
+        self._wake.set()
+
+    def _batch_done(self, batch: Batch) -> None:
+        self._memory.release(batch.reserved_bytes)
+        for promise in batch.promises:
+            # An answer nobody asks for is no fault: asyncio would otherwise report it as one.
+            if isinstance(promise, asyncio.Future) and not promise.cancelled():
+                promise.exception()
+        if not self._flushes:
+            return
+        place = batch.place[0]
+        if len(batch.place) > 1 and any(other.place[0] == place for other in self._accumulator.incomplete):
+            return
+        for waiting_for, done in self._flushes:
+            waiting_for.discard(place)
+            if not waiting_for and not done.done():
+                done.set_result(None)
+
+
+def _config(sentence: str) -> TidegaugeError:
+    return TidegaugeError(ErrorCode.INVALID_CONFIG, sentence)

@@ -1,0 +1,328 @@
+"""Sends ready batches to the leaders of their partitions, and decides what each answer means.
+
+The sender is synchronous: ``step`` does what is due now and says when to look again; answers and breaks come in
+through ``answered``, ``written`` and ``broken``. The producer's task drives it; tests drive it by hand.
+
+Rules (KafkaProducer's Sender, NetworkClient):
+    1. One connection for a broker, at most ``max_in_flight`` requests on it unanswered; a request holds at most
+       one batch of a partition.
+    2. A retriable error puts a batch back until its delivery timeout is over; any other reports it. Where the
+       error says so, metadata is refreshed; a hint on the leader is taken at once.
+    3. A request unanswered for ``request_timeout_ms`` breaks its connection: the broker is frozen or cut off.
+       Everything on a broken connection is of unknown outcome and is put back.
+    4. With acks=0 a batch is done when it was written; what was not is put back.
+    5. Back-off doubles from retry.backoff.ms to one second, a fifth more or less; a newer leader ends it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import produce_pb2
+from tidegauge_client.accumulator import Accumulator
+from tidegauge_client.metadata import Leader
+from tidegauge_client.partition_queue import Batch, RecordMetadata
+
+MAX_BACKOFF_MS = 1_000.0
+UNKNOWN_OFFSET = -1
+
+
+class Connection(Protocol):
+    """A stream of requests to one broker."""
+
+    def send(self, request: produce_pb2.ProduceRequest) -> None:
+        """Queue a request; it leaves in this order."""
+
+    def close(self) -> None:
+        """Break it; nothing is told afterwards."""
+
+
+class View(Protocol):
+    """What the sender asks of the cluster's metadata."""
+
+    def leader(self, topic_partition: TopicPartition) -> Leader | None:
+        """Who leads, as far as is known."""
+
+    def hint(self, topic_partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
+        """Take a broker's hint."""
+
+    def request_refresh(self) -> None:
+        """Ask for metadata soon."""
+
+    def note_failure(self, address: str) -> None:
+        """The broker does not answer."""
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A request that is not answered yet."""
+
+    batches: list[Batch]
+    sent_at_ms: float
+
+
+@dataclass(slots=True)
+class Link:
+    """The connection to one broker and what is unanswered on it, by correlation id."""
+
+    address: str
+    connection: Connection
+    in_flight: dict[int, InFlight] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Counters:
+    """Records handed over, acknowledged, reported as failed, and sent again."""
+
+    sent: int = 0
+    acked: int = 0
+    failed: int = 0
+    retries: int = 0
+
+
+class Sender:
+    """Moves batches between accumulator and brokers."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        view: View,
+        *,
+        connect: Callable[[str], Connection],
+        on_done: Callable[[Batch], None],
+        jitter: Callable[[], float],
+        acks: int,
+        max_in_flight: int,
+        delivery_timeout_ms: float,
+        request_timeout_ms: float,
+        max_request_size_bytes: int,
+        retry_backoff_ms: float,
+    ) -> None:
+        """Begin without a connection.
+
+        Args:
+            accumulator: where batches wait.
+            view: the cluster's metadata.
+            connect: opens a connection to an address.
+            on_done: told of each batch that is acknowledged or reported, after its promises were kept.
+            jitter: a number from 0.8 to 1.2.
+            acks: -1, 0 or 1.
+            max_in_flight: requests on a connection, and batches of a partition.
+            delivery_timeout_ms: from a batch's first record until it is reported as failed.
+            request_timeout_ms: how long a broker may take to answer.
+            max_request_size_bytes: soft limit of a request; one batch always fits.
+            retry_backoff_ms: the first back-off.
+        """
+        self._accumulator = accumulator
+        self._view = view
+        self._connect = connect
+        self._on_done = on_done
+        self._jitter = jitter
+        self._acks = acks
+        self._max_in_flight = max_in_flight
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._max_request_size_bytes = max_request_size_bytes
+        self._retry_backoff_ms = retry_backoff_ms
+        self._links: dict[str, Link] = {}
+        self._correlation_ids = itertools.count(1)
+        self._expire_at_ms = 0.0
+        self.counters = Counters()
+        self.is_hurried = False
+
+    def close(self) -> None:
+        """Break all connections."""
+        for link in self._links.values():
+            link.connection.close()
+        self._links.clear()
+
+    # What is due --------------------------------------------------------------------------------------------
+
+    def step(self, now_ms: float) -> float:
+        """Do what is due; when to look again if nothing happens before."""
+        self._break_silent_links(now_ms)
+        if now_ms >= self._expire_at_ms:
+            late, next_ms = self._accumulator.expire(now_ms, self._delivery_timeout_ms)
+            for batch in late:
+                self._report(batch, _expired(batch, now_ms))
+            self._expire_at_ms = min(next_ms, now_ms + self._delivery_timeout_ms)
+        self._accumulator.settle_epochs()
+        look_again_ms = self._send_ready(now_ms)
+        for link in self._links.values():
+            for waiting in itertools.islice(link.in_flight.values(), 1):
+                look_again_ms = min(look_again_ms, waiting.sent_at_ms + self._request_timeout_ms)
+        return min(look_again_ms, self._expire_at_ms)
+
+    def _break_silent_links(self, now_ms: float) -> None:
+        for link in list(self._links.values()):
+            oldest = next(iter(link.in_flight.values()), None)
+            if oldest is not None and now_ms - oldest.sent_at_ms >= self._request_timeout_ms:
+                problem = TidegaugeError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"the broker at {link.address} did not answer within {self._request_timeout_ms:.0f} ms",
+                )
+                link.connection.close()
+                self.broken(link.address, problem, now_ms)
+
+    def _send_ready(self, now_ms: float) -> float:
+        """One round after the other until no connection can take more."""
+        while True:
+            ready, look_again_ms = self._accumulator.ready(
+                now_ms, is_hurried=self.is_hurried, leader_epoch=self._leader_epoch
+            )
+            by_address: dict[str, list[tuple[TopicPartition, int]]] = {}
+            for topic_partition in ready:
+                leader = self._view.leader(topic_partition)
+                if leader is None:
+                    self._view.request_refresh()
+                else:
+                    by_address.setdefault(leader.address, []).append((topic_partition, leader.leader_epoch))
+            has_sent = False
+            for address, partitions in by_address.items():
+                has_sent = self._send_one(address, partitions, now_ms) or has_sent
+            if not has_sent:
+                return look_again_ms
+
+    def _leader_epoch(self, topic_partition: TopicPartition) -> int:
+        leader = self._view.leader(topic_partition)
+        return -1 if leader is None else leader.leader_epoch
+
+    def _send_one(self, address: str, partitions: Sequence[tuple[TopicPartition, int]], now_ms: float) -> bool:
+        link = self._links.get(address)
+        if link is not None and len(link.in_flight) >= self._max_in_flight:
+            return False
+        if link is None:
+            link = self._links[address] = Link(address, self._connect(address))
+        batches: list[Batch] = []
+        request = produce_pb2.ProduceRequest(
+            correlation_id=next(self._correlation_ids), acks=self._acks, timeout_ms=int(self._request_timeout_ms)
+        )
+        size_bytes = 0
+        # Begin elsewhere each time, so that a full request starves no partition.
+        begin = request.correlation_id % len(partitions)
+        for topic_partition, leader_epoch in (*partitions[begin:], *partitions[:begin]):
+            if batches and size_bytes >= self._max_request_size_bytes:
+                break
+            batch = self._accumulator.take(topic_partition)
+            batch.leader_epoch = leader_epoch
+            if batch.attempts > 1:
+                self.counters.retries += batch.record_count
+            data = batch.close()
+            request.partitions.add(topic=topic_partition.topic, partition=topic_partition.partition, records=data)
+            size_bytes += len(data)
+            batches.append(batch)
+        link.in_flight[request.correlation_id] = InFlight(batches, now_ms)
+        link.connection.send(request)
+        return True
+
+    # What comes back ----------------------------------------------------------------------------------------
+
+    def written(self, address: str, correlation_id: int) -> None:
+        """A request with acks=0 has left (rule 4)."""
+        link = self._links.get(address)
+        request = None if link is None else link.in_flight.pop(correlation_id, None)
+        if request is not None:
+            for batch in request.batches:
+                self._acknowledge(batch, UNKNOWN_OFFSET, None)
+
+    def answered(self, address: str, response: produce_pb2.ProduceResponse, now_ms: float) -> None:
+        """A broker has answered a request; an answer to an unknown one changes nothing."""
+        link = self._links.get(address)
+        request = None if link is None else link.in_flight.pop(response.correlation_id, None)
+        if request is None:
+            return
+        results = {TopicPartition(r.topic, r.partition): r for r in response.partitions}
+        for batch in request.batches:
+            result = results.get(batch.topic_partition)
+            if result is None:
+                problem = TidegaugeError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"the broker at {address} did not answer for {batch.topic_partition}",
+                )
+                self._refused(batch, problem, now_ms)
+            elif result.error == 0:
+                log_append_time_ms = result.log_append_time_ms if result.HasField("log_append_time_ms") else None
+                self._acknowledge(batch, result.base_offset, log_append_time_ms)
+            else:
+                if result.HasField("current_leader"):
+                    hint = result.current_leader
+                    self._view.hint(batch.topic_partition, hint.leader_id, hint.leader_epoch)
+                self._refused(batch, TidegaugeError(ErrorCode.of(result.error), result.error_message), now_ms)
+
+    def broken(self, address: str, problem: TidegaugeError, now_ms: float) -> None:
+        """A connection broke; nobody knows what became of what was on it (rule 3)."""
+        link = self._links.pop(address, None)
+        if link is None:
+            return
+        self._view.note_failure(address)
+        self._view.request_refresh()
+        for request in link.in_flight.values():
+            for batch in request.batches:
+                self._refused(batch, problem, now_ms)
+
+    def _refused(self, batch: Batch, problem: TidegaugeError, now_ms: float) -> None:
+        queue = self._accumulator.queue(batch.topic_partition)
+        if ERROR_TABLE[problem.code].refresh_metadata:
+            self._view.request_refresh()
+        if batch.is_given_up:
+            queue.dropped(batch)
+            return
+        batch.last_problem = problem
+        batch.retry_at_ms = now_ms + self._backoff_ms(batch.attempts)
+        may_retry = now_ms - batch.created_ms < self._delivery_timeout_ms
+        if problem.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.identity is not None and may_retry:
+            queue.out_of_order(batch)
+        elif problem.code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
+            self._accumulator.split(batch)
+        elif problem.retriable and may_retry:
+            queue.requeue(batch)
+        else:
+            queue.failed(batch)
+            self._accumulator.incomplete.discard(batch)
+            self._report(batch, problem)
+
+    def _backoff_ms(self, attempts: int) -> float:
+        doubled = self._retry_backoff_ms * math.pow(2, min(attempts - 1, 10))
+        return min(doubled, max(MAX_BACKOFF_MS, self._retry_backoff_ms)) * self._jitter()
+
+    def _acknowledge(self, batch: Batch, base_offset: int, log_append_time_ms: int | None) -> None:
+        self._accumulator.queue(batch.topic_partition).acknowledged(batch)
+        if batch.is_given_up:
+            return
+        self._accumulator.incomplete.discard(batch)
+        self.counters.acked += batch.record_count
+        topic, partition = batch.topic_partition
+        for index, promise in enumerate(batch.promises):
+            if not promise.done():
+                offset = UNKNOWN_OFFSET if base_offset == UNKNOWN_OFFSET else base_offset + index
+                timestamp_ms = batch.timestamps_ms[index] if log_append_time_ms is None else log_append_time_ms
+                promise.set_result(RecordMetadata(topic, partition, offset, timestamp_ms))
+        self._on_done(batch)
+
+    def _report(self, batch: Batch, problem: TidegaugeError) -> None:
+        self.counters.failed += batch.record_count
+        for promise in batch.promises:
+            if not promise.done():
+                promise.set_exception(TidegaugeError(problem.code, problem.message))
+        self._on_done(batch)
+
+    def abandon(self, problem: TidegaugeError) -> None:
+        """Report everything that is left: the producer stops or cannot go on."""
+        self.close()
+        for batch in self._accumulator.abandon():
+            self._report(batch, problem)
+
+
+def _expired(batch: Batch, now_ms: float) -> TidegaugeError:
+    last = "" if batch.last_problem is None else f"; last: {batch.last_problem}"
+    return TidegaugeError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"Expiring {batch.record_count} record(s) for {batch.topic_partition}: {now_ms - batch.created_ms:.0f} ms "
+        f"has passed since batch creation{last}",
+    )
