@@ -1,0 +1,152 @@
+"""The cluster's folder: its locks, what ``--purge`` deletes, the fault log, reserved ports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidegauge import event_log
+from tidegauge.errors import TidegaugeError
+from tidegauge_client.cluster_file import FILE_NAME
+from tidegauge_lab import layout, locks
+from tidegauge_lab.fault_log import next_sequence, note_fault
+from tidegauge_lab.plan import Wanted, first_plan
+from tidegauge_lab.ports import Reservations
+from tidegauge_lab.waiting import TimeLimitError
+
+
+def make_cluster(folder: Path) -> None:
+    file = first_plan(folder, Wanted(), free=lambda _: True).file
+    layout.make_folders(folder, file)
+    (folder / "broker-0" / "data").mkdir()
+    file.save(folder)
+
+
+def test_one_holds_alone_and_many_hold_together(tmp_path: Path) -> None:
+    lock = tmp_path / ".lock"
+    with locks.hold(lock, 0):
+        for shared in (False, True):
+            with pytest.raises(TimeLimitError, match="another tidegauge command"), locks.hold(lock, 0, shared=shared):
+                pass
+    together = locks.hold(lock, 0, shared=True), locks.hold(lock, 0, shared=True)
+    with together[0], together[1], pytest.raises(TimeLimitError), locks.hold(lock, 0):
+        pass
+    with locks.hold(lock, 0):
+        pass
+
+
+def test_a_lock_in_a_removed_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TidegaugeError, match="is gone"), locks.hold(tmp_path / "gone" / ".lock", 0):
+        pass
+
+
+def test_purge_deletes_what_up_made_and_the_empty_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    make_cluster(folder)
+    layout.remove_cluster(folder)
+    assert not folder.exists()
+
+
+def test_purge_leaves_files_of_the_user_and_follows_no_link(tmp_path: Path) -> None:
+    folder, precious = tmp_path / "cluster", tmp_path / "precious"
+    make_cluster(folder)
+    precious.mkdir()
+    (precious / "file").touch()
+    (folder / "notes.txt").touch()
+    (folder / "broker-7").symlink_to(precious)
+    layout.remove_cluster(folder)
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    assert (precious / "file").exists()
+
+
+def test_purge_refuses_a_folder_that_up_did_not_make(tmp_path: Path) -> None:
+    (tmp_path / "broker-0").mkdir()
+    with pytest.raises(AssertionError):
+        layout.remove_cluster(tmp_path)
+    assert (tmp_path / "broker-0").exists()
+
+
+def test_a_new_cluster_does_not_mix_with_what_is_there(tmp_path: Path) -> None:
+    layout.require_new(tmp_path / "new")
+    (tmp_path / "notes.txt").touch()
+    layout.require_new(tmp_path)
+    with pytest.raises(TidegaugeError, match="is a file"):
+        layout.require_new(tmp_path / "notes.txt")
+    (tmp_path / "broker-0").mkdir()
+    with pytest.raises(TidegaugeError, match=f"holds broker-0 but no {FILE_NAME}"):
+        layout.require_new(tmp_path)
+
+
+def test_faults_are_events_whose_sequence_goes_on_from_command_to_command(tmp_path: Path) -> None:
+    note_fault(tmp_path, "kill", "broker-1", 1, "Lab")
+    note_fault(tmp_path, "pause", "zookeeper", None, "Lab")
+    first, second = event_log.read_folder(tmp_path)
+    assert (first["sequence"], first["kind"], first["action"], first["broker"], first["source"]) == (
+        0,
+        "fault",
+        "kill",
+        1,
+        "lab",
+    )
+    assert (second["sequence"], second["broker"], second["process"]) == (1, None, "zookeeper")
+    assert first["time_ms"] <= second["time_ms"]
+    assert first["kind"] in event_log.KINDS
+
+
+def test_the_fault_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_log, "MAX_BYTES", 400)
+    for _ in range(4):
+        note_fault(tmp_path, "kill", "broker-1", 1, "Lab")
+    path = tmp_path / "lab.events.jsonl"
+    assert path.stat().st_size <= 400
+    assert [event["sequence"] for event in event_log.read_events(path)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("tail", "following"),
+    [
+        (b"", 0),
+        (b'{"sequence":4}\n', 5),
+        (b'ce":3}\n{"sequence":4}\n{"sequ', 5),
+        (b"broken\n", 0),
+    ],
+)
+def test_a_cut_off_line_does_not_stop_the_sequence(tail: bytes, following: int) -> None:
+    assert next_sequence(tail) == following
+
+
+def test_ports_chosen_by_one_folder_are_reserved_until_it_has_started(tmp_path: Path) -> None:
+    """Two first ``up`` at the same time must not choose the same ports."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    now = [1000.0]
+    reservations = Reservations(tmp_path / "ports.json", lambda: now[0])
+    with reservations.choosing(one) as reserved:
+        assert reserved.others == frozenset()
+        reserved.chosen.extend([19092, 12181])
+    with reservations.choosing(two) as reserved:
+        assert reserved.others == {19092, 12181}
+        reserved.chosen.append(19093)
+    with reservations.choosing(one) as reserved:
+        assert reserved.others == {19093}
+        reserved.chosen.append(19092)
+    reservations.release(one)
+    with reservations.choosing(two) as reserved:
+        assert reserved.others == frozenset()
+        reserved.chosen.append(19093)
+    now[0] += 3600
+    with reservations.choosing(one) as reserved:
+        assert reserved.others == frozenset()
+
+
+def test_a_reservation_of_a_removed_folder_or_a_damaged_file_counts_for_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ports.json"
+    path.write_text(json.dumps({"19092": [str(tmp_path / "gone"), 1000.0]}))
+    with Reservations(path, lambda: 1001.0).choosing(tmp_path) as reserved:
+        assert reserved.others == frozenset()
+    path.write_text('{"19092": [')
+    with Reservations(path, lambda: 1001.0).choosing(tmp_path) as reserved:
+        assert reserved.others == frozenset()

@@ -1,0 +1,165 @@
+"""What a cluster consists of at the first ``up`` and what a later one may change (design 6, row ``up``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import read_properties
+from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_lab.broker_settings import PROFILES, check_settings, server_properties, session_timeout_ms
+from tidegauge_lab.plan import Wanted, first_plan, next_plan, ports_of
+
+HOME = Path("/cluster")
+
+
+def all_free(_: int) -> bool:
+    return True
+
+
+def made(**wanted: object) -> ClusterFile:
+    return first_plan(HOME, Wanted(**wanted), free=all_free).file
+
+
+def test_a_new_cluster_has_three_brokers_a_zookeeper_and_the_fast_profile() -> None:
+    file = made()
+    assert [(broker.id, broker.address, broker.dir) for broker in file.brokers] == [
+        (0, "127.0.0.1:19092", "/cluster/broker-0"),
+        (1, "127.0.0.1:19093", "/cluster/broker-1"),
+        (2, "127.0.0.1:19094", "/cluster/broker-2"),
+    ]
+    assert (file.zookeeper_address, file.zookeeper_managed, file.profile) == ("127.0.0.1:12181", True, "fast")
+    assert sorted(ports_of(file)) == [12181, 19092, 19093, 19094]
+
+
+def test_other_ports_than_the_usual_ones_are_said() -> None:
+    plan = first_plan(HOME, Wanted(), free=lambda port: port not in {12181, 19093})
+    assert [broker.port for broker in plan.file.brokers] == [19092, 19094, 19095]
+    assert plan.file.zookeeper_address == "127.0.0.1:12182"
+    assert any("19093" in note for note in plan.notes)
+    assert any("12181" in note and "12182" in note for note in plan.notes)
+    assert first_plan(HOME, Wanted(), free=all_free).notes == []
+
+
+def test_ports_that_another_cluster_is_about_to_bind_are_taken() -> None:
+    plan = first_plan(HOME, Wanted(), taken=frozenset({19092, 12181}), free=all_free)
+    assert [broker.port for broker in plan.file.brokers] == [19093, 19094, 19095]
+    assert plan.file.zookeeper_address == "127.0.0.1:12182"
+
+
+def test_requested_ports_are_taken_as_they_are_or_refused() -> None:
+    assert [broker.port for broker in made(base_port=20000, brokers=2).brokers] == [20000, 20001]
+    with pytest.raises(TidegaugeError, match="port 20001 of broker 1 is in use"):
+        first_plan(HOME, Wanted(base_port=20000), free=lambda port: port != 20001)
+
+
+def test_a_foreign_zookeeper_is_recorded_and_not_managed() -> None:
+    file = made(zookeeper="one:2181,two:2182/tide")
+    assert (file.zookeeper_address, file.zookeeper_managed) == ("one:2181,two:2182/tide", False)
+    assert ports_of(file) == [19092, 19093, 19094]
+    with pytest.raises(TidegaugeError, match="no ZooKeeper address"):
+        made(zookeeper="one:many")
+
+
+def test_a_later_up_keeps_ids_and_ports_and_takes_new_settings() -> None:
+    recorded = made(settings={"min.insync.replicas": "2", "num.partitions": "3"})
+    file = next_plan(HOME, recorded, Wanted(profile="kafka", settings={"num.partitions": "6"}), free=all_free).file
+    assert file.brokers == recorded.brokers
+    assert file.profile == "kafka"
+    assert file.settings == {"min.insync.replicas": "2", "num.partitions": "6"}
+
+
+def test_a_moved_folder_is_named_anew() -> None:
+    file = next_plan(Path("/elsewhere"), made(), Wanted(), free=all_free).file
+    assert [broker.dir for broker in file.brokers] == [f"/elsewhere/broker-{broker_id}" for broker_id in range(3)]
+
+
+def test_brokers_may_be_added_on_ports_of_their_own() -> None:
+    plan = next_plan(HOME, made(), Wanted(brokers=5), free=lambda port: port != 19095)
+    assert [broker.port for broker in plan.file.brokers] == [19092, 19093, 19094, 19096, 19097]
+    assert [broker.id for broker in plan.file.brokers] == list(range(5))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [Wanted(brokers=2), Wanted(zookeeper="other:2181"), Wanted(base_port=20000)],
+    ids=["fewer brokers", "another ZooKeeper", "other ports"],
+)
+def test_what_contradicts_the_data_in_the_folder_is_refused(wanted: Wanted) -> None:
+    with pytest.raises(TidegaugeError, match="can't be changed"):
+        next_plan(HOME, made(), wanted, free=all_free)
+
+
+@pytest.mark.parametrize("brokers", [0, 101])
+def test_a_count_that_makes_no_cluster_is_refused(brokers: int) -> None:
+    with pytest.raises(TidegaugeError, match="1 to 100 brokers"):
+        made(brokers=brokers)
+
+
+def test_a_folder_with_a_comma_is_refused() -> None:
+    """log.dirs is a list, separated by commas."""
+    with pytest.raises(TidegaugeError, match="commas"):
+        first_plan(Path("/a,b"), Wanted(), free=all_free)
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"min.insync.replica": "2"}, "did you mean min.insync.replicas"),
+        ({"min.insync.replicas": "two"}, "must be a whole number"),
+        ({"broker.id": "7"}, "its own value"),
+        ({"listeners": "PLAINTEXT://127.0.0.1:1"}, "its own value"),
+        ({"replica.lag.time.max.ms": "400"}, "must not be larger than replica.lag.time.max.ms"),
+    ],
+)
+def test_a_wrong_setting_is_refused_before_anything_starts(settings: dict[str, str], words: str) -> None:
+    with pytest.raises(TidegaugeError, match=words) as caught:
+        made(settings=settings)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_the_fast_profile_is_the_one_of_the_design() -> None:
+    """Session 4 s, lag 5 s, fetch back-off 100 ms, checkpoints 1 s, controlled-shutdown back-off 200 ms, no more."""
+    assert PROFILES["fast"] == {
+        "zookeeper.session.timeout.ms": "4000",
+        "replica.lag.time.max.ms": "5000",
+        "replica.fetch.backoff.ms": "100",
+        "replica.high.watermark.checkpoint.interval.ms": "1000",
+        "log.flush.offset.checkpoint.interval.ms": "1000",
+        "controlled.shutdown.retry.backoff.ms": "200",
+    }
+    assert PROFILES["kafka"] == {}
+    for profile in PROFILES:
+        check_settings({}, profile)
+    assert session_timeout_ms({}, "fast") == 4000
+    assert session_timeout_ms({"zookeeper.session.timeout.ms": "1500"}, "fast") == 1500
+    assert session_timeout_ms({}, "kafka") == 18000
+
+
+def test_server_properties_say_who_the_broker_is_and_set_wins() -> None:
+    file = made(settings={"replica.lag.time.max.ms": "9000", "lab.enable": "false"})
+    text = server_properties(file.brokers[1], HOME, zookeeper_connect="z:1", profile="fast", settings=file.settings)
+    values = read_properties(text)
+    assert values == {
+        **PROFILES["fast"],
+        "broker.id": "1",
+        "listeners": "PLAINTEXT://127.0.0.1:19093",
+        "zookeeper.connect": "z:1",
+        "log.dirs": "/cluster/broker-1/data",
+        "event.log.file": "/cluster/logs/broker-1.events.jsonl",
+        "auto.create.topics.enable": "false",
+        "replica.lag.time.max.ms": "9000",
+        "lab.enable": "false",
+    }
+    assert text.count("replica.lag.time.max.ms") == 1
+
+
+def test_the_cluster_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    file = made(brokers=2, settings={"num.partitions": "3"})
+    file.save(tmp_path)
+    assert load_cluster_file(tmp_path) == file

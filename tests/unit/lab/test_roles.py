@@ -1,0 +1,101 @@
+"""Roles name the broker that holds them now, by the newest metadata (design 6: kill, stop, ... ``--leader-of T-P``)."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_lab.cli import faults
+from tidegauge_lab.roles import (
+    PartitionView,
+    Role,
+    RoleKind,
+    follower_of,
+    leader_of,
+    partition_view,
+    require_controller,
+)
+
+PARTITION = TopicPartition("orders", 1)
+
+
+def answer(leader: int | None, leader_epoch: int, partition_epoch: int = 0) -> metadata_pb2.MetadataResponse:
+    state = metadata_pb2.PartitionMetadata(
+        partition=1, leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=[2, 0, 1]
+    )
+    if leader is not None:
+        state.leader_id = leader
+    topic = metadata_pb2.TopicMetadata(name="orders", partitions=[metadata_pb2.PartitionMetadata(partition=0), state])
+    return metadata_pb2.MetadataResponse(topics=[topic])
+
+
+def test_the_answer_with_the_highest_leader_epoch_counts() -> None:
+    answers = [answer(2, 4), answer(0, 5), answer(2, 4)]
+    assert partition_view(answers, PARTITION) == PartitionView(0, (2, 0, 1))
+    assert partition_view(reversed(answers), PARTITION).leader == 0
+
+
+def test_within_an_epoch_the_newer_state_counts() -> None:
+    assert partition_view([answer(0, 5, 7), answer(None, 5, 8)], PARTITION).leader is None
+
+
+def test_an_unknown_topic_or_partition_is_told() -> None:
+    for wanted in (TopicPartition("orders", 7), TopicPartition("nothing", 1)):
+        with pytest.raises(TidegaugeError) as caught:
+            partition_view([answer(0, 1)], wanted)
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(TidegaugeError, match="no broker answers"):
+        partition_view([], PARTITION)
+
+
+def test_without_a_leader_nothing_is_done() -> None:
+    assert leader_of(PartitionView(2, (2, 0)), PARTITION) == 2
+    with pytest.raises(TidegaugeError, match=r"orders-1 has no leader.*nothing was done"):
+        leader_of(PartitionView(None, (2, 0)), PARTITION)
+    with pytest.raises(TidegaugeError, match="no active controller"):
+        require_controller(None)
+    assert require_controller(0) == 0
+
+
+def test_the_follower_is_the_first_in_assignment_order_that_can_be_changed() -> None:
+    view = PartitionView(0, (2, 0, 1))
+    assert follower_of(view, PARTITION, lambda _: True) == 2
+    assert follower_of(view, PARTITION, lambda broker_id: broker_id == 1) == 1
+    assert follower_of(view, PARTITION, lambda _: False) == 2
+    with pytest.raises(TidegaugeError, match="no follower"):
+        follower_of(PartitionView(0, (0,)), PARTITION, lambda _: True)
+
+
+def test_roles_are_told_in_words() -> None:
+    assert str(Role(RoleKind.LEADER, PARTITION)) == "leader of orders-1"
+    assert str(Role(RoleKind.CONTROLLER)) == "the controller"
+
+
+@pytest.mark.parametrize("verb", [faults.kill, faults.stop, faults.pause, faults.resume, faults.start])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["one"],
+        ["-1"],
+        ["1", "--controller"],
+        ["--leader-of", "orders-0", "--controller"],
+        ["--leader-of", "orders"],
+    ],
+    ids=["no target", "no number", "negative", "id and role", "two roles", "no partition"],
+)
+def test_wrong_usage_ends_with_2_before_anything_is_looked_at(verb: click.Command, arguments: list[str]) -> None:
+    result = CliRunner().invoke(verb, ["--dir", "/nonexistent", *arguments])
+    assert result.exit_code == 2, result.output
+
+
+def test_without_a_cluster_a_fault_fails_with_1() -> None:
+    result = CliRunner().invoke(faults.kill, ["1", "--dir", "/nonexistent", "-o", "json"])
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert '"BROKER_NOT_AVAILABLE"' in result.stderr
+    assert "there is no cluster in /nonexistent" in result.stderr
