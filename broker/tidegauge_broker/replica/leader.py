@@ -82,14 +82,18 @@ class Leader:
     def append(self, records: bytes, acks: int, now_ms: int, out: list[Effect]) -> tuple[ProduceResult, int]:
         """Check a producer's batch and append it. Nothing is appended unless every check holds.
 
+        The order is Kafka's (2.1) and decides which error is told: one batch, min.insync.replicas, the batch itself,
+        the producer's sequence.
+
         Returns:
             The result, and the offset that the high watermark must reach for it to be committed.
         """
         partition = self.partition
         result = ProduceResult(partition.topic_partition)
         try:
-            header = self._checked(records)
+            header = _only_batch(records)
             self._check_min_isr(acks)
+            self._check_batch(records, header)
             check = partition.producer_state.check(header)
             if check.error is not ErrorCode.NONE:
                 raise TidegaugeError(check.error, check.message)
@@ -110,29 +114,23 @@ class Leader:
         result.log_append_time_ms = append_time_ms
         return result, header.next_offset
 
-    def _checked(self, records: bytes) -> BatchHeader:
-        """The header of one whole, sound batch, numbered from 0 and within the limits (LogValidator).
+    def _check_batch(self, records: bytes, header: BatchHeader) -> None:
+        """Whether a batch is sound, numbered from 0 and within the limits (LogValidator).
 
         Raises:
             TidegaugeError: why the batch is refused.
         """
         rules = self.partition.rules
         name = self.partition.topic_partition
-        headers = list(iterate_headers(records))
-        if len(headers) != 1:
-            raise TidegaugeError(ErrorCode.INVALID_RECORD, f"expected exactly one record batch, got {len(headers)}")
-        header = headers[0]
+        if header.base_offset != 0:
+            raise TidegaugeError(
+                ErrorCode.INVALID_RECORD, f"Base offset of the record batch must be 0, but is {header.base_offset}"
+            )
         if header.size_bytes > rules.max_message_bytes:
             raise TidegaugeError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"The record batch size in the append to {name} is {header.size_bytes} bytes which exceeds the "
                 f"maximum configured value of {rules.max_message_bytes} (max.message.bytes)",
-            )
-        if header.size_bytes > rules.segment_bytes:
-            raise TidegaugeError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"Message batch size is {header.size_bytes} bytes in append to partition {name}, which exceeds the "
-                f"maximum configured segment size of {rules.segment_bytes}",
             )
         if not crc_matches(records, header):
             raise TidegaugeError(
@@ -142,7 +140,12 @@ class Leader:
         problem = _record_problem(header)
         if problem is not None:
             raise TidegaugeError(ErrorCode.INVALID_RECORD, problem)
-        return header
+        if header.size_bytes > rules.segment_bytes:
+            raise TidegaugeError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {header.size_bytes} bytes in append to partition {name}, which exceeds the "
+                f"maximum configured segment size of {rules.segment_bytes}",
+            )
 
     def _check_min_isr(self, acks: int) -> None:
         needed = self.effective_min_isr
@@ -346,9 +349,19 @@ class Leader:
         )
 
 
+def _only_batch(records: bytes) -> BatchHeader:
+    """The header of a produce request's one batch; checked before anything is asked of the partition.
+
+    Raises:
+        TidegaugeError: INVALID_RECORD, or CORRUPT_MESSAGE where it is no whole batch.
+    """
+    headers = list(iterate_headers(records))
+    if len(headers) != 1:
+        raise TidegaugeError(ErrorCode.INVALID_RECORD, f"expected exactly one record batch, got {len(headers)}")
+    return headers[0]
+
+
 def _record_problem(header: BatchHeader) -> str | None:
-    if header.base_offset != 0:
-        return f"Base offset of the record batch must be 0, but is {header.base_offset}"
     if header.record_count < 1:
         return "Record batch without records"
     if header.record_count != header.last_offset_delta + 1:
