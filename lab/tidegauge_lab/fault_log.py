@@ -45,7 +45,7 @@ def note_fault(logs: Path, action: str, process: str, broker_id: int | None, cau
 
 
 def next_sequence(tail: bytes) -> int:
-    """One more than the last whole line's sequence; 0 for an empty file."""
+    """One more than the last whole line's sequence; 1 in an empty file, as in a broker."""
     for line in reversed(tail.splitlines()):
         try:
             event = json.loads(line)
@@ -53,4 +53,4 @@ def next_sequence(tail: bytes) -> int:
             continue
         if isinstance(event, dict) and isinstance(event.get("sequence"), int):
             return int(event["sequence"]) + 1
-    return 0
+    return 1

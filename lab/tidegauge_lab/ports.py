@@ -137,7 +137,15 @@ def _command_of(pid: int) -> str:
             ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
         ).stdout.strip()
     text = text or "a process without a name"
-    return text if len(text) <= _COMMAND_LENGTH else text[: _COMMAND_LENGTH - 3] + "..."
+    return shortened(text)
+
+
+def shortened(text: str) -> str:
+    """A command line of readable length: the program, and the end, which tells one Java or Python from another."""
+    if len(text) <= _COMMAND_LENGTH:
+        return text
+    program = text.split(" ", 1)[0].rpartition("/")[2]
+    return f"{program} ... {text[len(program) + 5 - _COMMAND_LENGTH :]}"
 
 
 class Reservations:

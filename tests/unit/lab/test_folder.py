@@ -84,13 +84,13 @@ def test_faults_are_events_whose_sequence_goes_on_from_command_to_command(tmp_pa
     note_fault(tmp_path, "pause", "zookeeper", None, "Lab")
     first, second = event_log.read_folder(tmp_path)
     assert (first["sequence"], first["kind"], first["action"], first["broker"], first["source"]) == (
-        0,
+        1,
         "fault",
         "kill",
         1,
         "lab",
     )
-    assert (second["sequence"], second["broker"], second["process"]) == (1, None, "zookeeper")
+    assert (second["sequence"], second["broker"], second["process"]) == (2, None, "zookeeper")
     assert first["time_ms"] <= second["time_ms"]
     assert first["kind"] in event_log.KINDS
 
@@ -101,16 +101,16 @@ def test_the_fault_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         note_fault(tmp_path, "kill", "broker-1", 1, "Lab")
     path = tmp_path / "lab.events.jsonl"
     assert path.stat().st_size <= 400
-    assert [event["sequence"] for event in event_log.read_events(path)] == [0, 1, 2, 3]
+    assert [event["sequence"] for event in event_log.read_events(path)] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
     ("tail", "following"),
     [
-        (b"", 0),
+        (b"", 1),
         (b'{"sequence":4}\n', 5),
         (b'ce":3}\n{"sequence":4}\n{"sequ', 5),
-        (b"broken\n", 0),
+        (b"broken\n", 1),
     ],
 )
 def test_a_cut_off_line_does_not_stop_the_sequence(tail: bytes, following: int) -> None:

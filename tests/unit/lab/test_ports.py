@@ -72,3 +72,12 @@ def test_only_listening_sockets_of_the_port_count() -> None:
         "   3: 0100007F:4A94 0100007F:9999 06 00000000:00000000 00:00000000 00000000     0        0 0 1 0\n"
     )
     assert ports.listening_inodes(table, 19092) == {"111"}
+
+
+def test_a_long_command_line_keeps_its_program_and_its_end() -> None:
+    text = "/usr/bin/java " + "-Xflag " * 30 + "QuorumPeerMain /cluster/zookeeper/zoo.cfg"
+    short = ports.shortened(text)
+    assert short.startswith("java ... ")
+    assert short.endswith("QuorumPeerMain /cluster/zookeeper/zoo.cfg")
+    assert len(short) == 100
+    assert ports.shortened("nginx -g daemon") == "nginx -g daemon"
