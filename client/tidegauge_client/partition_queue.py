@@ -16,6 +16,9 @@ Rules (KafkaProducer: RecordAccumulator, TransactionManager, ProducerBatch):
     6. A new epoch begins only when nothing of the partition is unanswered: no batch is ever in the log twice
        because its answer was still on its way when it got another sequence.
     7. Other partitions change to the new epoch when they have nothing of the old one left.
+    8. Until the first batch under an identity is acknowledged it travels alone: a leader that has nothing of a
+       producer takes any first sequence (kafka-behaviour 12.3), so that, were the first batch refused for the
+       moment and the second not, the first could never be written any more. KafkaProducer leaves that hole open.
 """
 
 from __future__ import annotations
@@ -164,12 +167,12 @@ class PartitionQueue:
         self.needs_new_epoch = False
 
     def may_take(self, producer: Identity | None, max_in_flight: int) -> bool:
-        """Whether the first pending batch may go out as far as order is concerned (rules 2 to 7)."""
+        """Whether the first pending batch may go out as far as order is concerned (rules 2 to 8)."""
         if not self.pending or len(self.wire) >= max_in_flight:
             return False
         if producer is None:
             return True
-        if self.needs_new_epoch:
+        if self.needs_new_epoch or (self.wire and self.last_acked_sequence == NO_SEQUENCE):
             return False
         first = self.pending[0]
         if first.base_sequence != NO_SEQUENCE:

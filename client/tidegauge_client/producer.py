@@ -37,8 +37,6 @@ MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 YIELD_EVERY = 64
 """Sends between two looks at the event loop: a caller's loop of sends must not starve the sender."""
 
-Bytes = (bytes, bytearray, memoryview)
-
 
 class Producer:
     """Writes records. An asynchronous context manager, or ``start`` and ``stop``.
@@ -218,7 +216,7 @@ class Producer:
             TypeError: key or value is not bytes.
         """
         self._check_open()
-        if not (value is None or isinstance(value, Bytes)) or not (key is None or isinstance(key, Bytes)):
+        if not (_is_payload(key) and _is_payload(value)):
             raise TypeError("key and value are bytes or None")
         size_bytes = estimate_size_bytes(key, value, headers)
         self._check_size(size_bytes)
@@ -392,6 +390,10 @@ class Producer:
             waiting_for.discard(place)
             if not waiting_for and not done.done():
                 done.set_result(None)
+
+
+def _is_payload(given: object) -> bool:
+    return given is None or isinstance(given, bytes | bytearray | memoryview)
 
 
 def _config(sentence: str) -> TidegaugeError:
