@@ -167,4 +167,6 @@ class BatchFiles:
                         ErrorCode.INVALID_REQUEST, f"Another job is writing to {self.folder}; stop it first"
                     ) from None
                 time.sleep(0.1)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
         self._lock = descriptor

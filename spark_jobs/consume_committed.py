@@ -1,0 +1,265 @@
+"""Consume the committed log with Spark Structured Streaming and write it as Parquet, every record exactly once.
+
+    python spark_jobs/consume_committed.py --bootstrap-server 127.0.0.1:19092 --topic orders --output out --checkpoint c
+
+Contract: runs by ``python`` and by ``spark-submit``; starts at earliest; under --output lie only Parquet files and
+names that begin with ``_`` or ``.``, with each record once for any reader, also after kill -9 at any moment (see
+``tidegauge_spark.batch_files``). SIGTERM and Ctrl-C end it after the running batch, with 0 and 130. The last line of
+stdout is ``{"batches", "rows", "end_offsets", "seconds"}`` of this run; Spark's log (WARN) goes to stderr. With
+--progress-file a line ``{"batch_id", "rows", "end_offsets"}`` is appended for each batch once Spark has committed it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tidegauge_spark import register
+from tidegauge_spark.batch_files import BatchFiles, check_folders
+from tidegauge_spark.checkpoint import Checkpoint
+from tidegauge_spark.offsets import OffsetsJson
+from tidegauge_spark.options import parse_options
+
+POLL_S = 0.1
+COMMIT_PATIENCE_S = 10.0
+"""How long SIGTERM waits for Spark to commit a batch that is written."""
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; ends with 2 on a mistake."""
+    parser = argparse.ArgumentParser(prog="consume_committed.py", description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--bootstrap-server", "-b", required=True, metavar="HOST:PORT,...", help="brokers to begin with")
+    add("--topic", required=True, metavar="T,...", help="topics to read")
+    add("--output", required=True, type=Path, metavar="DIR", help="folder for the Parquet files")
+    add("--checkpoint", required=True, type=Path, metavar="DIR", help="folder for the query's checkpoint")
+    add("--available-now", action="store_true", help="read what is committed now, then end")
+    add("--starting-offsets", default="earliest", metavar="earliest|latest|JSON", help="where a new query begins")
+    add("--max-offsets-per-trigger", type=int, metavar="N", help="about so many records in a batch")
+    add("--progress-file", type=Path, metavar="FILE", help="append a JSON line for each committed batch")
+    return parser.parse_args(arguments)
+
+
+def source_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """The data source's options.
+
+    Raises:
+        TidegaugeError: one of them is wrong.
+    """
+    options = {
+        "kafka.bootstrap.servers": arguments.bootstrap_server,
+        "subscribe": arguments.topic,
+        "startingOffsets": arguments.starting_offsets,
+    }
+    if arguments.max_offsets_per_trigger is not None:
+        options["maxOffsetsPerTrigger"] = str(arguments.max_offsets_per_trigger)
+    parse_options(options, streaming=True)
+    return options
+
+
+class StopRequest:
+    """Set by SIGTERM and SIGINT; a second SIGINT ends the process at once."""
+
+    def __init__(self) -> None:
+        self.signal_number: int | None = None
+
+    def listen(self) -> None:
+        """Take the signals of this process. PySpark sets its own SIGINT handler, so this is called after it too."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+
+    def listen_in_jvm(self, spark: Any) -> None:
+        """Take SIGTERM of the JVM too: under spark-submit it is the process that people stop, and a group gets it."""
+        from pyspark.java_gateway import ensure_callback_server_started  # noqa: PLC0415  (environment comes first)
+
+        ensure_callback_server_started(spark.sparkContext._gateway)  # noqa: SLF001  (foreachBatch does the same)
+        jvm = spark.sparkContext._jvm  # noqa: SLF001  (there is no public way to the JVM)
+        jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal("TERM"), _JvmSignalHandler(self))
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if number == signal.SIGINT and self.signal_number == signal.SIGINT:
+            os._exit(130)
+        self.signal_number = number
+
+    def __bool__(self) -> bool:
+        return self.signal_number is not None
+
+
+class _JvmSignalHandler:
+    """``sun.misc.SignalHandler`` for py4j."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        self._stop = stop
+
+    def handle(self, _signal: object) -> None:
+        """Called by the JVM."""
+        self._stop.signal_number = signal.SIGTERM
+
+    class Java:
+        """Read by py4j."""
+
+        implements = ("sun.misc.SignalHandler",)
+
+
+class Batch(NamedTuple):
+    """A batch that lies in the output."""
+
+    batch_id: int
+    rows: int
+    end_offsets: OffsetsJson
+
+
+class Consumer:
+    """One run: writes batches on Spark's callback thread, notes them on the main thread once they are committed."""
+
+    def __init__(self, files: BatchFiles, checkpoint: Checkpoint, progress_file: Path | None) -> None:
+        self._files = files
+        self._checkpoint = checkpoint
+        self._progress_file = progress_file
+        self._written: list[Batch] = []
+        self.writing = False
+        self.batches = 0
+        self.rows = 0
+        last = checkpoint.last_committed()
+        self.end_offsets: OffsetsJson = (checkpoint.end_offsets(last) or {}) if last is not None else {}
+
+    def write_batch(self, frame: Any, batch_id: int) -> None:
+        """For foreachBatch."""
+        self.writing = True
+        try:
+            query_id = self._checkpoint.query_id()
+            assert query_id is not None, "Spark writes the query's id before its first batch"
+            self._files.own(query_id)
+            ordered = frame.repartition(1).sortWithinPartitions("topic", "partition", "offset")
+            rows = self._files.write(batch_id, ordered.write.mode("overwrite").parquet, _count_rows)
+            self._written.append(Batch(batch_id, rows, self._checkpoint.end_offsets(batch_id) or {}))
+        finally:
+            self.writing = False
+
+    def note_committed(self) -> None:
+        """Count the batches that Spark has committed, and note them in the progress file."""
+        while self._written and self._checkpoint.is_committed(self._written[0].batch_id):
+            batch = self._written.pop(0)
+            self.batches += 1
+            self.rows += batch.rows
+            self.end_offsets = batch.end_offsets
+            if self._progress_file is not None:
+                with self._progress_file.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(batch._asdict()) + "\n")
+
+    @property
+    def idle(self) -> bool:
+        """Whether no batch is being written and all that are written are committed."""
+        return not self.writing and not self._written
+
+
+def _count_rows(file: Path) -> int:
+    from pyarrow.parquet import ParquetFile  # noqa: PLC0415  (slow to import; not for --help)
+
+    with ParquetFile(file) as parquet:
+        return int(parquet.metadata.num_rows)
+
+
+def create_session(stop: StopRequest) -> Any:
+    """A quiet session; in local mode on two cores unless spark-submit says otherwise."""
+    # Workers and planners run the interpreter that these name, not this one.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark import SparkConf  # noqa: PLC0415  (after the environment is set)
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    builder = SparkSession.builder.appName("tidegauge-consume-committed")
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    master = SparkConf().get("spark.master") if submitted else None
+    if master is None:
+        master = "local[2]"
+        builder = builder.master(master)
+    if master.startswith("local"):
+        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    quiet = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
+    spark = builder.config(map=quiet).getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    stop.listen()
+    stop.listen_in_jvm(spark)
+    register(spark)
+    return spark
+
+
+def run(arguments: argparse.Namespace, spark: Any, consumer: Consumer, stop: StopRequest) -> None:
+    """Run the query until it ends or is asked to.
+
+    Raises:
+        Exception: what Spark raises when the query failed.
+    """
+    frame = spark.readStream.format("tidegauge").options(**source_options(arguments)).load()
+    writer = frame.writeStream.foreachBatch(consumer.write_batch)
+    writer = writer.option("checkpointLocation", str(arguments.checkpoint))
+    if arguments.available_now:
+        writer = writer.trigger(availableNow=True)
+    query = writer.start()
+    stop_by: float | None = None
+    while not query.awaitTermination(POLL_S):
+        consumer.note_committed()
+        if not stop:
+            continue
+        stop_by = stop_by or time.monotonic() + COMMIT_PATIENCE_S
+        if consumer.idle or (not consumer.writing and time.monotonic() >= stop_by):
+            query.stop()
+            break
+    consumer.note_committed()
+
+
+def sentence(error: BaseException) -> str:
+    """What to tell people about a failure: the cause's own sentence, not the stack around it."""
+    text = str(error)
+    ours = re.findall(r"TidegaugeError: (.+)", text)
+    return str(ours[-1]) if ours else text.strip().split("\n", 1)[0] or type(error).__name__
+
+
+def main(given: Sequence[str]) -> int:
+    """Run the job; returns the exit code."""
+    assert __debug__, "the invariants are asserts: do not run with -O"
+    started = time.monotonic()
+    arguments = parse_arguments(given)
+    arguments.output, arguments.checkpoint = arguments.output.resolve(), arguments.checkpoint.resolve()
+    stop = StopRequest()
+    stop.listen()
+    files = BatchFiles(arguments.output)
+    checkpoint = Checkpoint(arguments.checkpoint)
+    spark = None
+    try:
+        source_options(arguments)
+        check_folders(arguments.output, arguments.checkpoint)
+        files.open(checkpoint.query_id())
+        consumer = Consumer(files, checkpoint, arguments.progress_file)
+        spark = create_session(stop)
+        if not stop:
+            run(arguments, spark, consumer, stop)
+        seconds = round(time.monotonic() - started, 3)
+        summary = {"batches": consumer.batches, "rows": consumer.rows, "end_offsets": consumer.end_offsets}
+        print(json.dumps(summary | {"seconds": seconds}), flush=True)
+    except Exception as error:  # noqa: BLE001  (one sentence, never a traceback; Spark's log has the rest)
+        print(f"consume_committed: {sentence(error)}", file=sys.stderr)
+        return 1
+    finally:
+        files.close()
+        if spark is not None:
+            spark.stop()
+    return 130 if stop.signal_number == signal.SIGINT else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
