@@ -1,0 +1,115 @@
+"""Batches, and logs in a temporary folder whose clock the test sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import BatchHeader, read_header
+from tidegauge.settings import parse_broker_settings, parse_topic_settings
+from tidegauge_broker.log.manager import LogManager
+from tidegauge_broker.log.partition_log import PartitionLog
+
+START_MS = 1_700_000_000_000
+CLUSTER = "abcdefghijklmnopqrstuv"
+TOPIC_ID = "topicidtopicidtopicidt"
+
+
+def build_batch(
+    count: int = 1,
+    *,
+    value: bytes = b"v",
+    time_ms: int = START_MS,
+    producer_id: int = -1,
+    epoch: int = 0,
+    sequence: int = -1,
+    codec: int = 0,
+) -> bytes:
+    """A batch as a producer makes it: offsets from 0, one ms from record to record."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=0,
+        producer_id=producer_id,
+        producer_epoch=epoch if producer_id >= 0 else -1,
+        base_sequence=sequence,
+        batch_size=1 << 20,
+    )
+    for index in range(count):
+        builder.append(index, time_ms + index, b"k%d" % index, value, [("h", b"x")])
+    return bytes(builder.build())
+
+
+@pytest.fixture(scope="session")
+def batch() -> Callable[..., bytes]:
+    return build_batch
+
+
+@dataclass
+class Bench:
+    """One broker's log folder."""
+
+    directory: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    now_ms: int = START_MS
+    manager: LogManager | None = None
+
+    name = TopicPartition("orders", 0)
+
+    def open(self, *, broker_id: int = 1, cluster_id: str = CLUSTER) -> LogManager:
+        broker, unknown = parse_broker_settings(self.settings)
+        assert not unknown
+        self.manager = LogManager.open(
+            [self.directory],
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            broker=broker,
+            topic_values=lambda _topic: parse_topic_settings({}, broker),
+            now_ms=lambda: self.now_ms,
+        )
+        return self.manager
+
+    def log(self) -> PartitionLog:
+        manager = self.manager or self.open()
+        return manager.get_or_create(self.name, TOPIC_ID, is_new=True)
+
+    def stop(self, *, clean: bool = True) -> None:
+        if self.manager is not None:
+            self.manager.close({}, clean=clean)
+            self.manager = None
+
+    def restart(self, *, clean: bool = True) -> PartitionLog:
+        self.stop(clean=clean)
+        return self.log()
+
+    def append(self, records: bytes, *, epoch: int = 0, append_time_ms: int = -1) -> BatchHeader:
+        """Append as a leader does."""
+        log = self.log()
+        header = read_header(records)._replace(base_offset=log.log_end_offset, leader_epoch=epoch)
+        log.append_as_leader(records, header, append_time_ms)
+        return header
+
+    @property
+    def partition_directory(self) -> Path:
+        return self.directory / str(self.name)
+
+    def files(self, suffix: str) -> list[str]:
+        return sorted(path.name for path in self.partition_directory.glob("*" + suffix))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path / "data")
+    yield made
+    made.stop(clean=False)
+
+
+@pytest.fixture(scope="session")
+def make_bench() -> type[Bench]:
+    """For property tests, which make a folder for every example."""
+    return Bench

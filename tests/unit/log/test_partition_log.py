@@ -1,0 +1,357 @@
+"""Append, read, roll, cut and search of one partition's log (kafka-behaviour 3.9, 6.1 to 6.4; rows S1, S2, E3)."""
+
+import os
+import struct
+
+import pytest
+
+from tidegauge.record_batch import crc_matches, iterate_headers, read_header
+from tidegauge_broker.log.files import StorageError
+from tidegauge_broker.log.segment import LogSegment
+from tidegauge_broker.replica.messages import EpochEntry
+from tidegauge_broker.replica.producer_state import BatchSpan
+
+
+def everything(log, from_offset=0, upper_bound=None, max_bytes=1 << 30):
+    """All batches' headers, by repeated reads."""
+    found = []
+    bound = log.log_end_offset if upper_bound is None else upper_bound
+    while data := log.read(from_offset, bound, max_bytes, at_least_one_batch=True):
+        found += iterate_headers(data)
+        from_offset = found[-1].next_offset
+    return found
+
+
+def test_a_leader_sets_offset_and_epoch_and_nothing_else(bench, batch):
+    records = batch(3)
+    bench.append(records, epoch=4)
+    bench.append(records, epoch=5)
+    data = bench.log().read(0, 6, 1 << 20, at_least_one_batch=True)
+    first, second = iterate_headers(data)
+    assert (first.base_offset, first.leader_epoch) == (0, 4)
+    assert (second.base_offset, second.leader_epoch) == (3, 5)
+    assert crc_matches(data, first)
+    assert crc_matches(data, second)
+    assert data[16 : len(records)] == records[16:]
+    assert (bench.partition_directory / "00000000000000000000.log").read_bytes() == data
+
+
+def test_log_append_time_is_stamped_with_a_right_crc(bench, batch):
+    """DefaultRecordBatch.setMaxTimestamp: bit 3, the max timestamp, a new CRC."""
+    bench.append(batch(2), append_time_ms=1_800_000_000_000)
+    data = bench.log().read(0, 2, 1 << 20, at_least_one_batch=True)
+    header = read_header(data)
+    assert header.attributes & 0x08
+    assert header.max_timestamp_ms == 1_800_000_000_000
+    assert crc_matches(data, header)
+    assert bench.log().find_offset_by_time(1_700_000_000_001, 2) == (0, 1_800_000_000_000)
+
+
+def test_a_follower_writes_the_leaders_bytes(bench, batch):
+    bench.append(batch(2), epoch=1)
+    bench.append(batch(3), epoch=2)
+    data = bench.log().read(0, 5, 1 << 20, at_least_one_batch=True)
+    bench.log().truncate_fully(0)
+    bench.log().append_as_follower(data, list(iterate_headers(data)))
+    assert bench.log().log_end_offset == 5
+    assert bench.log().read(0, 5, 1 << 20, at_least_one_batch=True) == data
+
+
+def test_an_empty_follower_begins_at_the_leaders_batch_and_keeps_its_start(bench, batch):
+    """UnexpectedAppendOffsetException is forgiven where the follower's log is empty."""
+    data = batch(5)
+    log = bench.log()
+    log.truncate_fully(3)
+    log.append_as_follower(data, list(iterate_headers(data)))
+    assert (log.log_start_offset, log.log_end_offset) == (3, 5)
+    assert log.read(3, 5, 1 << 20, at_least_one_batch=True) == data
+
+
+def test_a_read_gives_whole_batches_below_the_bound(bench, batch):
+    size = len(batch(2))
+    for _ in range(4):
+        bench.append(batch(2))
+    log = bench.log()
+
+    def lengths(from_offset, bound, max_bytes, *, at_least_one=True):
+        return len(log.read(from_offset, bound, max_bytes, at_least_one_batch=at_least_one)) / size
+
+    assert lengths(0, 8, 10 * size) == 4
+    assert lengths(0, 8, 2 * size + 1) == 2
+    assert lengths(0, 8, 2 * size) == 2
+    assert lengths(3, 8, 10 * size) == 3, "from the batch that holds the offset"
+    assert lengths(0, 4, 10 * size) == 2
+    assert lengths(0, 5, 10 * size) == 2, "a batch that reaches over the bound is not committed"
+    assert lengths(0, 1, 10 * size) == 0
+    assert lengths(0, 8, 1) == 1, "the first batch may exceed the limit"
+    assert lengths(0, 8, 1, at_least_one=False) == 0
+    assert lengths(8, 8, 10 * size) == 0
+    assert lengths(4, 1000, 10 * size) == 2
+
+
+def test_bytes_between_counts_the_bytes_a_read_would_give(bench, batch):
+    size = len(batch(2))
+    bench.settings["log.segment.bytes"] = str(3 * size)
+    for _ in range(8):
+        bench.append(batch(2))
+    log = bench.log()
+    assert len(log.segments) == 3
+    for start in range(17):
+        for end in range(17):
+            expected = sum(size for base in range(0, 16, 2) if base + 2 > start and base + 2 <= end)
+            assert log.bytes_between(start, end) == (expected if start < end else 0), (start, end)
+    assert log.size_bytes == 8 * size
+
+
+def test_a_segment_is_rolled_when_the_append_would_exceed_its_size(bench, batch):
+    """Row S1; names are 20 digits of the base offset; a snapshot of the producers stands at each new base."""
+    size = len(batch(5))
+    bench.settings["log.segment.bytes"] = str(2 * size)
+    for _ in range(5):
+        bench.append(batch(5))
+    assert bench.files(".log") == [f"{offset:020d}.log" for offset in (0, 10, 20)]
+    assert bench.files(".snapshot") == [f"{offset:020d}.snapshot" for offset in (10, 20)]
+    assert [header.base_offset for header in everything(bench.log())] == [0, 5, 10, 15, 20]
+
+
+def test_a_batch_larger_than_a_segment_does_not_roll_an_empty_one(bench, batch):
+    bench.settings["log.segment.bytes"] = "100"
+    bench.append(batch(5, value=b"x" * 100))
+    bench.append(batch(5, value=b"x" * 100))
+    assert bench.files(".log") == [f"{offset:020d}.log" for offset in (0, 5)]
+
+
+def test_a_segment_is_rolled_by_the_records_time(bench, batch):
+    """LogSegment.timeWaitedForRoll: from the first append's timestamp to this one's, not the clock's."""
+    bench.settings["log.roll.ms"] = "1000"
+    bench.append(batch(1, time_ms=1_700_000_000_000))
+    bench.now_ms += 10_000
+    bench.append(batch(1, time_ms=1_700_000_001_000))
+    assert len(bench.log().segments) == 1
+    bench.append(batch(1, time_ms=1_700_000_001_001))
+    assert len(bench.log().segments) == 2
+
+
+def test_a_full_index_rolls(bench, batch):
+    """36 bytes are three time entries, one of which is kept for the roll: the fourth append finds two, and rolls."""
+    bench.settings.update({"log.index.interval.bytes": "0", "log.index.size.max.bytes": "36"})
+    for at in range(3):
+        bench.append(batch(1, time_ms=1000 + at))
+    assert len(bench.log().segments) == 1
+    bench.append(batch(1, time_ms=2000))
+    assert len(bench.log().segments) == 2
+
+
+def test_index_files_hold_kafkas_entries(bench, batch):
+    """An entry holds the last offset of an append and its position; the first batch has none (rule 1)."""
+    bench.settings["log.index.interval.bytes"] = str(len(batch(2)))
+    for at in range(5):
+        bench.append(batch(2, time_ms=1_700_000_000_000 + 10 * at))
+    size = len(batch(2))
+    index = (bench.partition_directory / "00000000000000000000.index").read_bytes()
+    assert list(struct.iter_unpack(">ii", index)) == [(5, 2 * size), (9, 4 * size)]
+    time_index = (bench.partition_directory / "00000000000000000000.timeindex").read_bytes()
+    assert list(struct.iter_unpack(">qi", time_index)) == [(1_700_000_000_021, 5), (1_700_000_000_041, 9)]
+
+
+def test_the_last_time_entry_is_written_on_roll_and_on_close(bench, batch):
+    bench.settings["log.segment.bytes"] = str(len(batch(2)))
+    bench.append(batch(2))
+    bench.append(batch(2, time_ms=1_700_000_000_500))
+    first = (bench.partition_directory / "00000000000000000000.timeindex").read_bytes()
+    assert list(struct.iter_unpack(">qi", first)) == [(1_700_000_000_001, 1)]
+    bench.stop()
+    second = (bench.partition_directory / "00000000000000000002.timeindex").read_bytes()
+    assert list(struct.iter_unpack(">qi", second)) == [(1_700_000_000_501, 1)]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 4])
+def test_a_search_by_time_finds_the_first_record_of_that_time_or_later(bench, batch, codec):
+    size = len(batch(3, codec=codec))
+    bench.settings.update({"log.segment.bytes": str(3 * size), "log.index.interval.bytes": "0"})
+    for at in range(8):
+        bench.append(batch(3, time_ms=1000 * at, codec=codec))
+    log = bench.log()
+    assert log.find_offset_by_time(0, 24) == (0, 0)
+    assert log.find_offset_by_time(2, 24) == (2, 2)
+    assert log.find_offset_by_time(3, 24) == (3, 1000)
+    assert log.find_offset_by_time(4001, 24) == (13, 4001)
+    assert log.find_offset_by_time(4001, 13) is None, "not committed yet"
+    assert log.find_offset_by_time(7003, 24) is None
+    log.advance_log_start(14)
+    assert log.find_offset_by_time(0, 24) == (14, 4002)
+
+
+def test_a_cut_removes_whole_batches_and_index_entries(bench, batch):
+    """Kafka-behaviour 3.9: a batch that reaches over the target goes as a whole; the end becomes the target."""
+    size = len(batch(4))
+    bench.settings.update({"log.segment.bytes": str(2 * size), "log.index.interval.bytes": "0"})
+    for _ in range(5):
+        bench.append(batch(4))
+    log = bench.log()
+    log.truncate_to(14)
+    assert log.log_end_offset == 14
+    assert [header.base_offset for header in everything(log)] == [0, 4, 8]
+    assert bench.files(".log") == [f"{offset:020d}.log" for offset in (0, 8)]
+    assert len(log.segments[-1].index) == 0
+    bench.append(batch(4))
+    assert [header.base_offset for header in everything(log)] == [0, 4, 8, 14]
+    log.truncate_to(8)
+    assert log.log_end_offset == 8
+    assert [header.base_offset for header in everything(log)] == [0, 4]
+    assert log.truncate_to(100) is log.producer_state
+    assert log.log_end_offset == 8
+
+
+def test_a_cut_below_the_first_segment_empties_the_log(bench, batch):
+    log = bench.log()
+    log.truncate_fully(100)
+    bench.append(batch(4))
+    log.truncate_to(50)
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (50, 50, 0)
+    assert bench.files(".log") == ["00000000000000000050.log"]
+    assert bench.files(".index") == ["00000000000000000050.index"]
+
+
+def test_a_cut_lowers_the_recovery_point_and_writes_it_at_once(bench, batch):
+    """LogManager.truncateTo."""
+    for _ in range(3):
+        bench.append(batch(2))
+    log = bench.log()
+    log.flush()
+    assert log.recovery_point == 6
+    log.truncate_to(2)
+    assert log.recovery_point == 2
+    assert (bench.directory / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
+
+
+def test_the_producer_state_follows_appends_and_cuts(bench, batch):
+    """Rule 2: rebuilt from the snapshot at the segment's base, and the batches after it."""
+    bench.settings["log.segment.bytes"] = str(2 * len(batch(2, producer_id=7, sequence=0)))
+    for at in range(5):
+        bench.append(batch(2, producer_id=7, sequence=2 * at))
+    log = bench.log()
+    (entry,) = log.producer_state.entries()
+    assert [span.last_offset for span in entry.batches] == [1, 3, 5, 7, 9]
+    state = log.truncate_to(8)
+    assert state is log.producer_state
+    (entry,) = state.entries()
+    assert [span.last_offset for span in entry.batches] == [7], "of the snapshot at 8"
+    (entry,) = log.truncate_to(6).entries()
+    assert list(entry.batches)[-1] == BatchSpan(4, 5, 5, 1, 1_700_000_000_001)
+    assert log.truncate_to(0).entries() == []
+
+
+def test_a_cut_that_touches_no_kept_batch_leaves_the_state(bench, batch):
+    bench.append(batch(2, producer_id=7, sequence=0))
+    bench.append(batch(2))
+    before = bench.log().producer_state
+    assert bench.log().truncate_to(2) is before
+
+
+def test_flushing_moves_the_recovery_point(bench, batch):
+    """Rolled segments are synced later; the recovery point follows (kafka-behaviour 5.5)."""
+    size = len(batch(2))
+    bench.settings["log.segment.bytes"] = str(2 * size)
+    log = bench.log()
+    assert not log.is_dirty
+    for _ in range(5):
+        bench.append(batch(2))
+    assert log.recovery_point == 0
+    assert log.is_dirty
+    assert bench.manager is not None
+    bench.manager.flush_dirty()
+    assert log.recovery_point == 8
+    assert not log.is_dirty
+    lengths = log.synced_lengths()
+    assert [lengths[segment.path] for segment in log.segments] == [2 * size, 2 * size, 0]
+    log.flush()
+    assert log.recovery_point == 10
+    assert log.synced_lengths()[log.segments[-1].path] == size
+
+
+def test_flush_messages_bounds_what_is_not_on_disk(bench, batch):
+    bench.settings["log.flush.interval.messages"] = "4"
+    bench.append(batch(3))
+    assert bench.log().recovery_point == 0
+    bench.append(batch(1))
+    assert bench.log().recovery_point == 4
+
+
+def test_a_cut_while_a_pool_thread_flushes_is_not_forgotten(bench, batch, monkeypatch):
+    """What was synced has been cut off: the recovery point must not jump above the cut."""
+    bench.append(batch(10))
+    log = bench.log()
+    sync = LogSegment.sync
+
+    def cut_then_sync(segment):
+        log.truncate_to(0)
+        bench.append(batch(1))
+        sync(segment)
+
+    monkeypatch.setattr(LogSegment, "sync", cut_then_sync)
+    log.flush()
+    assert log.recovery_point == 0
+    assert log.log_end_offset == 1
+
+
+def test_epochs_are_written_and_counted_as_synced_only_if_they_were(bench, batch):
+    """KAFKA-16541: an epoch file that was not synced may be lost by a power cut."""
+    log = bench.log()
+    path = bench.partition_directory / "leader-epoch-checkpoint"
+    log.write_epochs([EpochEntry(0, 0)], sync=True)
+    assert path not in log.synced_lengths()
+    log.write_epochs([EpochEntry(0, 0), EpochEntry(1, 5)], sync=False)
+    assert log.synced_lengths()[path] == 0
+    assert path.read_text() == "0\n2\n0 0\n1 5\n"
+    log.flush()
+    assert path not in log.synced_lengths()
+
+
+def test_a_disk_that_refuses_takes_the_folder_offline(bench, batch, monkeypatch):
+    """KAFKA_STORAGE_ERROR, and nothing of the append stays."""
+    bench.append(batch(2))
+    log = bench.log()
+
+    def refuse(descriptor, parts):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched, pytest.raises(StorageError, match="No space left on device"):
+        patched.setattr("tidegauge_broker.log.files.os.writev", refuse)
+        bench.append(batch(2))
+    assert log.log_end_offset == 2
+    for attempt in (
+        lambda: bench.append(batch(2)),
+        lambda: log.read(0, 2, 100, at_least_one_batch=True),
+        lambda: log.truncate_to(0),
+        lambda: log.write_epochs([], sync=True),
+    ):
+        with pytest.raises(StorageError, match="offline"):
+            attempt()
+    assert bench.manager is not None
+    assert bench.manager.offline_partitions() == [bench.name]
+
+
+def test_a_half_written_append_is_cut_off(bench, batch, monkeypatch):
+    """files, rule 1: a file grows by whole appends or not at all."""
+    bench.append(batch(2))
+    log, writev = bench.log(), os.writev
+
+    def half(descriptor, parts):
+        writev(descriptor, [bytes(parts[0])[:30]])
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched, pytest.raises(StorageError):
+        patched.setattr("tidegauge_broker.log.files.os.writev", half)
+        bench.append(batch(2))
+    assert log.segments[0].path.stat().st_size == log.size_bytes == len(batch(2))
+
+
+def test_a_short_write_is_completed(bench, batch, monkeypatch):
+    writev = os.writev
+    with monkeypatch.context() as patched:
+        patched.setattr("tidegauge_broker.log.files.os.writev", lambda fd, parts: writev(fd, [bytes(parts[0])[:7]]))
+        bench.append(batch(2))
+    assert [header.base_offset for header in everything(bench.log())] == [0]
+    data = bench.log().read(0, 2, 1 << 20, at_least_one_batch=True)
+    assert crc_matches(data, read_header(data))

@@ -1,0 +1,249 @@
+"""Loading after a clean stop, and recovery after a kill (kafka-behaviour 5.5; rows S3, S4)."""
+
+import os
+
+import pytest
+
+from tidegauge.record_batch import iterate_headers
+from tidegauge_broker.log import recovery
+from tidegauge_broker.replica.messages import EpochEntry
+
+
+def bases(log):
+    found, at = [], log.log_start_offset
+    while data := log.read(at, log.log_end_offset, 1 << 20, at_least_one_batch=True):
+        found += [header.base_offset for header in iterate_headers(data)]
+        at = list(iterate_headers(data))[-1].next_offset
+    return found
+
+
+def newest_log(bench):
+    return bench.partition_directory / bench.files(".log")[-1]
+
+
+def test_nothing_is_lost_by_a_kill_of_the_process(bench, batch):
+    """Row S4: what was written is in the page cache; no fsync is needed for that."""
+    bench.settings["log.segment.bytes"] = "300"
+    for _ in range(7):
+        bench.append(batch(2))
+    log = bench.restart(clean=False)
+    assert bases(log) == [0, 2, 4, 6, 8, 10, 12]
+    assert (log.log_end_offset, log.recovery_point) == (14, 0)
+
+
+def test_after_a_clean_stop_nothing_is_scanned(bench, batch, monkeypatch):
+    for _ in range(3):
+        bench.append(batch(2))
+    bench.stop()
+    monkeypatch.setattr(recovery, "scan_segment", lambda *_arguments: pytest.fail("scanned"))
+    log = bench.log()
+    assert (log.log_end_offset, log.recovery_point, log.topic_id) == (6, 6, "topicidtopicidtopicidt")
+
+
+@pytest.mark.parametrize("cut_bytes", [1, 40, 75])
+def test_a_torn_last_batch_is_cut_off(bench, batch, cut_bytes):
+    for _ in range(3):
+        bench.append(batch(2))
+    bench.stop(clean=False)
+    path = newest_log(bench)
+    size = path.stat().st_size
+    os.truncate(path, size - cut_bytes)
+    log = bench.log()
+    assert bases(log) == [0, 2]
+    assert log.log_end_offset == 4
+    assert path.stat().st_size == 2 * len(batch(2))
+    bench.append(batch(2))
+    assert bases(bench.restart(clean=False)) == [0, 2, 4]
+
+
+@pytest.mark.parametrize("garbage", [b"\0" * 5, b"\0" * 500, b"\xff" * 100])
+def test_garbage_at_the_end_is_cut_off(bench, batch, garbage):
+    """Zeros are what a file system may leave after a power cut."""
+    bench.append(batch(2))
+    bench.stop(clean=False)
+    with newest_log(bench).open("ab") as file:
+        file.write(garbage)
+    log = bench.log()
+    assert (bases(log), log.log_end_offset) == ([0], 2)
+    assert newest_log(bench).stat().st_size == len(batch(2))
+
+
+def test_the_log_ends_at_the_first_bad_batch_and_later_segments_go(bench, batch):
+    size = len(batch(2))
+    bench.settings["log.segment.bytes"] = str(2 * size)
+    for _ in range(6):
+        bench.append(batch(2))
+    bench.stop(clean=False)
+    path = bench.partition_directory / "00000000000000000004.log"
+    data = bytearray(path.read_bytes())
+    data[size + 70] ^= 1
+    path.write_bytes(data)
+    log = bench.log()
+    assert bases(log) == [0, 2, 4]
+    assert log.log_end_offset == 6
+    assert bench.files(".log") == [f"{offset:020d}.log" for offset in (0, 4)]
+    assert bench.files(".index") == [f"{offset:020d}.index" for offset in (0, 4)]
+
+
+def test_only_what_lies_above_the_recovery_point_is_scanned(bench, batch, monkeypatch):
+    size = len(batch(2))
+    bench.settings["log.segment.bytes"] = str(2 * size)
+    for _ in range(6):
+        bench.append(batch(2))
+    manager = bench.open() if bench.manager is None else bench.manager
+    manager.flush_dirty()
+    manager.write_recovery_points()
+    bench.stop(clean=False)
+    scanned = []
+    scan = recovery.scan_segment
+
+    def note(segment, *arguments):
+        scanned.append(segment.base_offset)
+        return scan(segment, *arguments)
+
+    monkeypatch.setattr(recovery, "scan_segment", note)
+    log = bench.log()
+    assert scanned == [8]
+    assert (log.log_end_offset, log.recovery_point) == (12, 8)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", ["index", "timeindex", "cut", "preallocated"])
+def test_a_missing_or_unsound_index_is_built_anew(bench, batch, clean, damage):
+    bench.settings["log.index.interval.bytes"] = "200"
+    for at in range(20):
+        bench.append(batch(2, time_ms=1000 * at))
+    log = bench.log()
+    expected = (log.segments[0].index.entries(), log.segments[0].time_index.entries())
+    bench.stop(clean=clean)
+    index = bench.partition_directory / "00000000000000000000.index"
+    if damage == "index":
+        index.unlink()
+    elif damage == "timeindex":
+        index.with_suffix(".timeindex").unlink()
+    elif damage == "cut":
+        os.truncate(index, index.stat().st_size - 3)
+    else:
+        os.truncate(index, 4096)
+    log = bench.log()
+    assert len(expected[0]) > 3
+    assert log.segments[0].index.entries()[0][1] > 0
+    assert len(log.segments[0].index.entries()) >= len(expected[0]) - 1
+    assert log.segments[0].time_index.entries()[-1] == (19001, 39)
+    assert bases(log) == list(range(0, 40, 2))
+    assert log.find_offset_by_time(7001, 40) == (15, 7001)
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+def test_a_corrupt_checkpoint_counts_as_empty(bench, batch, name):
+    for _ in range(3):
+        bench.append(batch(2))
+    bench.stop()
+    (bench.directory / name).write_text("garbage\n")
+    (bench.directory / ".kafka_cleanshutdown").unlink()
+    log = bench.log()
+    assert (log.log_start_offset, log.log_end_offset) == (0, 6)
+    assert bases(log) == [0, 2, 4]
+
+
+def test_a_corrupt_high_watermark_checkpoint_counts_as_empty(bench, batch):
+    bench.append(batch(4))
+    assert bench.manager is not None
+    bench.manager.write_high_watermarks({bench.name: 3})
+    assert bench.manager.loaded(bench.name).high_watermark == 3
+    bench.stop()
+    (bench.directory / "replication-offset-checkpoint").write_text("0\n7\n")
+    bench.log()
+    assert bench.manager.loaded(bench.name).high_watermark == 0
+
+
+def test_the_leader_epochs_of_a_corrupt_checkpoint_come_from_the_batches(bench, batch):
+    for epoch in (1, 1, 3):
+        bench.append(batch(2), epoch=epoch)
+    bench.log().write_epochs([EpochEntry(1, 0), EpochEntry(3, 4)], sync=True)
+    bench.stop()
+    (bench.partition_directory / "leader-epoch-checkpoint").write_text("?\n")
+    assert bench.log().epochs == [EpochEntry(1, 0), EpochEntry(3, 4)]
+    assert (bench.partition_directory / "leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n3 4\n"
+
+
+def test_recovery_takes_leader_epochs_from_the_batches_it_scans(bench, batch):
+    """LogSegment.recover assigns the epochs that the file lacks; those above the end are dropped."""
+    bench.append(batch(2), epoch=1)
+    bench.append(batch(2), epoch=2)
+    bench.log().write_epochs([EpochEntry(1, 0)], sync=True)
+    assert bench.restart(clean=False).epochs == [EpochEntry(1, 0), EpochEntry(2, 2)]
+    bench.log().write_epochs([EpochEntry(1, 0), EpochEntry(2, 2), EpochEntry(5, 4)], sync=True)
+    assert bench.restart(clean=False).epochs == [EpochEntry(1, 0), EpochEntry(2, 2)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_producer_state_is_the_same_after_a_restart(bench, batch, clean):
+    """From snapshot and batches; a snapshot keeps only the newest batch of a producer, as in Kafka."""
+    bench.settings["log.segment.bytes"] = "400"
+    for at in range(9):
+        bench.append(batch(2, producer_id=5, sequence=2 * at, epoch=1))
+        bench.append(batch(1, producer_id=6, sequence=at))
+    before = {entry.producer_id: entry for entry in bench.log().producer_state.entries()}
+    after = {entry.producer_id: entry for entry in bench.restart(clean=clean).producer_state.entries()}
+    assert before.keys() == after.keys() == {5, 6}
+    for producer_id, entry in before.items():
+        assert after[producer_id].producer_epoch == entry.producer_epoch
+        assert after[producer_id].batches[-1] == entry.batches[-1]
+        assert after[producer_id].last_timestamp_ms == entry.last_timestamp_ms
+
+
+def test_a_cut_log_does_not_keep_the_producers_of_what_is_gone(bench, batch):
+    bench.append(batch(2, producer_id=5, sequence=0))
+    bench.append(batch(2, producer_id=6, sequence=0))
+    bench.stop(clean=False)
+    os.truncate(newest_log(bench), newest_log(bench).stat().st_size - 1)
+    assert [entry.producer_id for entry in bench.log().producer_state.entries()] == [5]
+
+
+def test_idle_producers_are_forgotten_at_start(bench, batch):
+    bench.settings["producer.id.expiration.ms"] = "1000"
+    bench.append(batch(1, producer_id=5, sequence=0))
+    bench.now_ms += 1000
+    assert bench.restart().producer_state.entries() == []
+
+
+def test_a_log_that_ends_below_its_start_is_emptied(bench, batch):
+    for _ in range(3):
+        bench.append(batch(2))
+    bench.log().advance_log_start(5)
+    assert bench.manager is not None
+    bench.manager.write_log_start_offsets()
+    assert (bench.directory / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 5\n"
+    assert bench.restart(clean=False).log_start_offset == 5
+    bench.stop(clean=False)
+    os.truncate(newest_log(bench), len(batch(2)))
+    log = bench.log()
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (5, 5, 0)
+    assert bench.files(".log") == ["00000000000000000005.log"]
+
+
+def test_leftovers_of_unfinished_work_are_removed(bench, batch):
+    bench.append(batch(2))
+    bench.stop()
+    folder = bench.partition_directory
+    leftovers = ["00000000000000000009.index", "00000000000000000000.log.deleted", "00000000000000000000.log.cleaned"]
+    leftovers.append("leader-epoch-checkpoint.tmp")
+    for name in leftovers:
+        (folder / name).write_bytes(b"12345678")
+    bench.log()
+    assert not [name for name in leftovers if (folder / name).exists()]
+
+
+def test_what_is_on_disk_is_known_after_recovery(bench, batch):
+    """Below the recovery point all is on disk; above it nothing is taken for granted."""
+    size = len(batch(2))
+    bench.append(batch(2))
+    bench.log().flush()
+    assert bench.manager is not None
+    bench.manager.write_recovery_points()
+    bench.append(batch(2))
+    log = bench.restart(clean=False)
+    path = log.segments[0].path
+    assert log.synced_lengths()[path] == size
+    assert bench.restart(clean=True).synced_lengths()[path] == 2 * size
