@@ -13,6 +13,7 @@ Synchronous: it is used by commands and tests, whose next step depends on the ef
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,8 @@ class LocalCluster:
             grace_seconds: how long brokers, and then ZooKeeper, may take to stop by themselves.
         """
         with self._alone():
+            if self.file.zookeeper_managed:  # brokers can't hand their leaders over without it
+                self._process(ZOOKEEPER).send(signal.SIGCONT)
             takedown.end([self._process(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds)
             if self.file.zookeeper_managed:
                 takedown.end([self._process(ZOOKEEPER)], grace_seconds=grace_seconds)

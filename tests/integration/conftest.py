@@ -1,0 +1,114 @@
+"""A ZooKeeper and a cluster for the whole session, clusters of one's own, and the check that nothing is left running.
+
+- ``zookeeper``: ``host:port`` of a real ZooKeeper; use a chroot of your own (``f"{zookeeper}/my-test"``).
+- ``cluster``: a ``LocalCluster`` of three brokers that are up (profile fast). It is shared: make topics of your
+  own, and bring back what you kill; each use waits until all brokers are up and ready again.
+- ``make_cluster``: makes clusters of a test's own, on that ZooKeeper unless ``zookeeper=None`` is given, and takes them
+  down afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_lab import layout, startup, takedown
+from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.ports import is_free
+from tidegauge_lab.processes import ProcessState, living_children
+
+MakeCluster = Callable[..., LocalCluster]
+
+# Below the range from which the system gives ports to outgoing connections, and away from those of a user's cluster.
+_PORTS = itertools.count(20_000 + os.getpid() * 16 % 12_000, 16)
+_names = itertools.count()
+
+
+def free_base_port(count: int = 8) -> int:
+    """The first of some free ports in a row, given to nobody else in this session."""
+    for base in _PORTS:
+        if all(is_free(port) for port in range(base, base + count)):
+            return base
+    raise AssertionError("ports are endless")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fails the session's last test when a process lives on that was started for a folder of this session."""
+    base = tmp_path_factory.getbasetemp()
+    yield
+    left = {**dict.fromkeys(living_children(), "a child"), **processes_of_folder(base)}
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert not left, f"still running after the tests, killed now: {left}"
+
+
+def processes_of_folder(folder: Path) -> dict[int, str]:
+    """Living processes whose command line names something in this folder, by pid."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if f"{folder}/" in command:
+                    found[int(entry.name)] = command.strip()
+    return found
+
+
+@pytest.fixture(scope="session")
+def zookeeper(nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("zookeeper")
+    file = ClusterFile(f"127.0.0.1:{free_base_port()}", zookeeper_managed=True, profile="fast", brokers=[])
+    (folder / layout.LOGS).mkdir()
+    process = layout.zookeeper_process(folder)
+    startup.start_zookeeper(folder, file)
+    yield file.zookeeper_address
+    takedown.end([process])
+
+
+@pytest.fixture(scope="session")
+def _session_cluster(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    made = LocalCluster.create(
+        tmp_path_factory.mktemp("cluster"), 3, zookeeper=f"{zookeeper}/shared", base_port=free_base_port()
+    )
+    made.up()
+    yield made
+    made.down()
+
+
+@pytest.fixture
+def cluster(_session_cluster: LocalCluster) -> LocalCluster:
+    """The shared cluster, whole again whatever an earlier test left."""
+    states = {broker.id: _session_cluster.state_of(broker.id) for broker in _session_cluster.file.brokers}
+    _session_cluster.resume(*(broker_id for broker_id, state in states.items() if state is ProcessState.PAUSED))
+    _session_cluster.up()
+    return _session_cluster
+
+
+@pytest.fixture
+def make_cluster(zookeeper: str, tmp_path: Path) -> Iterator[MakeCluster]:
+    made: list[LocalCluster] = []
+
+    def make(*, up: bool = True, **wanted: Any) -> LocalCluster:
+        name = f"cluster-{next(_names)}"
+        wanted.setdefault("zookeeper", f"{zookeeper}/{name}")
+        wanted.setdefault("base_port", free_base_port())
+        cluster = LocalCluster.create(tmp_path / name, **wanted)
+        made.append(cluster)
+        if up:
+            cluster.up()
+        return cluster
+
+    yield make
+    for cluster in made:
+        if (cluster.directory / "cluster.json").exists():
+            cluster.down()
