@@ -6,7 +6,8 @@ Rules:
 - The pid file holds three lines: pid, start time, inode of its folder. A pid counts only while the process that has
   it started at that time, so a number that the system gave to somebody else is never signalled; a copied folder does
   not own the original's processes.
-- A zombie counts as gone: it holds no port, lock or connection, and only its parent can make its number vanish.
+- A zombie counts as gone: it holds no port, lock or connection, and only its parent can make its number vanish. But a
+  main thread that is one while others still end is not gone: until the last of them has ended, all is held.
 - Paused means that every thread is stopped (``T``): a signal that is merely on its way has no effect yet.
 """
 
@@ -47,8 +48,8 @@ class ProcessFacts:
 
     @property
     def gone(self) -> bool:
-        """Whether the process has ended: a zombie holds nothing any more."""
-        return self.states[:1] in {"Z", "X", "x", ""}
+        """Whether the process has ended: a zombie holds nothing any more, once its last thread is one."""
+        return set(self.states) <= {"Z", "X", "x"}
 
     @property
     def paused(self) -> bool:

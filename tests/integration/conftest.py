@@ -45,11 +45,18 @@ def nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     """Fails the session's last test when a process lives on that was started for a folder of this session."""
     base = tmp_path_factory.getbasetemp()
     yield
-    left = {**dict.fromkeys(living_children(), "a child"), **processes_of_folder(base)}
+    left = {pid: command_of(pid) for pid in living_children()} | processes_of_folder(base)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     assert not left, f"still running after the tests, killed now: {left}"
+
+
+def command_of(pid: int) -> str:
+    """A process's command line, as far as it can be read."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    return "a child"
 
 
 def processes_of_folder(folder: Path) -> dict[int, str]:

@@ -43,6 +43,12 @@ def test_a_zombie_is_gone_and_a_stopped_process_is_paused(states: str, gone: boo
     assert (facts.gone, facts.paused) == (gone, paused)
 
 
+def test_a_dying_process_is_gone_with_its_last_thread() -> None:
+    """After SIGKILL the main thread may be a zombie while others still hold the port."""
+    assert not ProcessFacts("1", "ZR").gone
+    assert not ProcessFacts("1", "ZZS").gone
+
+
 def test_a_process_with_one_running_thread_is_not_paused_yet() -> None:
     """SIGSTOP has its effect when the last thread stands."""
     assert not ProcessFacts("1", "TTR").paused
