@@ -1,1 +1,53 @@
-"""Client library: producer, consumer, admin, and the command line."""
+"""Client library: producer, consumer, admin, and the command line.
+
+The classes here are asynchronous; ``tidegauge_client.sync`` has the same for scripts without an event loop. Names
+are imported when they are first used: who only reads ``cluster.json`` does not load gRPC and the record codec.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidegauge.errors import ErrorCode, TidegaugeError
+    from tidegauge.partition import TopicPartition
+    from tidegauge_client.admin import Admin, NewTopic, OffsetAndTimestamp
+    from tidegauge_client.consumer import Consumer
+    from tidegauge_client.partition_queue import RecordMetadata
+    from tidegauge_client.producer import Producer
+    from tidegauge_client.subscription import ConsumerRecord
+
+__all__ = [
+    "Admin",
+    "Consumer",
+    "ConsumerRecord",
+    "ErrorCode",
+    "NewTopic",
+    "OffsetAndTimestamp",
+    "Producer",
+    "RecordMetadata",
+    "TidegaugeError",
+    "TopicPartition",
+]
+
+_HOMES = {
+    "Admin": "tidegauge_client.admin",
+    "Consumer": "tidegauge_client.consumer",
+    "ConsumerRecord": "tidegauge_client.subscription",
+    "ErrorCode": "tidegauge.errors",
+    "NewTopic": "tidegauge_client.admin",
+    "OffsetAndTimestamp": "tidegauge_client.admin",
+    "Producer": "tidegauge_client.producer",
+    "RecordMetadata": "tidegauge_client.partition_queue",
+    "TidegaugeError": "tidegauge.errors",
+    "TopicPartition": "tidegauge.partition",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its home."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)

@@ -120,16 +120,7 @@ class Admin:
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or the topic's own error.
         """
-        known = (await self.metadata(topics)).topics
-        found = []
-        for name in topics:
-            topic = known.get(name)
-            if topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown_topic(name))
-            if topic.error is not ErrorCode.NONE:
-                raise TidegaugeError(topic.error, topic.error_message)
-            found.append(topic)
-        return found
+        return topics_of(await self.metadata(topics), topics)
 
     async def describe_replicas(
         self, topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
@@ -377,6 +368,23 @@ def check_new_topic(topic: NewTopic) -> None:
         raise TidegaugeError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partition replica lists may not contain duplicate entries."
         )
+
+
+def topics_of(cluster: ClusterInfo, names: Collection[str]) -> list[TopicInfo]:
+    """The topics named, in that order.
+
+    Raises:
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or the topic's own error.
+    """
+    found = []
+    for name in names:
+        topic = cluster.topics.get(name)
+        if topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown_topic(name))
+        if topic.error is not ErrorCode.NONE:
+            raise TidegaugeError(topic.error, topic.error_message)
+        found.append(topic)
+    return found
 
 
 def _metadata_request(topics: Collection[str] | None) -> metadata_pb2.MetadataRequest:

@@ -1,0 +1,60 @@
+"""What the client's verbs share: where the cluster is, and running a coroutine to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client.bootstrap import resolve_bootstrap
+
+Result = TypeVar("Result")
+
+TEXT = "text"
+JSON = "json"
+
+
+def servers(bootstrap_server: str | None, directory: Path) -> list[str]:
+    """The bootstrap servers for a verb; a malformed address is a usage error, an unknown cluster a failure.
+
+    Raises:
+        click.UsageError: ``-b`` or its variable is malformed.
+        TidegaugeError: no cluster is known.
+    """
+    try:
+        return resolve_bootstrap(bootstrap_server, directory, os.environ)
+    except TidegaugeError as problem:
+        if problem.code is ErrorCode.INVALID_REQUEST:
+            raise click.UsageError(problem.message) from None
+        raise
+
+
+def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a verb's work on an event loop of its own; Ctrl-C cancels it, so that it cleans up first."""
+    return asyncio.run(coroutine)
+
+
+def usage(error: TidegaugeError) -> click.UsageError:
+    """What can be judged before anything is contacted is a usage error."""
+    return click.UsageError(error.message)
+
+
+class PartitionType(click.ParamType[TopicPartition]):
+    """``TOPIC-PARTITION``."""
+
+    name = "topic-partition"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition:
+        """Read it, or fail as a usage error."""
+        if isinstance(value, TopicPartition):
+            return value
+        try:
+            return TopicPartition.parse(value)
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)

@@ -1,0 +1,400 @@
+"""The asyncio consumer: committed records of the partitions it was given, in order, through leader changes.
+
+There are no groups: ``assign`` names partitions, ``subscribe`` takes all of some topics. Brokers bound what a
+consumer reads by the high watermark (row W1). One fetch at a time goes to each leader, and waits there for data;
+what came back waits here until it is polled, at most one answer for each partition.
+
+Parts: ``subscription`` (positions, epochs, what an answer means), this module (the event loop and gRPC).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Literal, Self
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import fetch_pb2, offsets_pb2
+from tidegauge_client.channels import call
+from tidegauge_client.cluster import Cluster, now_ms
+from tidegauge_client.subscription import ConsumerRecord, Phase, Position, Reset, Subscription
+
+FETCH_GRACE_MS = 5_000
+"""How much longer than its waiting time a fetch may take: a frozen leader is left after that, not after
+request.timeout.ms, since a fetch asked again changes nothing."""
+
+
+class Consumer:
+    """Reads committed records. An asynchronous context manager, or ``start`` and ``stop``."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        auto_offset_reset: Literal["latest", "earliest", "none"] = "latest",
+        fetch_max_wait_ms: int = 500,
+        fetch_min_bytes: int = 1,
+        fetch_max_bytes: int = 52_428_800,
+        max_partition_fetch_bytes: int = 1_048_576,
+        max_poll_records: int = 500,
+        request_timeout_ms: float = 30_000,
+        retry_backoff_ms: float = 100,
+        metadata_max_age_ms: float = 300_000,
+        check_crcs: bool = True,
+    ) -> None:
+        """Nothing is contacted before ``start``.
+
+        Args:
+            bootstrap_servers: ``host:port[,host:port]``, or several.
+            auto_offset_reset: where to begin without a position, and to go on when the position is out of range
+                or the log was cut below it; with ``none`` poll raises.
+            fetch_max_wait_ms: how long a broker waits for fetch_min_bytes.
+            fetch_min_bytes: of an answer.
+            fetch_max_bytes: soft limit of an answer.
+            max_partition_fetch_bytes: soft limit for one partition.
+            max_poll_records: most records that ``poll`` gives, unless it is told otherwise.
+            request_timeout_ms: how long a broker may take to answer.
+            retry_backoff_ms: between two attempts.
+            metadata_max_age_ms: after which metadata is refreshed; new partitions of subscribed topics show then.
+            check_crcs: whether each batch's CRC is checked.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, a bootstrap server is malformed.
+        """
+        self._cluster = Cluster(
+            bootstrap_servers, retry_backoff_ms=retry_backoff_ms, metadata_max_age_ms=metadata_max_age_ms
+        )
+        self._cluster.on_change(self._metadata_changed)
+        self._subscription = Subscription(Reset(auto_offset_reset), check_crcs=check_crcs)
+        self._fetch_max_wait_ms = fetch_max_wait_ms
+        self._fetch_min_bytes = fetch_min_bytes
+        self._fetch_max_bytes = fetch_max_bytes
+        self._max_partition_fetch_bytes = max_partition_fetch_bytes
+        self._max_poll_records = max_poll_records
+        self._request_timeout_ms = request_timeout_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._topics: set[str] = set()
+        self._fetches: dict[str, asyncio.Task[None]] = {}
+        self._lookups: asyncio.Task[None] | None = None
+        self._ready: deque[TopicPartition] = deque()
+        self._wake = asyncio.Event()
+        self._is_running = False
+
+    # Life ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Find the cluster.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server answers.
+        """
+        await self._cluster.refresh()
+        self._is_running = True
+
+    async def stop(self) -> None:
+        """Cancel what is under way and close."""
+        self._is_running = False
+        tasks = [*self._fetches.values(), *([] if self._lookups is None else [self._lookups])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._fetches.clear()
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # What to read -------------------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these; positions of those that stay are kept."""
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        self._topics.clear()
+        self._subscription.assign(wanted)
+        self._cluster.add_topics({tp.topic for tp in wanted})
+        if self._is_running:
+            self._cluster.request_refresh()
+
+    async def subscribe(self, topics: Collection[str], *, timeout_ms: float = 60_000) -> None:
+        """Read all partitions of these topics; partitions added later are noticed with the metadata.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
+        """
+        await self._cluster.ensure_topics(topics, timeout_ms=timeout_ms)
+        self._topics = set(topics)
+        self._assign_topics()
+
+    def _assign_topics(self) -> None:
+        known = self._cluster.info.topics
+        found = [TopicPartition(t, p) for t in sorted(self._topics) if t in known for p in known[t].partitions]
+        # A partition that one broker's metadata lacks for a moment keeps its position.
+        kept = [tp for tp in self._subscription.assigned() if tp.topic in self._topics]
+        self._subscription.assign(list(dict.fromkeys([*kept, *found])))
+
+    def assignment(self) -> list[TopicPartition]:
+        """What is read."""
+        return self._subscription.assigned()
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, not assigned or negative.
+        """
+        if offset < 0:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"seek offset must not be a negative number: {offset}")
+        self._subscription.seek(topic_partition, Position(offset))
+
+    async def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the log start offset (none named: all), looked up now.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, no leader told in time.
+        """
+        await self._seek_by_time(partitions, Reset.EARLIEST)
+
+    async def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the high watermark (none named: all), looked up now.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, no leader told in time.
+        """
+        await self._seek_by_time(partitions, Reset.LATEST)
+
+    async def _seek_by_time(self, partitions: Iterable[TopicPartition], where: Reset) -> None:
+        chosen = list(partitions) or self._subscription.assigned()
+        for topic_partition in chosen:
+            self._subscription.reset(topic_partition, where)
+        for topic_partition in chosen:
+            await self.position(topic_partition)
+
+    async def position(self, topic_partition: TopicPartition, *, timeout_ms: float = 60_000) -> int:
+        """The offset of the next record that poll gives; looked up first where there is none yet.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, not assigned; REQUEST_TIMED_OUT; OFFSET_OUT_OF_RANGE without a reset
+                policy.
+        """
+        deadline_ms = now_ms() + timeout_ms
+        while True:
+            self._subscription.raise_problem()
+            found = self._subscription.position(topic_partition)
+            if found is not None:
+                return found
+            if now_ms() >= deadline_ms:
+                raise TidegaugeError(
+                    ErrorCode.REQUEST_TIMED_OUT, f"the position of {topic_partition} could not be determined in time"
+                )
+            self._send()
+            await self._wait(min(deadline_ms, now_ms() + self._retry_backoff_ms))
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int | None:
+        """The high watermark as of the last fetch; None before the first."""
+        return self._subscription.high_watermark(topic_partition)
+
+    # Reading ------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
+        """The next records, as soon as there are some; none when the time is over.
+
+        Raises:
+            TidegaugeError: OFFSET_OUT_OF_RANGE without a reset policy, CORRUPT_MESSAGE, or another error that
+                asking again does not cure. Positions are as before; ``seek`` goes past it.
+        """
+        deadline_ms = now_ms() + timeout_ms
+        limit = self._max_poll_records if max_records is None else max_records
+        while True:
+            records = self._take(limit)
+            self._send()
+            if records:
+                return records
+            self._subscription.raise_problem()
+            if now_ms() >= deadline_ms:
+                return []
+            await self._wait(deadline_ms)
+
+    async def _wait(self, until_ms: float) -> None:
+        """Until something has happened, or the time, or a back-off is over."""
+        due_ms = min(until_ms, self._subscription.next_due_ms(now_ms()))
+        self._wake.clear()
+        try:
+            await asyncio.wait_for(self._wake.wait(), max(0.0, due_ms - now_ms()) / 1000)
+        except TimeoutError:
+            return
+
+    def _take(self, limit: int) -> list[ConsumerRecord]:
+        """Records that are here, the partitions in turn."""
+        records: list[ConsumerRecord] = []
+        for _ in range(len(self._ready)):
+            topic_partition = self._ready.popleft()
+            records += self._subscription.take(topic_partition, limit - len(records))
+            if self._subscription.has_records(topic_partition):
+                self._ready.append(topic_partition)
+            if len(records) >= limit:
+                break
+        return records
+
+    def _metadata_changed(self) -> None:
+        if self._topics:
+            self._assign_topics()
+        for topic_partition in self._subscription.assigned():
+            info = self._cluster.info.partition(topic_partition)
+            if info is not None:
+                self._subscription.leader_epoch_seen(topic_partition, info.leader_epoch)
+        self._wake.set()
+
+    # Asking brokers -----------------------------------------------------------------------------------------
+
+    def _send(self) -> None:
+        """Ask every leader that is asked for nothing now."""
+        if not self._is_running:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the consumer is not running; start it, or use async with")
+        self._cluster.refresh_if_old()
+        now = now_ms()
+        if self._lookups is None and self._subscription.due(Phase.RESETTING, Phase.VALIDATING, now_ms=now):
+            self._lookups = asyncio.get_running_loop().create_task(self._look_up())
+        by_address: dict[str, list[TopicPartition]] = {}
+        for topic_partition in self._subscription.due(Phase.FETCHING, now_ms=now):
+            address = self._address(topic_partition)
+            if address is not None and address not in self._fetches:
+                by_address.setdefault(address, []).append(topic_partition)
+        for address, partitions in by_address.items():
+            self._fetches[address] = asyncio.get_running_loop().create_task(self._fetch(address, partitions))
+
+    def _address(self, topic_partition: TopicPartition) -> str | None:
+        leader = self._cluster.leader(topic_partition)
+        if leader is None:
+            self._subscription.back_off(topic_partition, now_ms() + self._retry_backoff_ms)
+            self._cluster.request_refresh()
+            return None
+        return leader.address
+
+    async def _fetch(self, address: str, partitions: Sequence[TopicPartition]) -> None:
+        request = fetch_pb2.FetchRequest(
+            max_wait_ms=self._fetch_max_wait_ms, min_bytes=self._fetch_min_bytes, max_bytes=self._fetch_max_bytes
+        )
+        asked: dict[TopicPartition, Position] = {}
+        for topic_partition in partitions:
+            position = asked[topic_partition] = self._subscription.fetch_position(topic_partition)
+            request.partitions.add(
+                topic=topic_partition.topic,
+                partition=topic_partition.partition,
+                current_leader_epoch=position.leader_epoch,
+                last_fetched_epoch=position.last_fetched_epoch,
+                fetch_offset=position.offset,
+                partition_max_bytes=self._max_partition_fetch_bytes,
+            )
+        limit_ms = min(self._request_timeout_ms, self._fetch_max_wait_ms + FETCH_GRACE_MS)
+        try:
+            stub = self._cluster.channels.broker(address)
+            response = await call(stub.Fetch, request, timeout_ms=limit_ms, address=address)
+        except TidegaugeError as problem:
+            self._failed(address, asked, problem)
+        else:
+            for result in response.partitions:
+                topic_partition = TopicPartition(result.topic, result.partition)
+                if topic_partition in asked:
+                    self._fetched(topic_partition, asked[topic_partition], result)
+        finally:
+            self._fetches.pop(address, None)
+            self._wake.set()
+
+    def _failed(self, address: str, asked: Mapping[TopicPartition, object], problem: TidegaugeError) -> None:
+        self._cluster.note_failure(address)
+        self._cluster.request_refresh()
+        for topic_partition in asked:
+            if problem.retriable:
+                self._subscription.back_off(topic_partition, now_ms() + self._retry_backoff_ms)
+            else:
+                self._subscription.report(problem)
+
+    def _fetched(
+        self, topic_partition: TopicPartition, asked: Position, result: fetch_pb2.FetchPartitionResult
+    ) -> None:
+        if result.HasField("current_leader"):
+            self._cluster.hint(topic_partition, result.current_leader.leader_id, result.current_leader.leader_epoch)
+        if self._subscription.fetched(topic_partition, asked, result, retry_at_ms=now_ms() + self._retry_backoff_ms):
+            self._cluster.request_refresh()
+        if self._subscription.has_records(topic_partition) and topic_partition not in self._ready:
+            self._ready.append(topic_partition)
+
+    async def _look_up(self) -> None:
+        """Find offsets for positions to be reset, and check those of a new leader epoch."""
+        try:
+            now = now_ms()
+            resets = self._by_address(self._subscription.due(Phase.RESETTING, now_ms=now))
+            checks = self._by_address(self._subscription.due(Phase.VALIDATING, now_ms=now))
+            await asyncio.gather(
+                *(self._list_offsets(*item) for item in resets.items()),
+                *(self._check_epochs(*item) for item in checks.items()),
+            )
+        finally:
+            self._lookups = None
+            self._wake.set()
+
+    def _by_address(self, partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+        by_address: dict[str, list[TopicPartition]] = {}
+        for topic_partition in partitions:
+            address = self._address(topic_partition)
+            if address is not None:
+                by_address.setdefault(address, []).append(topic_partition)
+        return by_address
+
+    async def _list_offsets(self, address: str, partitions: Sequence[TopicPartition]) -> None:
+        request = offsets_pb2.ListOffsetsRequest()
+        asked: dict[TopicPartition, Reset] = {}
+        for tp in partitions:
+            asked[tp] = self._subscription.reset_wanted(tp)
+            request.partitions.add(topic=tp.topic, partition=tp.partition, timestamp_ms=asked[tp].timestamp_ms)
+        limit_ms = min(self._request_timeout_ms, FETCH_GRACE_MS)
+        try:
+            stub = self._cluster.channels.broker(address)
+            response = await call(stub.ListOffsets, request, timeout_ms=limit_ms, address=address)
+        except TidegaugeError as problem:
+            self._failed(address, asked, problem)
+            return
+        for result in response.partitions:
+            tp = TopicPartition(result.topic, result.partition)
+            if tp in asked and self._subscription.offset_found(
+                tp, asked[tp], result, retry_at_ms=now_ms() + self._retry_backoff_ms
+            ):
+                self._cluster.request_refresh()
+
+    async def _check_epochs(self, address: str, partitions: Sequence[TopicPartition]) -> None:
+        request = offsets_pb2.OffsetsForLeaderEpochRequest()
+        asked: dict[TopicPartition, Position] = {}
+        for tp in partitions:
+            position = asked[tp] = self._subscription.fetch_position(tp)
+            request.partitions.add(
+                topic=tp.topic,
+                partition=tp.partition,
+                current_leader_epoch=position.leader_epoch,
+                leader_epoch=-1 if position.last_fetched_epoch is None else position.last_fetched_epoch,
+            )
+        limit_ms = min(self._request_timeout_ms, FETCH_GRACE_MS)
+        try:
+            stub = self._cluster.channels.broker(address)
+            response = await call(stub.OffsetsForLeaderEpoch, request, timeout_ms=limit_ms, address=address)
+        except TidegaugeError as problem:
+            self._failed(address, asked, problem)
+            return
+        for result in response.partitions:
+            tp = TopicPartition(result.topic, result.partition)
+            if tp in asked and self._subscription.epoch_checked(
+                tp, asked[tp], result, retry_at_ms=now_ms() + self._retry_backoff_ms
+            ):
+                self._cluster.request_refresh()

@@ -1,0 +1,378 @@
+"""What a consumer knows of its partitions: positions, leader epochs, and what a broker's answer means for them.
+
+Nothing here waits or asks; times are arguments (monotonic ms). A partition is in one of these phases::
+
+    UNSET       no position and no reset policy: seek first
+    RESETTING   its position is to be looked up by the reset policy
+    VALIDATING  a new leader epoch was seen: is the log below the position still the same?
+    FETCHING    it has a position
+
+Rules (FetchCollector, OffsetsForLeaderEpochUtils, SubscriptionState; kafka-behaviour 2.9; KIP-320):
+    1. An answer counts only if the position is still the one that was asked for.
+    2. Errors that say "ask someone else" back off and call for metadata; UNKNOWN_LEADER_EPOCH only backs off.
+    3. OFFSET_OUT_OF_RANGE resets by the policy, or is raised where there is none.
+    4. A position below which the log was cut (a diverging epoch) goes on where the logs part, or is raised where
+       there is no policy: records that were read may be gone.
+    5. CORRUPT_MESSAGE is raised when what stands before it was given.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import iterate_headers
+from tidegauge.v1 import fetch_pb2, offsets_pb2
+from tidegauge_client.records import Headers, Record, decode_batch
+
+
+class ConsumerRecord(NamedTuple):
+    """A committed record. ``timestamp_type`` is 0 (CreateTime) or 1 (LogAppendTime)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    leader_epoch: int
+
+
+class Reset(Enum):
+    """auto.offset.reset."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+    @property
+    def timestamp_ms(self) -> int:
+        """How ListOffsets names it."""
+        return -2 if self is Reset.EARLIEST else -1
+
+
+class Phase(Enum):
+    """See the module."""
+
+    UNSET = "unset"
+    RESETTING = "resetting"
+    VALIDATING = "validating"
+    FETCHING = "fetching"
+
+
+class Position(NamedTuple):
+    """The next offset to be read.
+
+    Attributes:
+        offset: that offset.
+        last_fetched_epoch: epoch of the record before it; None when it was not read here.
+        leader_epoch: the leader's epoch as known; filled in for a request.
+    """
+
+    offset: int
+    last_fetched_epoch: int | None = None
+    leader_epoch: int | None = None
+
+
+@dataclass(slots=True)
+class Fetched:
+    """An answer's records that were not polled yet, and the position after them."""
+
+    records: Iterator[Record]
+    after: Position
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """One partition."""
+
+    phase: Phase
+    reset: Reset
+    position: Position | None = None
+    leader_epoch: int | None = None
+    fetched: Fetched | None = None
+    high_watermark: int | None = None
+    retry_at_ms: float = 0.0
+
+
+class Subscription:
+    """All partitions of a consumer."""
+
+    def __init__(self, policy: Reset, *, check_crcs: bool = True) -> None:
+        self._policy = policy
+        self._check_crcs = check_crcs
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._problems: deque[TidegaugeError] = deque()
+
+    # The application's side -----------------------------------------------------------------------------------
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read exactly these; those that stay keep their state."""
+        first = Phase.UNSET if self._policy is Reset.NONE else Phase.RESETTING
+        self._states = {tp: self._states.get(tp) or PartitionState(first, self._policy) for tp in partitions}
+
+    def assigned(self) -> list[TopicPartition]:
+        """What is read."""
+        return list(self._states)
+
+    def _state(self, topic_partition: TopicPartition) -> PartitionState:
+        state = self._states.get(topic_partition)
+        if state is None:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{topic_partition} is not assigned to this consumer")
+        return state
+
+    def seek(self, topic_partition: TopicPartition, position: Position) -> None:
+        """Go on at a position.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, not assigned.
+        """
+        state = self._state(topic_partition)
+        state.position = position
+        state.phase = Phase.FETCHING
+        state.fetched = None
+        state.retry_at_ms = 0.0
+
+    def reset(self, topic_partition: TopicPartition, where: Reset) -> None:
+        """Look the position up anew.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, not assigned.
+        """
+        state = self._state(topic_partition)
+        state.reset = where
+        state.phase = Phase.RESETTING
+        state.position = None
+        state.fetched = None
+        state.retry_at_ms = 0.0
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        """The next offset that is given; None while it is looked up.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, not assigned.
+        """
+        position = self._state(topic_partition).position
+        return None if position is None else position.offset
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int | None:
+        """As of the last fetch."""
+        return self._state(topic_partition).high_watermark
+
+    def has_records(self, topic_partition: TopicPartition) -> bool:
+        """Whether there is something to take."""
+        state = self._states.get(topic_partition)
+        return state is not None and state.fetched is not None
+
+    def take(self, topic_partition: TopicPartition, limit: int) -> list[ConsumerRecord]:
+        """Give records and move the position behind them."""
+        state = self._states.get(topic_partition)
+        if state is None or state.fetched is None or limit <= 0:
+            return []
+        topic, partition = topic_partition
+        taken: list[ConsumerRecord] = []
+        is_corrupt = False
+        try:
+            for record in itertools.islice(state.fetched.records, limit):
+                taken.append(ConsumerRecord(topic, partition, *record))  # noqa: PERF401 - what came before an error counts
+        except TidegaugeError as problem:
+            self._problems.append(problem)
+            is_corrupt = True
+        if taken:
+            state.position = Position(taken[-1].offset + 1, taken[-1].leader_epoch)
+        if is_corrupt:
+            state.fetched = None
+        elif len(taken) < limit:
+            # What follows the last record, control batches and gaps of compaction, is passed over.
+            state.position = state.fetched.after
+            state.fetched = None
+            self._states[topic_partition] = self._states.pop(topic_partition)
+        return taken
+
+    def report(self, problem: TidegaugeError) -> None:
+        """Raise it in the next poll."""
+        self._problems.append(problem)
+
+    def raise_problem(self) -> None:
+        """Raise what the application must hear.
+
+        Raises:
+            TidegaugeError: the first problem; OFFSET_OUT_OF_RANGE for a partition without position and policy.
+        """
+        if self._problems:
+            raise self._problems.popleft()
+        unset = [str(tp) for tp, state in self._states.items() if state.phase is Phase.UNSET]
+        if unset:
+            raise TidegaugeError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Undefined offset with no reset policy for partitions: {', '.join(sorted(unset))}; seek first",
+            )
+
+    # The brokers' side ------------------------------------------------------------------------------------------
+
+    def due(self, *phases: Phase, now_ms: float) -> list[TopicPartition]:
+        """Partitions in these phases that may be asked for, those asked longest ago first."""
+        return [
+            tp
+            for tp, state in self._states.items()
+            if state.phase in phases and state.retry_at_ms <= now_ms and state.fetched is None
+        ]
+
+    def next_due_ms(self, now_ms: float) -> float:
+        """When the next back-off is over."""
+        return min((s.retry_at_ms for s in self._states.values() if s.retry_at_ms > now_ms), default=math.inf)
+
+    def back_off(self, topic_partition: TopicPartition, until_ms: float) -> None:
+        """Do not ask before."""
+        state = self._states.get(topic_partition)
+        if state is not None:
+            state.retry_at_ms = until_ms
+
+    def leader_epoch_seen(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """Metadata shows this epoch; a higher one puts what was read in doubt."""
+        state = self._states.get(topic_partition)
+        if state is None or (state.leader_epoch is not None and leader_epoch <= state.leader_epoch):
+            return
+        state.leader_epoch = leader_epoch
+        state.retry_at_ms = 0.0
+        if state.phase is Phase.FETCHING and state.position and state.position.last_fetched_epoch is not None:
+            state.phase = Phase.VALIDATING
+
+    def fetch_position(self, topic_partition: TopicPartition) -> Position:
+        """What to ask for."""
+        state = self._state(topic_partition)
+        assert state.position is not None, "only a partition with a position is asked for"
+        return state.position._replace(leader_epoch=state.leader_epoch)
+
+    def reset_wanted(self, topic_partition: TopicPartition) -> Reset:
+        """Where a reset goes."""
+        return self._state(topic_partition).reset
+
+    def _current(self, topic_partition: TopicPartition, asked: Position, phase: Phase) -> PartitionState | None:
+        """The state, if it is still that which was asked for (rule 1)."""
+        state = self._states.get(topic_partition)
+        if state is None or state.phase is not phase or state.position is None or state.fetched is not None:
+            return None
+        return state if state.position.offset == asked.offset else None
+
+    def fetched(
+        self,
+        topic_partition: TopicPartition,
+        asked: Position,
+        result: fetch_pb2.FetchPartitionResult,
+        *,
+        retry_at_ms: float,
+    ) -> bool:
+        """Take a fetch's answer; whether metadata should be refreshed."""
+        state = self._current(topic_partition, asked, Phase.FETCHING)
+        if state is None:
+            return False
+        code = ErrorCode.of(result.error)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            message = f"The fetch offset {asked.offset} is out of range for partition {topic_partition}"
+            self._reset_or_report(topic_partition, message, retry_at_ms)
+            return False
+        if code is not ErrorCode.NONE:
+            return self._retry_or_report(state, TidegaugeError(code, result.error_message), retry_at_ms)
+        if result.HasField("diverging_epoch"):
+            end = result.diverging_epoch
+            self._truncated(topic_partition, end.end_offset if end.HasField("end_offset") else None, retry_at_ms)
+            return False
+        if result.HasField("high_watermark"):
+            state.high_watermark = result.high_watermark
+        if result.records:
+            self._keep(state, asked, result.records)
+        return False
+
+    def _keep(self, state: PartitionState, asked: Position, data: bytes) -> None:
+        try:
+            headers = list(iterate_headers(data))
+        except TidegaugeError as problem:
+            self._problems.append(problem)
+            return
+        records = itertools.chain.from_iterable(
+            decode_batch(data, header, asked.offset, check_crc=self._check_crcs) for header in headers
+        )
+        after = Position(max(asked.offset, headers[-1].next_offset), headers[-1].leader_epoch)
+        state.fetched = Fetched(records, after)
+
+    def _retry_or_report(self, state: PartitionState, problem: TidegaugeError, retry_at_ms: float) -> bool:
+        """Rule 2. UNKNOWN_SERVER_ERROR is tried again too, as Kafka's consumer does."""
+        state.retry_at_ms = retry_at_ms
+        if problem.code is ErrorCode.CORRUPT_MESSAGE or not (
+            problem.retriable or problem.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        ):
+            self._problems.append(problem)
+            return False
+        # A leader whose HW lags its epoch may have been replaced already: Kafka asks for metadata there too.
+        return ERROR_TABLE[problem.code].refresh_metadata or problem.code is ErrorCode.OFFSET_NOT_AVAILABLE
+
+    def _reset_or_report(self, topic_partition: TopicPartition, message: str, retry_at_ms: float) -> None:
+        """Rules 3 and 4: by the policy, else to the application."""
+        if self._policy is Reset.NONE:
+            self._states[topic_partition].retry_at_ms = retry_at_ms
+            self._problems.append(
+                TidegaugeError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{message}, and there is no reset policy; seek")
+            )
+        else:
+            self.reset(topic_partition, self._policy)
+
+    def _truncated(self, topic_partition: TopicPartition, end_offset: int | None, retry_at_ms: float) -> None:
+        """Rule 4: the log was cut below the position."""
+        if end_offset is None or self._policy is Reset.NONE:
+            cut = "" if end_offset is None else f" at offset {end_offset}"
+            message = f"The log of {topic_partition} was truncated{cut}: records that were read may be gone"
+            self._reset_or_report(topic_partition, message, retry_at_ms)
+        else:
+            self.seek(topic_partition, Position(end_offset))
+
+    def offset_found(
+        self,
+        topic_partition: TopicPartition,
+        asked: Reset,
+        result: offsets_pb2.ListOffsetsResult,
+        *,
+        retry_at_ms: float,
+    ) -> bool:
+        """Take an answer of ListOffsets; whether metadata should be refreshed."""
+        state = self._states.get(topic_partition)
+        if state is None or state.phase is not Phase.RESETTING or state.reset is not asked:
+            return False
+        code = ErrorCode.of(result.error)
+        if code is not ErrorCode.NONE:
+            return self._retry_or_report(state, TidegaugeError(code, result.error_message), retry_at_ms)
+        self.seek(topic_partition, Position(result.offset))
+        return False
+
+    def epoch_checked(
+        self,
+        topic_partition: TopicPartition,
+        asked: Position,
+        result: offsets_pb2.OffsetForLeaderEpochResult,
+        *,
+        retry_at_ms: float,
+    ) -> bool:
+        """Take an answer of OffsetsForLeaderEpoch; whether metadata should be refreshed."""
+        state = self._current(topic_partition, asked, Phase.VALIDATING)
+        if state is None:
+            return False
+        code = ErrorCode.of(result.error)
+        if code is not ErrorCode.NONE:
+            return self._retry_or_report(state, TidegaugeError(code, result.error_message), retry_at_ms)
+        is_defined = result.end.HasField("end_offset") and result.end.HasField("leader_epoch")
+        if not is_defined:
+            self._truncated(topic_partition, None, retry_at_ms)
+        elif result.end.end_offset < asked.offset:
+            self._truncated(topic_partition, result.end.end_offset, retry_at_ms)
+        if state.phase is Phase.VALIDATING:
+            state.phase = Phase.FETCHING
+        return False

@@ -1,0 +1,119 @@
+"""The full truth about topics: metadata, settings, and what every replica says of itself.
+
+Rules:
+    1. One ``ReplicaState`` for each assigned replica, in assignment order; a broker that is dead or does not answer
+       within a second gives ``unknown`` and None.
+    2. The partition's HW is its leader's (row W2); there is none while there is no leader, or it does not answer.
+    3. ``remote_leos`` stands only at the leader: it alone records them (row W3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_client.admin import Admin, TopicConfig, topics_of
+from tidegauge_client.metadata import BrokerInfo, PartitionInfo, TopicInfo
+
+UNKNOWN = "unknown"
+MIN_ISR = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """What one replica says of itself; None where it could not be asked."""
+
+    broker: int
+    role: str = UNKNOWN
+    leo: int | None = None
+    hw: int | None = None
+    log_start: int | None = None
+    in_isr: bool = False
+    remote_leos: Mapping[int, int | None] = field(default_factory=dict)
+    epochs: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """One topic; ``replicas`` by partition, empty lists where they were not asked."""
+
+    info: TopicInfo
+    configs: Sequence[TopicConfig]
+    replicas: Mapping[int, Sequence[ReplicaState]]
+
+    @property
+    def min_isr(self) -> int:
+        """min.insync.replicas in force."""
+        return next((int(config.value) for config in self.configs if config.name == MIN_ISR), 1)
+
+    def high_watermark(self, part: PartitionInfo) -> int | None:
+        """The leader's HW (rule 2)."""
+        if part.leader_id is None:
+            return None
+        states = self.replicas.get(part.partition, ())
+        return next((s.hw for s in states if s.broker == part.leader_id and s.role == "leader"), None)
+
+
+def replica_state(broker: int, in_isr: bool, said: metadata_pb2.ReplicaDescription | None) -> ReplicaState:
+    """One replica's state from what its broker said, or did not say."""
+    if said is None:
+        return ReplicaState(broker, in_isr=in_isr)
+    if said.role == "offline":
+        return ReplicaState(broker, said.role, in_isr=in_isr)
+    remote_leos: dict[int, int | None] = {}
+    if said.role == "leader":
+        remote_leos = {
+            remote.broker_id: remote.log_end_offset if remote.HasField("log_end_offset") else None
+            for remote in sorted(said.remote_replicas, key=lambda remote: remote.broker_id)
+        }
+    return ReplicaState(
+        broker=broker,
+        role=said.role,
+        leo=said.log_end_offset,
+        hw=said.high_watermark,
+        log_start=said.log_start_offset,
+        in_isr=in_isr,
+        remote_leos=remote_leos,
+        epochs=[(entry.leader_epoch, entry.start_offset) for entry in said.epochs],
+    )
+
+
+def replica_states(
+    topic: TopicInfo, answers: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
+) -> dict[int, list[ReplicaState]]:
+    """All replicas of a topic, by partition (rule 1)."""
+    said = {
+        (broker, TopicPartition(one.topic, one.partition)): one
+        for broker, replicas in answers.items()
+        for one in replicas or ()
+    }
+    return {
+        part.partition: [
+            replica_state(broker, broker in part.isr, said.get((broker, part.topic_partition)))
+            for broker in part.replicas
+        ]
+        for part in topic.partitions.values()
+    }
+
+
+async def describe(
+    admin: Admin, names: Collection[str], *, with_replicas: bool
+) -> tuple[list[TopicDescription], Mapping[int, BrokerInfo]]:
+    """Describe topics (none named: all, by name), with the live brokers.
+
+    Raises:
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker answers.
+    """
+    cluster = await admin.metadata(names or None)
+    topics = topics_of(cluster, names or sorted(cluster.topics))
+    answers: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None] = {}
+    if with_replicas:
+        answers = await admin.describe_replicas_of(list(cluster.brokers.values()), [t.name for t in topics])
+    described = []
+    for topic in topics:
+        configs = await admin.describe_topic_config(topic.name)
+        states = replica_states(topic, answers) if with_replicas else dict.fromkeys(topic.partitions, ())
+        described.append(TopicDescription(topic, configs, states))
+    return described, cluster.brokers
