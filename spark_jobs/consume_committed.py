@@ -17,7 +17,9 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -125,15 +127,24 @@ class Consumer:
         self._checkpoint = checkpoint
         self._progress_file = progress_file
         self._written: list[Batch] = []
-        self.writing = False
+        self._lock = threading.Lock()
+        self._closed = False
+        self._writing = False
         self.batches = 0
         self.rows = 0
         last = checkpoint.last_committed()
         self.end_offsets: OffsetsJson = (checkpoint.end_offsets(last) or {}) if last is not None else {}
 
     def write_batch(self, frame: Any, batch_id: int) -> None:
-        """For foreachBatch."""
-        self.writing = True
+        """For foreachBatch.
+
+        Raises:
+            RuntimeError: the query is being stopped; the batch is the next start's first.
+        """
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(f"batch {batch_id} begins after the stop; the next start runs it")
+            self._writing = True
         try:
             query_id = self._checkpoint.query_id()
             assert query_id is not None, "Spark writes the query's id before its first batch"
@@ -142,7 +153,7 @@ class Consumer:
             rows = self._files.write(batch_id, ordered.write.mode("overwrite").parquet, _count_rows)
             self._written.append(Batch(batch_id, rows, self._checkpoint.end_offsets(batch_id) or {}))
         finally:
-            self.writing = False
+            self._writing = False
 
     def note_committed(self) -> None:
         """Count the batches that Spark has committed, and note them in the progress file."""
@@ -155,10 +166,15 @@ class Consumer:
                 with self._progress_file.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(batch._asdict()) + "\n")
 
-    @property
-    def idle(self) -> bool:
-        """Whether no batch is being written and all that are written are committed."""
-        return not self.writing and not self._written
+    def close(self, *, at_once: bool) -> bool:
+        """Let no further batch begin, if this is a moment between two batches.
+
+        Args:
+            at_once: do not wait for Spark to commit what is written.
+        """
+        with self._lock:
+            self._closed = not self._writing and (at_once or not self._written)
+            return self._closed
 
 
 def _count_rows(file: Path) -> int:
@@ -173,6 +189,7 @@ def create_session(stop: StopRequest) -> Any:
     # Workers and planners run the interpreter that these name, not this one.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     from pyspark import SparkConf  # noqa: PLC0415  (after the environment is set)
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -216,7 +233,7 @@ def run(arguments: argparse.Namespace, spark: Any, consumer: Consumer, stop: Sto
         if not stop:
             continue
         stop_by = stop_by or time.monotonic() + COMMIT_PATIENCE_S
-        if consumer.idle or (not consumer.writing and time.monotonic() >= stop_by):
+        if consumer.close(at_once=time.monotonic() >= stop_by):
             query.stop()
             break
     consumer.note_committed()
@@ -248,16 +265,16 @@ def main(given: Sequence[str]) -> int:
         spark = create_session(stop)
         if not stop:
             run(arguments, spark, consumer, stop)
-        seconds = round(time.monotonic() - started, 3)
-        summary = {"batches": consumer.batches, "rows": consumer.rows, "end_offsets": consumer.end_offsets}
-        print(json.dumps(summary | {"seconds": seconds}), flush=True)
     except Exception as error:  # noqa: BLE001  (one sentence, never a traceback; Spark's log has the rest)
         print(f"consume_committed: {sentence(error)}", file=sys.stderr)
         return 1
     finally:
-        files.close()
         if spark is not None:
             spark.stop()
+        files.close()
+    # After everything that may still talk: under spark-submit the driver's stderr goes to stdout too.
+    summary = {"batches": consumer.batches, "rows": consumer.rows, "end_offsets": consumer.end_offsets}
+    print(json.dumps(summary | {"seconds": round(time.monotonic() - started, 3)}), flush=True)
     return 130 if stop.signal_number == signal.SIGINT else 0
 
 

@@ -105,8 +105,9 @@ class BatchFiles:
             )
 
     def close(self) -> None:
-        """Unlock the folder."""
+        """Clear what is half done and unlock the folder."""
         if self._lock is not None:
+            shutil.rmtree(self.folder / STAGING, ignore_errors=True)
             os.close(self._lock)
             self._lock = None
 
