@@ -65,8 +65,8 @@ class LocalCluster:
         from 19092 on. ``notes`` tell what a user should know, such as other ports.
 
         Raises:
-            TidegaugeError: a wrong setting, a busy port, a contradiction to what the folder holds, no Java or PySpark
-                for a ZooKeeper of its own. Nothing is written.
+            TidegaugeError: a wrong setting, a busy port, a contradiction to what the folder holds; for a new one, no
+                Java or PySpark, or no ZooKeeper at the given address. Nothing is written.
         """
         wanted = Wanted(brokers, profile, settings or {}, zookeeper, base_port)
         directory = Path(directory).absolute()
@@ -75,7 +75,7 @@ class LocalCluster:
             if recorded is None:
                 layout.require_new(directory)
                 plan = first_plan(directory, wanted, taken=reserved.others)
-                _require_zookeeper_parts(plan.file)
+                _require_zookeeper(directory, plan.file)
             else:
                 plan = next_plan(directory, recorded, wanted, taken=reserved.others)
             reserved.chosen.extend(ports_of(plan.file))
@@ -311,6 +311,7 @@ class LocalCluster:
         return {"address": address, "pid": process.pid, "state": process.state.value}
 
     def _look_at_foreign_zookeeper(self) -> None:
+        startup.require_zookeeper(self.directory, self.file)
         asked_ms = session_timeout_ms(self.file.settings, self.file.profile)
         granted_ms = zookeeper.granted_session_timeout_ms(self.file.zookeeper_address, asked_ms)
         if granted_ms != asked_ms:
@@ -338,7 +339,10 @@ class LocalCluster:
             yield processes
 
 
-def _require_zookeeper_parts(file: ClusterFile) -> None:
+def _require_zookeeper(directory: Path, file: ClusterFile) -> None:
+    """What a new cluster needs of ZooKeeper, looked at before its folder is made."""
     if file.zookeeper_managed:
         zookeeper.java_command()
         zookeeper.jars_folder()
+    else:
+        startup.require_zookeeper(directory, file)

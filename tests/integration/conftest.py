@@ -24,6 +24,7 @@ from tidegauge_lab import layout, startup, takedown
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.ports import is_free
 from tidegauge_lab.processes import ProcessState, living_children
+from tidegauge_lab.waiting import holds_within
 
 MakeCluster = Callable[..., LocalCluster]
 
@@ -45,6 +46,8 @@ def nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     """Fails the session's last test when a process lives on that was started for a folder of this session."""
     base = tmp_path_factory.getbasetemp()
     yield
+    # A Java process that has ended can be reaped only when the last of its threads is gone, some ms later.
+    holds_within(lambda: not living_children(), 5.0)
     left = {pid: command_of(pid) for pid in living_children()} | processes_of_folder(base)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):

@@ -67,20 +67,31 @@ def up(
         raise
     for note in cluster.notes:
         say(note)
-    told = len(cluster.notes)
     _end_on_signals()
+    if detach:
+        _start(cluster, output, has_new_settings=bool(given or profile))
+        if output == "text":
+            click.echo("\n".join(["", "Next, for example:", *next_commands(cluster)]))
+        return
+    try:
+        _start(cluster, output, has_new_settings=bool(given or profile))
+        _stay_in_front(cluster)
+    except KeyboardInterrupt:
+        _take_down(cluster)
+        raise
+
+
+def _start(cluster: LocalCluster, output: str, *, has_new_settings: bool) -> None:
+    """Start what is down, and tell what there is."""
+    told = len(cluster.notes)
     started = cluster.up()
     status_now = cluster.status()
-    for note in [*cluster.notes[told:], *_what_stays(cluster, status_now, started, bool(given or profile))]:
+    for note in [*cluster.notes[told:], *_what_stays(cluster, status_now, started, has_new_settings)]:
         say(note)
     if output == "json":
         print_json(status_now)
     else:
         click.echo("\n".join(summary(cluster, status_now)))
-        if detach:
-            click.echo("\n".join(["", "Next, for example:", *next_commands(cluster)]))
-    if not detach:
-        _stay_in_front(cluster)
 
 
 def _what_stays(
@@ -152,18 +163,17 @@ def _stay_in_front(cluster: LocalCluster) -> None:
     """Until Ctrl-C, or until somebody else takes the cluster down (the pid files are gone then)."""
     say("Ctrl-C takes the cluster down; `tidegauge logs -f` in another terminal shows what it says")
     files = [layout.broker_process(cluster.directory, broker.id).pid_file for broker in cluster.file.brokers]
-    try:
-        holds_within(
-            lambda: not any(file.exists() for file in files), _FOREVER_SECONDS, pause_seconds=_LOOK_AGAIN_SECONDS
-        )
-    except KeyboardInterrupt:
-        say("Taking the cluster down; Ctrl-C again kills it at once")
-        try:
-            cluster.down()
-        except KeyboardInterrupt:
-            cluster.down(grace_seconds=0)
-        raise
+    holds_within(lambda: not any(file.exists() for file in files), _FOREVER_SECONDS, pause_seconds=_LOOK_AGAIN_SECONDS)
     say("The cluster was taken down")
+
+
+def _take_down(cluster: LocalCluster) -> None:
+    """What Ctrl-C means; a second one means at once."""
+    try:
+        say("Taking the cluster down; Ctrl-C again kills it at once")
+        cluster.down()
+    except KeyboardInterrupt:
+        cluster.down(grace_seconds=0)
 
 
 @click.command()

@@ -1,0 +1,166 @@
+"""The lab's verbs as commands: exit codes, what goes where, what they leave behind (design 6)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.waiting import until
+
+from tidegauge_client.admin import Admin
+from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.processes import ProcessState
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
+
+
+def run(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """A command to its end. It must not hang on descriptors that processes it started have kept."""
+    environment = {**os.environ, **more}
+    return subprocess.run(
+        [TIDEGAUGE, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+
+
+def states(cluster: LocalCluster) -> list[ProcessState]:
+    return [cluster.state_of(broker.id) for broker in cluster.file.brokers]
+
+
+def test_up_detached_prints_what_to_paste_and_down_ends_all(
+    make_cluster: Callable[..., LocalCluster],
+) -> None:
+    cluster = make_cluster(up=False, brokers=1)
+    where = ("--dir", cluster.directory)
+    up = run("up", "-d", *where)
+    assert up.returncode == 0, up.stderr
+    address = cluster.file.broker(0).address
+    pasted = [line.strip() for line in up.stdout.splitlines() if line.startswith("  tidegauge ")]
+    assert [line.split()[1] for line in pasted] == ["create-topic", "produce", "kill", "describe-topic"]
+    assert pasted[0].endswith(f"--partitions 1 --replication-factor 1 -b {address}")
+    assert "--count 1000" in pasted[1]
+    assert pasted[2].split()[2:] == ["--leader-of", "orders-0", "--dir", str(cluster.directory)]
+    status = run("status", *where, "-o", "json")
+    assert status.returncode == 0
+    assert json.loads(status.stdout)["brokers"][0]["state"] == "up"
+    assert status.stdout.count("\n") == 1
+    again = run("up", "-d", *where, "-o", "json")
+    assert json.loads(again.stdout) == json.loads(status.stdout)
+    assert "was up already" in again.stderr
+    down = run("down", "--purge", *where)
+    assert down.returncode == 0, down.stderr
+    assert not cluster.directory.exists()
+    missing = run("status", *where, "-o", "json")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert json.loads(missing.stderr)["error"]["name"] == "BROKER_NOT_AVAILABLE"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_in_front_ends_with_everything(make_cluster: Callable[..., LocalCluster], number: signal.Signals) -> None:
+    cluster = make_cluster(up=False, brokers=1)
+    front = subprocess.Popen([TIDEGAUGE, "up", "--dir", cluster.directory], stderr=subprocess.PIPE, text=True)
+    try:
+        assert front.stderr is not None
+        until(lambda: front.stderr.readline().startswith("Ctrl-C takes the cluster down"), 60)
+        assert states(cluster) == [ProcessState.UP]
+        front.send_signal(number)
+        assert front.wait(30) == 130
+        assert states(cluster) == [ProcessState.DOWN]
+    finally:
+        front.kill()
+        front.communicate()
+
+
+def test_up_in_front_ends_when_another_command_takes_the_cluster_down(
+    make_cluster: Callable[..., LocalCluster],
+) -> None:
+    cluster = make_cluster(up=False, brokers=1)
+    front = subprocess.Popen([TIDEGAUGE, "up", "--dir", cluster.directory], stderr=subprocess.PIPE, text=True)
+    try:
+        assert front.stderr is not None
+        until(lambda: front.stderr.readline().startswith("Ctrl-C takes the cluster down"), 60)
+        cluster.kill(0)
+        cluster.start(0)
+        assert front.poll() is None, "a fault is no end"
+        cluster.down()
+        assert front.wait(30) == 0
+    finally:
+        front.kill()
+        front.communicate()
+
+
+async def test_kill_the_leader_by_its_role(cluster: LocalCluster) -> None:
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topic("verbs", assignment=[[1, 2]])
+        await admin.wait_for_topic("verbs")
+    where = ("--dir", cluster.directory)
+    pid = cluster.pid_of(1)
+    killed = run("kill", "--leader-of", "verbs-0", *where)
+    assert (killed.returncode, killed.stdout) == (0, f"Killed broker 1, leader of verbs-0 (process {pid}).\n")
+    again = run("kill", 1, *where, "-o", "json")
+    assert json.loads(again.stdout)["processes"] == [
+        {"process": "broker-1", "id": 1, "pid": None, "state": "down", "changed": False}
+    ]
+    unknown = run("kill", "2", "7", *where)
+    assert unknown.returncode == 1
+    assert "there is no broker 7 in this cluster; its brokers are 0, 1, 2" in unknown.stderr
+    assert cluster.state_of(2) is ProcessState.UP
+    until(lambda: cluster.leader_of("verbs", 0) == 2, what="broker 1's session ends and its follower takes over")
+    started = run("start", "--follower-of", "verbs-0", *where)
+    assert started.returncode == 0, started.stderr
+    assert states(cluster) == [ProcessState.UP] * 3
+
+
+def test_wrong_settings_and_usage_end_with_2_and_change_nothing(tmp_path: Path) -> None:
+    where = ("--dir", tmp_path / "new")
+    wrong = run("up", "-d", *where, "--set", "min.insync.replica=2", "-o", "json")
+    assert wrong.returncode == 2
+    assert json.loads(wrong.stderr)["error"]["name"] == "INVALID_CONFIG"
+    assert run("up", *where, "--brokers", "0").returncode == 2
+    assert run("logs", "everything", *where).returncode == 2
+    assert run("kill", *where).returncode == 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_without_java_up_says_what_to_do(tmp_path: Path) -> None:
+    up = run("up", "-d", "--dir", tmp_path / "new", PATH=str(tmp_path), JAVA_HOME="")
+    assert up.returncode == 1
+    assert "Java 17 or newer" in up.stderr
+    assert "--zookeeper" in up.stderr
+    assert up.stderr.count("\n") == 1
+    assert not (tmp_path / "new" / "cluster.json").exists()
+
+
+def test_a_zookeeper_out_of_reach_is_told_in_a_sentence(tmp_path: Path) -> None:
+    up = run("up", "-d", "--dir", tmp_path / "new", "--zookeeper", "127.0.0.1:1", "--base-port", 30_500)
+    assert up.returncode == 1
+    assert "127.0.0.1:1" in up.stderr
+    assert up.stderr.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_logs_are_merged_filtered_and_followed(cluster: LocalCluster) -> None:
+    where = ("--dir", cluster.directory)
+    merged = run("logs", *where, "--grep", r"KafkaServer id=\d\] started")
+    assert merged.returncode == 0
+    assert {line.split(" | ")[0].strip() for line in merged.stdout.splitlines()} == {"broker-0", "broker-1", "broker-2"}
+    one = run("logs", 1, *where, "-o", "json")
+    assert {json.loads(line)["process"] for line in one.stdout.splitlines()} == {"broker-1"}
+    with subprocess.Popen(
+        [TIDEGAUGE, "logs", "2", "-f", "--dir", cluster.directory, "--grep", "followed"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as follower:
+        with (cluster.logs / "broker-2.log").open("a") as log:
+            log.write("a line that is followed\n")
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "broker-2 | a line that is followed\n"
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(10) == 130
