@@ -1,0 +1,166 @@
+"""What prevents a broker's start is told in one sentence, exit 1, and nothing on disk or in ZooKeeper changes.
+
+Issue: a port in use, a data folder of another broker or another cluster, a locked folder, ZooKeeper unreachable.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.waiting import until
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+
+class Broker:
+    """One broker process, started by the test."""
+
+    def __init__(self, zookeeper: str, folder: Path, chroot: str) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.settings = {
+            "broker.id": "7",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "zookeeper.connect": f"{zookeeper}/{chroot}",
+            "zookeeper.session.timeout.ms": "4000",
+            "zookeeper.connection.timeout.ms": "10000",
+            "log.dirs": str(folder / "data"),
+        }
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self, *interpreter_options: str, **changes: str) -> subprocess.Popen[str]:
+        settings = self.settings | {name.replace("_", "."): value for name, value in changes.items()}
+        overrides = [part for name, value in settings.items() for part in ("--override", f"{name}={value}")]
+        command = [sys.executable, *interpreter_options, "-m", "tidegauge_broker.server.verb", *overrides]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        return process
+
+    def refused(self, *interpreter_options: str, **changes: str) -> str:
+        """The last line of stderr of a start that must fail."""
+        process = self.start(*interpreter_options, **changes)
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 1, stderr
+        assert "Traceback" not in stderr
+        return stderr.splitlines()[-1]
+
+    def is_ready(self) -> bool:
+        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+            try:
+                answer = health_pb2_grpc.HealthStub(channel).Check(
+                    health_pb2.HealthCheckRequest(service="tidegauge.ready"), timeout=2
+                )
+            except grpc.RpcError:
+                return False
+            return answer.status == health_pb2.HealthCheckResponse.SERVING
+
+    def stop(self, process: subprocess.Popen[str]) -> str:
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 0, stderr
+        return stderr
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def broker(zookeeper, tmp_path, request) -> Iterator[Broker]:
+    made = Broker(zookeeper, tmp_path, f"start-{os.getpid()}-{abs(hash(request.node.name))}")
+    yield made
+    made.close()
+
+
+def test_a_broker_starts_is_ready_and_stops_cleanly(broker):
+    process = broker.start()
+    until(broker.is_ready)
+    data = broker.folder / "data"
+    assert "broker.id=7" in (data / "meta.properties").read_text()
+    assert not (data / ".kafka_cleanshutdown").exists()
+    assert "shut down completed" in broker.stop(process)
+    assert (data / ".kafka_cleanshutdown").exists()
+
+
+def test_a_folder_of_another_broker_is_refused(broker):
+    process = broker.start()
+    until(broker.is_ready)
+    broker.stop(process)
+    before = (broker.folder / "data" / "meta.properties").read_bytes()
+    assert "7" in (sentence := broker.refused(broker_id="8")), sentence
+    assert (broker.folder / "data" / "meta.properties").read_bytes() == before
+
+
+def test_a_folder_of_another_cluster_is_refused(broker):
+    process = broker.start()
+    until(broker.is_ready)
+    broker.stop(process)
+    sentence = broker.refused(zookeeper_connect=broker.settings["zookeeper.connect"] + "-other")
+    assert "cluster" in sentence.lower()
+
+
+def test_a_folder_in_use_is_refused(broker):
+    broker.start()
+    until(broker.is_ready)
+    sentence = broker.refused(broker_id="7", listeners=f"PLAINTEXT://127.0.0.1:{free_port()}")
+    assert str(broker.folder / "data") in sentence
+
+
+def test_a_port_in_use_is_refused(broker):
+    """gRPC would let two servers share one port; grpc.so_reuseport=0 forbids it."""
+    broker.start()
+    until(broker.is_ready)
+    sentence = broker.refused(broker_id="8", log_dirs=str(broker.folder / "other"))
+    assert f"127.0.0.1:{broker.port}" in sentence
+
+
+def test_a_zookeeper_that_does_not_answer_is_told(broker):
+    nobody = f"127.0.0.1:{free_port()}"
+    sentence = broker.refused(zookeeper_connect=nobody, zookeeper_connection_timeout_ms="1500")
+    assert nobody in sentence
+    assert not (broker.folder / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"broker_id": "-1"}, "broker.id"),
+        ({"listeners": "127.0.0.1:9"}, "PLAINTEXT://HOST:PORT"),
+        ({"log_segment_bytes": "one"}, "log.segment.bytes"),
+    ],
+)
+def test_a_wrong_setting_is_told_before_anything_is_contacted(broker, changes, words):
+    assert words in broker.refused(**changes)
+
+
+def test_a_broker_refuses_to_run_without_its_assertions(broker):
+    assert "python -O" in broker.refused("-O")
+
+
+def test_a_broker_started_before_its_old_session_has_ended_waits_and_says_so(broker):
+    """docs/not-emulated.md: Kafka fails here; we wait for ZooKeeper to end the old session."""
+    process = broker.start()
+    until(broker.is_ready)
+    process.kill()
+    process.communicate()
+    again = broker.start()
+    until(broker.is_ready)
+    assert "waiting until ZooKeeper ends it" in broker.stop(again)
