@@ -1,0 +1,464 @@
+"""Brokers come, go, bounce and shut down; a controller takes over: states, epochs, and who is told what, in order.
+
+Holds kafka-behaviour 8.2, 8.4, 8.7 to 8.10: the arithmetic of leader epochs (trap 5, trap 10), the order of requests
+in a batch, who gets LeaderAndIsr, UpdateMetadata and StopReplica, unclean elections by setting, lost races.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from memory_zookeeper import MemoryZooKeeper, Term
+
+from tidegauge.control import (
+    NO_LEADER,
+    LeaderAndIsrRequest,
+    PartitionsResponse,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.znodes import (
+    FEATURE,
+    LOG_DIR_EVENT_NOTIFICATION,
+    PartitionStateNode,
+    encode_config,
+    encode_log_dir_event,
+    topic_config_path,
+)
+from tidegauge_controller.decisions.broker_events import (
+    process_broker_change,
+    process_leader_and_isr_response,
+    process_log_dir_notifications,
+)
+from tidegauge_controller.decisions.context import ControllerSettings, PartitionStatus, Replica, ReplicaStatus
+from tidegauge_controller.decisions.leaders import process_controlled_shutdown
+from tidegauge_controller.decisions.steps import ControllerMoved
+from tidegauge_controller.decisions.topic_events import process_topic_change
+
+AT = TopicPartition("orders", 0)
+STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def term_of(
+    assignment: Mapping[int, Sequence[int]] | None = None,
+    *,
+    brokers: Sequence[int] = (1, 2, 3),
+    config: Mapping[str, str] | None = None,
+    settings: ControllerSettings | None = None,
+) -> Term:
+    """A controller (broker 9's number, which is no broker here) with one topic; nothing sent yet."""
+    zookeeper = MemoryZooKeeper()
+    for broker_id in brokers:
+        zookeeper.register_broker(broker_id)
+    term = Term(zookeeper, 9, settings).start()
+    zookeeper.add_topic("orders", assignment or {0: (1, 2, 3)}, config)
+    term.run(process_topic_change(term.context))
+    term.take_sent()
+    return term
+
+
+def die(term: Term, *broker_ids: int) -> None:
+    for broker_id in broker_ids:
+        term.zookeeper.unregister_broker(broker_id)
+    term.run(process_broker_change(term.context))
+
+
+def come(term: Term, *broker_ids: int) -> None:
+    for broker_id in broker_ids:
+        term.zookeeper.register_broker(broker_id)
+    term.run(process_broker_change(term.context))
+
+
+def row(term: Term, at: TopicPartition = AT) -> tuple[int, tuple[int, ...], int]:
+    """Leader, ISR and leader epoch; the cache agrees with ZooKeeper."""
+    node = term.zookeeper.state(at)
+    cached = term.context.leadership[at]
+    assert (cached.leader, cached.isr, cached.leader_epoch) == (node.leader, node.isr, node.leader_epoch)
+    assert cached.partition_epoch == term.zookeeper.version(at)
+    return node.leader, node.isr, node.leader_epoch
+
+
+def told(sent: Sequence[tuple[int, Any]]) -> list[str]:
+    """Requests in a short form: kind, receiver, what it says of AT."""
+    lines: list[str] = []
+    for broker_id, message in sent:
+        match message:
+            case LeaderAndIsrRequest(partitions=items):
+                said = " ".join(f"{i.state.leader}e{i.state.leader_epoch}{' new' * i.is_new}" for i in items)
+                lines.append(f"leader-and-isr>{broker_id}: {said}")
+            case UpdateMetadataRequest(partitions=items, live_brokers=live):
+                said = " ".join(f"{i.state.leader}e{i.state.leader_epoch}" for i in items) or "-"
+                lines.append(f"metadata>{broker_id}: {said} live {','.join(str(e.broker_id) for e in live)}")
+            case StopReplicaRequest(partitions=items):
+                said = " ".join(f"e{i.leader_epoch}{' delete' * i.delete}" for i in items)
+                lines.append(f"stop>{broker_id}: {said}")
+    return lines
+
+
+# A topic begins
+
+
+def test_a_new_topic_gets_its_first_leaders_in_epoch_0():
+    zookeeper = MemoryZooKeeper()
+    for broker_id in (1, 2, 3):
+        zookeeper.register_broker(broker_id)
+    term = Term(zookeeper, 9).start()
+    term.take_sent()
+    zookeeper.add_topic("orders", {0: (2, 3)})
+    term.run(process_topic_change(term.context))
+    assert row(term) == (2, (2, 3), 0)
+    assert zookeeper.version(AT) == 0
+    assert told(term.sent) == [
+        "leader-and-isr>2: 2e0 new",
+        "leader-and-isr>3: 2e0 new",
+        "metadata>1: 2e0 live 1,2,3",
+        "metadata>2: 2e0 live 1,2,3",
+        "metadata>3: 2e0 live 1,2,3",
+    ]
+
+
+def test_a_new_partition_begins_with_the_live_replicas_only_or_not_at_all():
+    term = term_of({0: (4, 2, 3), 1: (4, 5)})
+    assert row(term) == (2, (2, 3), 0)
+    other = TopicPartition("orders", 1)
+    assert other not in term.context.leadership
+    assert term.context.partition_status[other] is PartitionStatus.NEW
+    come(term, 5)
+    assert row(term, other) == (5, (5,), 0)
+
+
+# The arithmetic of leader epochs (8.7)
+
+
+@pytest.mark.parametrize(
+    ("isr", "leader", "victim", "after"),
+    [
+        ((1, 2, 3), 1, 1, (2, (2, 3), 6)),  # the leader, with another live member: + 1
+        ((1, 2, 3), 1, 2, (1, (1, 3), 6)),  # a follower in the ISR: + 1
+        ((1, 2), 1, 3, (1, (1, 2), 5)),  # a follower outside the ISR: nothing
+        ((1,), 1, 1, (NO_LEADER, (1,), 6)),  # the last member: + 1, no leader, the ISR stays
+    ],
+)
+def test_a_death_costs(isr: tuple[int, ...], leader: int, victim: int, after: tuple[int, tuple[int, ...], int]):
+    term = term_of()
+    node = PartitionStateNode(leader, 5, isr, 1)
+    term.context.leadership[AT] = type(term.context.leadership[AT]).of(node, term.zookeeper.write_state(AT, node))
+    die(term, victim)
+    assert row(term) == after
+    assert term.context.replica_status[Replica(AT, victim)] is ReplicaStatus.OFFLINE
+    assert term.context.partition_status[AT] is (
+        PartitionStatus.OFFLINE if after[0] == NO_LEADER else PartitionStatus.ONLINE
+    )
+
+
+def test_the_last_member_leads_again_for_another_epoch():
+    """Trap 10: each of "offline" and "elected again" costs an epoch; who was not in the ISR waits."""
+    term = term_of()
+    assert row(term) == (1, (1, 2, 3), 0)
+    die(term, 1)
+    assert row(term) == (2, (2, 3), 1)
+    die(term, 2)
+    assert row(term) == (3, (3,), 2)
+    die(term, 3)
+    assert row(term) == (NO_LEADER, (3,), 3)
+    come(term, 1, 2)
+    assert row(term) == (NO_LEADER, (3,), 3)
+    come(term, 3)
+    assert row(term) == (3, (3,), 4)
+
+
+def test_all_at_once_costs_one_epoch_for_each_member_that_leaves():
+    term = term_of()
+    die(term, 1, 2, 3)
+    assert row(term) == (NO_LEADER, (3,), 3)
+    assert [note.fields["strategy"] for note in term.notes[-3:]] == ["remove-from-isr"] * 3
+
+
+def test_controller_and_leader_die_together_for_two_epochs():
+    """8.2: the next controller removes (step 7) before it elects (step 8)."""
+    term = term_of()
+    term.zookeeper.unregister_broker(1)
+    successor = Term(term.zookeeper, 2).start()
+    assert row(successor) == (2, (2, 3), 2)
+    assert term.zookeeper.state(AT).controller_epoch == 2
+
+
+def test_a_fail_over_that_finds_all_alive_costs_nothing():
+    term = term_of()
+    successor = Term(term.zookeeper, 2).start()
+    assert row(successor) == (1, (1, 2, 3), 0)
+
+
+# Who is told what, in which order (8.4, 8.8)
+
+
+def test_a_leaders_death():
+    term = term_of()
+    die(term, 1)
+    assert told(term.sent) == [
+        "leader-and-isr>2: 2e1",
+        "leader-and-isr>3: 2e1",
+        "metadata>2: 2e1 live 2,3",
+        "metadata>3: 2e1 live 2,3",
+        # the dead replica goes offline: told again (ignored, the epoch is the same); its StopReplica is dropped
+        "leader-and-isr>2: 2e1",
+        "leader-and-isr>3: 2e1",
+        "metadata>2: 2e1 live 2,3",
+        "metadata>3: 2e1 live 2,3",
+    ]
+    assert term.queues == {2, 3}
+    header = term.sent[0][1].header
+    assert (header.controller_id, header.controller_epoch, header.broker_epoch) == (9, 1, term.context.live[2].epoch)
+    offline = [item.offline_replicas for _, message in term.sent[2:4] for item in message.partitions]
+    assert offline == [(1,), (1,)]
+
+
+def test_a_followers_death_is_told_to_all_that_are_left():
+    """The header comment speaks of the leader only; the code sends to every assigned replica but the dead one."""
+    term = term_of()
+    die(term, 3)
+    assert told(term.sent) == [
+        "leader-and-isr>1: 1e1",
+        "leader-and-isr>2: 1e1",
+        "metadata>1: 1e1 live 1,2",
+        "metadata>2: 1e1 live 1,2",
+        "metadata>1: - live 1,2",
+        "metadata>2: - live 1,2",
+    ]
+
+
+def test_a_death_without_replicas_is_told_as_plain_metadata():
+    term = term_of(brokers=(1, 2, 3, 4))
+    die(term, 4)
+    assert told(term.sent) == [f"metadata>{i}: - live 1,2,3" for i in (1, 2, 3)]
+
+
+def test_a_start_up():
+    """First the live brokers to the others, all metadata to the new one, then the state of its replicas to it alone."""
+    term = term_of()
+    die(term, 3)
+    term.take_sent()
+    come(term, 3)
+    assert told(term.sent) == [
+        "metadata>1: - live 1,2,3",
+        "metadata>2: - live 1,2,3",
+        "metadata>3: 1e1 live 1,2,3",
+        "leader-and-isr>3: 1e1",
+        "metadata>1: 1e1 live 1,2,3",
+        "metadata>2: 1e1 live 1,2,3",
+        "metadata>3: 1e1 live 1,2,3",
+    ]
+    assert row(term) == (1, (1, 2), 1)  # not put into the ISR
+    assert term.context.replica_status[Replica(AT, 3)] is ReplicaStatus.ONLINE
+
+
+def test_a_bounce_is_a_failure_and_a_start_up():
+    """8.4: the same id with a larger czxid; its requests carry the new broker epoch."""
+    term = term_of()
+    before = term.context.live[1].epoch
+    come(term, 1)
+    assert row(term) == (2, (2, 3), 1)
+    assert term.context.live[1].epoch > before
+    assert term.queues == {1, 2, 3}
+    to_one = [message for broker_id, message in term.sent if broker_id == 1]
+    assert {message.header.broker_epoch for message in to_one} == {term.context.live[1].epoch}
+    assert [line for line in told(term.sent) if line.startswith("leader-and-isr>1")] == ["leader-and-isr>1: 2e1"]
+
+
+def test_a_bounce_of_the_last_member_costs_two_epochs():
+    term = term_of()
+    die(term, 2)
+    die(term, 3)
+    assert row(term) == (1, (1,), 2)
+    come(term, 1)
+    assert row(term) == (1, (1,), 4)
+
+
+def test_new_bounced_and_dead_in_one_event():
+    term = term_of({0: (1, 2, 3), 1: (2, 3, 1)})
+    die(term, 3)
+    assert row(term) == (1, (1, 2), 1)
+    term.zookeeper.unregister_broker(1)
+    term.zookeeper.register_broker(2)
+    term.zookeeper.register_broker(3)
+    term.run(process_broker_change(term.context))
+    assert term.queues == {2, 3}
+    assert set(term.context.live) == {2, 3}
+    # 3 came; then 2 bounced and left the ISR of 1; then 1 died, the last member of both.
+    assert row(term) == (NO_LEADER, (1,), 3)
+    assert row(term, TopicPartition("orders", 1)) == (NO_LEADER, (1,), 3)
+
+
+def test_nothing_new_tells_nobody():
+    term = term_of()
+    term.run(process_broker_change(term.context))
+    assert term.sent == []
+
+
+def test_a_mark_of_shutting_down_is_forgotten_with_the_broker():
+    term = term_of()
+    term.run(process_controlled_shutdown(term.context, 3, term.context.live[3].epoch))
+    die(term, 3)
+    come(term, 3)
+    assert term.context.live_brokers == {1, 2, 3}
+
+
+# Unclean elections
+
+
+@pytest.mark.parametrize(
+    ("config", "default", "elected"),
+    [
+        ({"unclean.leader.election.enable": "true"}, False, True),
+        ({"unclean.leader.election.enable": "false"}, True, False),
+        ({}, True, True),
+        ({}, False, False),
+    ],
+)
+def test_the_topics_setting_permits_else_the_clusters(config: dict[str, str], default: bool, elected: bool):
+    term = term_of(config=config, settings=ControllerSettings(unclean_leader_election=default))
+    for broker_id in (1, 2, 3):
+        die(term, broker_id)
+    come(term, 2)
+    if elected:
+        # Each of the three deaths costs one; then 2 alone, recovering.
+        assert row(term) == (2, (2,), 4)
+        assert term.zookeeper.state(AT).recovering
+        assert term.notes[-1].fields["strategy"] == "unclean"
+    else:
+        assert row(term) == (NO_LEADER, (3,), 3)
+
+
+def test_an_unreadable_setting_permits_nothing():
+    term = term_of(settings=ControllerSettings(unclean_leader_election=True))
+    term.zookeeper.set(topic_config_path("orders"), b"{")
+    die(term, 1)
+    die(term, 2)
+    die(term, 3)
+    come(term, 2)
+    assert row(term) == (NO_LEADER, (3,), 3)
+    term.zookeeper.set(topic_config_path("orders"), encode_config({}))
+    come(term, 1)
+    assert row(term) == (1, (1,), 4)
+
+
+# Races with ZooKeeper
+
+
+def test_a_lost_race_is_run_again_from_what_is_there():
+    """8.5: BadVersion in an election: read anew, elect anew; the leader's earlier ISR change counts."""
+    term = term_of()
+    shrunk = PartitionStateNode(1, 0, (1, 3), 1)
+    term.before_write = lambda: term.zookeeper.write_state(AT, shrunk)
+    die(term, 1)
+    assert row(term) == (3, (3,), 1)
+    assert term.zookeeper.version(AT) == 2
+
+
+def test_a_lost_race_of_a_removal_is_run_again():
+    term = term_of()
+    shrunk = PartitionStateNode(1, 0, (1, 3), 1)
+    term.before_write = lambda: term.zookeeper.write_state(AT, shrunk)
+    die(term, 2)
+    assert row(term) == (1, (1, 3), 0)  # somebody else had removed it: nothing to write any more
+
+
+def test_a_state_of_a_newer_controller_is_not_touched():
+    term = term_of()
+    newer = PartitionStateNode(1, 7, (1, 2), 5)
+    term.zookeeper.write_state(AT, newer)
+    die(term, 1)
+    assert term.zookeeper.state(AT) == newer
+
+
+def test_a_controller_that_was_replaced_writes_nothing():
+    """7.3: every write checks the version of /controller_epoch; what it sent before stays sent."""
+    term = term_of()
+    Term(term.zookeeper, 2)
+    with pytest.raises(ControllerMoved):
+        die(term, 1)
+    assert term.zookeeper.state(AT).leader == 1
+
+
+# Fail-over (8.2)
+
+
+def test_a_fail_over_tells_who_lives_first_then_each_replica_its_state():
+    term = term_of()
+    die(term, 3)
+    successor = Term(term.zookeeper, 9).start()
+    assert told(successor.sent) == [
+        "metadata>1: - live 1,2",
+        "metadata>2: - live 1,2",
+        "leader-and-isr>1: 1e1",
+        "leader-and-isr>2: 1e1",
+        "metadata>1: 1e1 live 1,2",
+        "metadata>2: 1e1 live 1,2",
+        # replica 3 is offline: not in the ISR, so nothing is written; told again
+        "leader-and-isr>1: 1e1",
+        "leader-and-isr>2: 1e1",
+        "metadata>1: 1e1 live 1,2",
+        "metadata>2: 1e1 live 1,2",
+    ]
+    assert {message.header.controller_epoch for _, message in successor.sent} == {2}
+    assert FEATURE in term.zookeeper.nodes
+
+
+def test_a_fail_over_brings_waiting_partitions_online():
+    """A partition whose topic was written but never begun, and one whose last member has returned meanwhile."""
+    term = term_of()
+    for broker_id in (1, 2, 3):
+        die(term, broker_id)
+    term.zookeeper.add_topic("later", {0: (3, 2)})
+    term.zookeeper.register_broker(3)
+    successor = Term(term.zookeeper, 9).start()
+    assert row(successor) == (3, (3,), 4)
+    assert row(successor, TopicPartition("later", 0)) == (3, (3,), 0)
+
+
+def test_a_topic_without_an_id_gets_one_and_old_notifications_go():
+    term = term_of()
+    path = f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000000"
+    term.zookeeper.create(path, encode_log_dir_event(1))
+    term.zookeeper.nodes["/brokers/topics/orders"].data = b'{"version":1,"partitions":{"0":[1,2,3]}}'
+    successor = Term(term.zookeeper, 9).start()
+    assert len(successor.context.topic_ids["orders"]) == 22
+    assert successor.context.topic_ids["orders"].encode() in term.zookeeper.nodes["/brokers/topics/orders"].data
+    assert path not in term.zookeeper.nodes
+
+
+# Failed folders
+
+
+def test_a_failed_folder_takes_its_replicas_offline():
+    """8.4: LeaderAndIsr to the broker makes it answer which of its replicas are offline; these are, then."""
+    term = term_of()
+    path = f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000000"
+    term.zookeeper.create(path, encode_log_dir_event(1))
+    term.run(process_log_dir_notifications(term.context))
+    assert [line for line in told(term.take_sent()) if "leader-and-isr" in line] == ["leader-and-isr>1: 1e0"]
+    assert path not in term.zookeeper.nodes
+    term.run(process_leader_and_isr_response(term.context, 1, PartitionsResponse(partitions={AT: STORAGE})))
+    assert row(term) == (2, (2, 3), 1)
+    assert "stop>1: e1" in told(term.sent)
+    assert term.sent[-1][1].partitions[0].topic_partition == AT
+    # Known already: nothing more; another partition's answer does not make it work again.
+    term.take_sent()
+    term.run(process_leader_and_isr_response(term.context, 1, PartitionsResponse(partitions={AT: STORAGE})))
+    other = PartitionsResponse(partitions={TopicPartition("x", 0): ErrorCode.NONE})
+    term.run(process_leader_and_isr_response(term.context, 1, other))
+    assert (term.sent, term.context.offline_folders[1]) == ([], {AT})
+    # The folder is repaired by a restart.
+    come(term, 1)
+    assert term.context.is_online(1, AT)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH])
+def test_an_answer_that_failed_as_a_whole_says_nothing_of_folders(error: ErrorCode):
+    term = term_of()
+    term.run(process_leader_and_isr_response(term.context, 1, PartitionsResponse(error, {AT: STORAGE})))
+    assert term.context.offline_folders.get(1, set()) == set()
