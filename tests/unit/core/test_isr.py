@@ -119,6 +119,22 @@ def test_a_follower_under_load_stays_in_the_isr():
     assert cluster.brokers[1].proposals == []
 
 
+def test_an_election_gives_isr_members_the_lag_time_anew():
+    """1.10: members count as caught up at the election, others as never: they do not hold the mark back."""
+    cluster = Cluster()
+    cluster.settle()
+    cluster.advance(31_000)
+    cluster.impose(2, [2, 3])
+    cluster.deliver()
+    cluster.produce(2, "a", acks=1)
+    remotes = cluster.partition(2).leader_role.remotes
+    assert (remotes[3].last_caught_up_time_ms, remotes[1].last_caught_up_time_ms) == (cluster.now_ms, 0)
+    cluster.advance(30_000)
+    assert cluster.brokers[2].proposals == []
+    cluster.advance(15_000)
+    assert [proposal.new_isr for proposal in cluster.brokers[2].proposals] == [(2,)]
+
+
 def test_no_second_change_while_one_is_in_flight():
     cluster = Cluster()
     cluster.settle()
@@ -319,6 +335,18 @@ def test_a_verdict_on_what_is_not_pending_any_more_is_ignored():
         old = IsrVerdict(AT, error, 1, 1, (1, 2, 3), 9)
         assert cluster.tell_verdict(1, proposal, old) == []
         assert cluster.isr(1) == ((1, 2), (1, 2))
+
+
+def test_a_late_refusal_does_not_roll_back_the_next_proposal():
+    """M9: the new proposal may be granted still; rolled back, the mark would no longer wait for the newcomer."""
+    cluster, proposal = pending()
+    cluster.impose(1, [1, 2])
+    cluster.deliver()
+    cluster.fetch(3)
+    assert cluster.isr(1) == ((1, 2), (1, 2, 3))
+    assert cluster.brokers[1].proposals[0] is not proposal
+    cluster.tell_verdict(1, proposal, IsrVerdict(AT, ErrorCode.INELIGIBLE_REPLICA))
+    assert cluster.isr(1) == ((1, 2), (1, 2, 3))
 
 
 @pytest.mark.parametrize(("leader_epoch", "partition_epoch"), [(1, 5), (0, 0)])

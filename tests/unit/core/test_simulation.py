@@ -281,6 +281,7 @@ class Simulation:
         assert cluster.produce(cluster.state[0], "last").error is None
         cluster.settle()
         assert cluster.ends(*REPLICAS) == [(ends[0][0] + 1,) * 2] * 3, "S5"
+        assert not any(cluster.brokers[b].core._rounds for b in REPLICAS), "rounds that nobody answers pile up"
 
 
 @pytest.mark.parametrize("min_insync_replicas", [1, 2])

@@ -368,6 +368,23 @@ def test_trap_7_a_follower_behind_the_leaders_start_begins_anew_there():
     assert cluster.ends(3) == [(4, 4)]
 
 
+def test_trap_7_the_leaders_log_start_is_followed_after_the_high_watermark():
+    """1.5: records first, then the mark, then the log start, which may not pass the mark; also in an empty answer."""
+    cluster = settled("a", "b", "c")
+    broker = cluster.brokers[1]
+    broker.disk[AT].log_start_offset = 2
+    broker.disk[AT].batches = broker.disk[AT].batches[2:]
+    broker.execute(broker.core.log_start_advanced(AT, 2))
+    assert cluster.epochs(1) == [(0, 2)]
+    cluster.fetch(2)
+    assert (cluster.partition(2).log_start_offset, cluster.epochs(2)) == (2, [(0, 2)])
+    assert cluster.partition(1).leader_role.remotes[2].log_start_offset == 0  # as the follower said when it asked
+    cluster.fetch(2)
+    assert cluster.partition(1).leader_role.remotes[2].log_start_offset == 2
+    assert cluster.consume(1, 1).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert cluster.brokers[1].core.list_offset(AT, None, -2).offset == 2
+
+
 # 8: more than one round
 
 
