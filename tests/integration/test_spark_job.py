@@ -1,0 +1,286 @@
+"""Spark against a real cluster: every committed record exactly once in the output, whatever dies (mission, row C2).
+
+Each of these three tests starts Spark, which takes most of its time; the transport has tests of its own without Spark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tidegauge.partition import TopicPartition
+from tidegauge_client import Admin, Producer
+from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.roles import Role, RoleKind
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(400)]
+
+JOB = Path(__file__).parents[2] / "spark_jobs" / "consume_committed.py"
+BIN = Path(sys.executable).parent
+LATEST = -1
+Acknowledged = dict[bytes, tuple[int, int]]
+
+
+class Job:
+    """Runs of the job over one output and one checkpoint."""
+
+    def __init__(self, folder: Path, cluster: LocalCluster, topic: str) -> None:
+        self.output = folder / "output"
+        self.checkpoint = folder / "checkpoint"
+        self.progress_file = folder / "progress.jsonl"
+        self.log = folder / "spark.log"
+        self._stdout = folder / "stdout"
+        self._arguments = ["--bootstrap-server", ",".join(cluster.bootstrap_servers), "--topic", topic]
+        self._arguments += ["--output", str(self.output), "--checkpoint", str(self.checkpoint)]
+        self._arguments += ["--progress-file", str(self.progress_file)]
+        self._groups: list[int] = []
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *more: str, with_spark_submit: bool = False) -> None:
+        runner = str(BIN / ("spark-submit" if with_spark_submit else "python"))
+        environment = os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"}  # as after `source .venv/bin/activate`
+        with self._stdout.open("wb") as stdout, self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [runner, str(JOB), *self._arguments, *more],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        self._groups.append(self.process.pid)
+
+    async def end(self) -> dict[str, Any]:
+        """Wait until it ends well; its last line."""
+        assert self.process is not None
+        code = await asyncio.to_thread(self.process.wait, 200)
+        assert code == 0, self.log.read_text(encoding="utf-8")[-3000:]
+        summary: dict[str, Any] = json.loads(self._stdout.read_text(encoding="utf-8").splitlines()[-1])
+        assert list(summary) == ["batches", "rows", "end_offsets", "seconds"]
+        return summary
+
+    def kill(self) -> None:
+        """SIGKILL the driver."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def clean_up(self) -> None:
+        for group in self._groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait()
+
+    def progress(self) -> list[dict[str, Any]]:
+        if not self.progress_file.exists():
+            return []
+        return [json.loads(line) for line in self.progress_file.read_text(encoding="utf-8").splitlines()]
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        batches = self.progress()
+        ends = batches[-1]["end_offsets"].get(topic, {}) if batches else {}
+        return {int(partition): offset for partition, offset in ends.items()}
+
+    async def wait(self, what: str, condition: Callable[[], bool], limit_s: float = 150) -> None:
+        """Wait for a state of the job's files while the job lives."""
+        assert self.process is not None
+        for _ in range(int(limit_s / 0.02)):
+            if condition():
+                return
+            assert self.process.poll() is None, self.log.read_text(encoding="utf-8")[-3000:]
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"{what} did not come within {limit_s} s: {self.progress()[-1:]}")
+
+
+@pytest.fixture
+def make_job(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[str], Job]]:
+    made: list[Job] = []
+
+    def make(topic: str) -> Job:
+        made.append(Job(tmp_path, cluster, topic))
+        return made[-1]
+
+    yield make
+    for job in made:
+        job.clean_up()
+
+
+async def create_topic(cluster: LocalCluster, topic: str) -> None:
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topic(
+            topic, partitions=3, replication_factor=3, configs={"min.insync.replicas": "2"}, timeout_ms=30_000
+        )
+
+
+async def high_watermarks(cluster: LocalCluster, topic: str) -> dict[int, int]:
+    async with Admin(cluster.bootstrap_servers) as admin:
+        offsets = await admin.list_offsets({TopicPartition(topic, index): LATEST for index in range(3)})
+    return {partition.partition: found.offset for partition, found in offsets.items()}
+
+
+async def produce(
+    producer: Producer, topic: str, numbers: range, acknowledged: Acknowledged, pause_s: float = 0
+) -> None:
+    """Send distinct values and note where each was acknowledged."""
+    futures = {}
+    for number in numbers:
+        value = b"value-%d" % number
+        futures[value] = await producer.send(topic, value, b"key-%d" % (number % 50))
+        if pause_s and number % 100 == 0:
+            await asyncio.sleep(pause_s)
+    await producer.flush()
+    for value, future in futures.items():
+        place = await future
+        acknowledged[value] = (place.partition, place.offset)
+
+
+def check_exactly_once(output: Path, topic: str, acknowledged: Acknowledged) -> None:
+    """Every acknowledged record, once, where it was acknowledged, for a plain reader of the folder."""
+    table = pq.read_table(output)
+    assert table.schema.names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    assert set(table.column("topic").to_pylist()) == {topic}
+    places = zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)
+    found = list(zip(table.column("value").to_pylist(), places, strict=True))
+    assert Counter(value for value, _ in found).most_common(1)[0][1] == 1, "a record stands there twice"
+    assert dict(found) == acknowledged
+    visible = [entry.name for entry in output.iterdir() if not entry.name.startswith(("_", "."))]
+    assert all(name.endswith(".parquet") for name in visible)
+    assert all(entry.stat().st_size for entry in output.iterdir() if entry.is_file())
+
+
+async def test_exactly_once_through_a_killed_and_a_frozen_leader(
+    cluster: LocalCluster, make_job: Callable[[str], Job]
+) -> None:
+    """The stream goes on through kill -9 and SIGSTOP of leaders; SIGTERM ends it after the batch with 0."""
+    topic = "spark-failover"
+    await create_topic(cluster, topic)
+    job = make_job(topic)
+    job.start()
+    acknowledged: Acknowledged = {}
+    async with Producer(cluster.bootstrap_servers, acks="all") as producer:
+        await produce(producer, topic, range(200), acknowledged)
+        await job.wait("the first batch", lambda: bool(job.progress()))
+        stream = asyncio.create_task(produce(producer, topic, range(200, 20_000), acknowledged, pause_s=0.05))
+        seen = len(job.progress())
+        await job.wait("a batch of the stream", lambda: len(job.progress()) > seen)
+        (killed,) = await asyncio.to_thread(cluster.kill, Role(RoleKind.LEADER, TopicPartition(topic, 0)))
+        seen = len(job.progress())
+        await job.wait("a batch after the kill", lambda: len(job.progress()) > seen + 1)
+        await asyncio.to_thread(cluster.start, killed.id)
+        (frozen,) = await asyncio.to_thread(cluster.pause, Role(RoleKind.LEADER, TopicPartition(topic, 1)))
+        try:
+            await stream
+            hoped = dict.fromkeys(range(3), 0)
+            for partition, offset in acknowledged.values():
+                hoped[partition] = max(hoped[partition], offset + 1)
+            await job.wait("all that is acknowledged", lambda: job.end_offsets(topic) == hoped)
+        finally:
+            await asyncio.to_thread(cluster.resume, frozen.id)
+    assert await high_watermarks(cluster, topic) == hoped
+    assert job.process is not None
+    job.process.terminate()
+    summary = await job.end()
+    assert summary["end_offsets"] == {topic: {str(index): offset for index, offset in sorted(hoped.items())}}
+    assert summary["rows"] == len(acknowledged) == sum(batch["rows"] for batch in job.progress())
+    assert summary["batches"] == len(job.progress()) >= 3
+    check_exactly_once(job.output, topic, acknowledged)
+
+
+async def test_exactly_once_when_the_driver_is_killed_in_mid_batch(
+    cluster: LocalCluster, make_job: Callable[[str], Job]
+) -> None:
+    """kill -9 while a batch is written, and after its file appeared; then AvailableNow by spark-submit finds all."""
+    topic = "spark-driver"
+    await create_topic(cluster, topic)
+    acknowledged: Acknowledged = {}
+    async with Producer(cluster.bootstrap_servers, acks="all") as producer:
+        await produce(producer, topic, range(3000), acknowledged)
+    job = make_job(topic)
+    limit = ("--max-offsets-per-trigger", "600")
+
+    job.start(*limit)
+    await job.wait("a batch in the making", lambda: any(job.output.glob("_staging/*/**/*.parquet")))
+    job.kill()
+
+    job.start(*limit)
+    await job.wait("a batch's file", lambda: any(job.output.glob("part-*.parquet")))
+    job.kill()
+
+    job.start("--available-now", *limit, with_spark_submit=True)
+    summary = await job.end()
+    assert summary["end_offsets"] == {
+        topic: {str(index): offset for index, offset in (await high_watermarks(cluster, topic)).items()}
+    }
+    assert summary["batches"] >= 4, "AvailableNow keeps the limit: SupportsTriggerAvailableNow"
+    check_exactly_once(job.output, topic, acknowledged)
+    assert not list(job.output.glob("_staging/**/*.parquet"))
+
+
+BATCH_QUERY = """
+import json, sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+def load(**options):
+    return spark.read.format("tidegauge").option("kafka.bootstrap.servers", sys.argv[1]).options(**options).load()
+frame = load(subscribe=sys.argv[2], includeHeaders="true", minPartitions="6")
+def headers(row):
+    return [[header.key, bytes(header.value).decode()] for header in row.headers or []]
+rows = [[bytes(row.value).decode(), row.partition, row.offset, headers(row)] for row in frame.collect()]
+some = load(assign=json.dumps({sys.argv[2]: [0]}), startingOffsets=json.dumps({sys.argv[2]: {"0": 2}}),
+            endingOffsets=json.dumps({sys.argv[2]: {"0": 5}}))
+try:
+    load(subscribe="no-such-topic").count()
+    problem = ""
+except Exception as error:
+    problem = str(error)
+print(json.dumps({"rows": rows, "some": sorted(row.offset for row in some.collect()), "problem": problem,
+                  "empty": load(subscribePattern="no-such.*").count()}))
+spark.stop()
+"""
+
+
+async def test_batch_query(cluster: LocalCluster, tmp_path: Path) -> None:
+    """spark.read finds the installed source by itself (no register), with headers, ranges and a clear error."""
+    topic = "spark-batch"
+    await create_topic(cluster, topic)
+    async with Producer(cluster.bootstrap_servers, acks="all") as producer:
+        futures = [
+            await producer.send(topic, b"v%d" % number, partition=number % 3, headers=[("h", b"%d" % number)])
+            for number in range(30)
+        ]
+        await producer.flush()
+        expected = [
+            [f"v{number}", number % 3, (await future).offset, [["h", f"{number}"]]]
+            for number, future in enumerate(futures)
+        ]
+    script = tmp_path / "batch_query.py"
+    script.write_text(BATCH_QUERY, encoding="utf-8")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(script),
+        ",".join(cluster.bootstrap_servers),
+        topic,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    stdout, stderr = await process.communicate()
+    assert process.returncode == 0, stderr.decode()[-3000:]
+    answer = json.loads(stdout.decode().splitlines()[-1])
+    assert sorted(answer["rows"]) == sorted(expected)
+    assert answer["some"] == [2, 3, 4]
+    assert answer["empty"] == 0
+    assert "This server does not host no-such-topic" in answer["problem"]
