@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from tidegauge.v1 import broker_service_pb2_grpc, metadata_pb2
 
@@ -85,7 +85,12 @@ class Brokers:
         asked = {}
         for broker_id, channel in self._channels.items():
             asked[broker_id] = (
-                health_pb2_grpc.HealthStub(channel).Check.future(health, timeout=DEADLINE_SECONDS),
+                # The generated stub of the health service has no types.
+                channel.unary_unary(
+                    "/grpc.health.v1.Health/Check",
+                    request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+                    response_deserializer=health_pb2.HealthCheckResponse.FromString,
+                ).future(health, timeout=DEADLINE_SECONDS),
                 broker_service_pb2_grpc.BrokerServiceStub(channel).Metadata.future(request, timeout=DEADLINE_SECONDS),
             )
         found = {}

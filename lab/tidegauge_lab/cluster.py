@@ -112,7 +112,7 @@ class LocalCluster:
         with self._alone():
             processes = self._processes()
             down = [target for target, process in processes.items() if process.state is ProcessState.DOWN]
-            broker_ids = [target for target in down if target != ZOOKEEPER]
+            broker_ids = [target for target in down if isinstance(target, int)]
             started: list[LabProcess] = []
             try:
                 startup.require_ports(self.file, broker_ids, with_zookeeper=ZOOKEEPER in down)
@@ -266,6 +266,8 @@ class LocalCluster:
     def _process(self, target: Target) -> LabProcess:
         if isinstance(target, int):
             return layout.broker_process(self.directory, self.file.broker(target).id)
+        if target != ZOOKEEPER:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{target!r} is neither a broker id nor {ZOOKEEPER!r}")
         if not self.file.zookeeper_managed:
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,

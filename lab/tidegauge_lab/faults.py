@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
@@ -21,8 +21,8 @@ from tidegauge_lab.layout import LOGS
 from tidegauge_lab.processes import LabProcess, ProcessState
 from tidegauge_lab.waiting import TimeLimitError, holds_within
 
-ZOOKEEPER: Literal["zookeeper"] = "zookeeper"
-Target = int | Literal["zookeeper"]
+ZOOKEEPER = "zookeeper"
+Target = int | str  # a broker id, or ZOOKEEPER
 Processes = Mapping[Target, LabProcess]
 
 START_LIMIT_SECONDS = 60.0
