@@ -193,6 +193,14 @@ class Producer:
             if entry in self._flushes:
                 self._flushes.remove(entry)
 
+    async def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> TopicInfo:
+        """A topic's partitions, waited for up to max_block_ms unless told otherwise.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
+        """
+        return await self._wait_for_partition(topic, None, self._max_block_ms if timeout_ms is None else timeout_ms)
+
     # Sending ------------------------------------------------------------------------------------------------
 
     async def send(
@@ -222,7 +230,7 @@ class Producer:
         self._check_size(size_bytes)
         info = self._cluster.info.topics.get(topic)
         if info is None or info.error is not ErrorCode.NONE or (partition or 0) not in info.partitions:
-            info = await self._wait_for_partition(topic, partition)
+            info = await self._wait_for_partition(topic, partition, self._max_block_ms)
         if not self._memory.try_take(size_bytes):
             self._wake_up()
             await self._memory.take(size_bytes, self._max_block_ms)
@@ -273,11 +281,11 @@ class Producer:
                     f"the value of the {name} configuration.",
                 )
 
-    async def _wait_for_partition(self, topic: str, partition: int | None) -> TopicInfo:
+    async def _wait_for_partition(self, topic: str, partition: int | None, timeout_ms: float) -> TopicInfo:
         problem = topic_name_problem(topic)
         if problem is not None:
             raise TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        deadline_ms = now_ms() + self._max_block_ms
+        deadline_ms = now_ms() + timeout_ms
         while True:
             await self._cluster.ensure_topics([topic], timeout_ms=max(0.0, deadline_ms - now_ms()))
             info = self._cluster.info.topics[topic]
@@ -287,7 +295,7 @@ class Producer:
                 raise TidegaugeError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"Partition {partition or 0} of topic {topic} with partition count {len(info.partitions)} is not "
-                    f"present in metadata after {self._max_block_ms:.0f} ms.",
+                    f"present in metadata after {timeout_ms:.0f} ms.",
                 )
             await asyncio.sleep(self._retry_backoff_ms / 1000)
 

@@ -1,0 +1,99 @@
+"""``health``: is a broker alive and ready? By gRPC's health service, one second for each.
+
+Alive: the process answers. Ready: it is registered and has received metadata (service ``tidegauge.ready``). 0 when
+all that were asked are ready, else 1. With ``-b`` those addresses are asked, else all of the cluster in ``--dir``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tidegauge.cli import EXIT_FAILED, print_json, tells_errors, verb_options
+from tidegauge.errors import TidegaugeError
+from tidegauge_client.admin import Admin
+from tidegauge_client.channels import Channels
+from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cluster_file import load_cluster_file
+
+READY_SERVICE = "tidegauge.ready"
+TIMEOUT_SECONDS = 1.0
+
+
+class Health(NamedTuple):
+    """What a broker says of itself."""
+
+    address: str
+    is_alive: bool
+    is_ready: bool
+
+    @property
+    def state(self) -> str:
+        """In a word or two."""
+        if self.is_ready:
+            return "ready"
+        return "alive, not ready" if self.is_alive else "does not answer"
+
+
+async def check(channels: Channels, address: str) -> Health:
+    """Ask one broker."""
+    # The health package ships no types.
+    stub: Any = health_pb2_grpc.HealthStub(channels.channel(address))
+    try:
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service=READY_SERVICE), timeout=TIMEOUT_SECONDS)
+    except grpc.aio.AioRpcError as problem:
+        return Health(address, problem.code() is grpc.StatusCode.NOT_FOUND, False)
+    return Health(address, True, answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+async def address_of(bootstrap: list[str], bootstrap_server: str | None, directory: Path, broker: int) -> str:
+    """Where a broker is: by the cluster's file, which knows dead ones too, else by the cluster itself.
+
+    Raises:
+        TidegaugeError: BROKER_NOT_AVAILABLE.
+    """
+    if bootstrap_server is None:
+        try:
+            return load_cluster_file(directory).broker(broker).address
+        except TidegaugeError:
+            if (directory / "cluster.json").exists():
+                raise
+    async with Admin(bootstrap) as admin:
+        found = (await admin.metadata([])).brokers.get(broker)
+    return "" if found is None else found.address
+
+
+@click.command("health")
+@click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="Only this one.")
+@verb_options
+@tells_errors
+def health(broker: int | None, bootstrap_server: str | None, directory: Path, output: str) -> None:
+    """Ask brokers whether they are ready."""
+    bootstrap = servers(bootstrap_server, directory)
+
+    async def work() -> list[Health]:
+        addresses = bootstrap
+        if broker is not None:
+            addresses = [await address_of(bootstrap, bootstrap_server, directory, broker)]
+        channels = Channels()
+        try:
+            return list(await asyncio.gather(*(check(channels, address) for address in addresses if address)))
+        finally:
+            await channels.close()
+
+    found = run(work())
+    if output == JSON:
+        print_json({"brokers": [{"address": h.address, "alive": h.is_alive, "ready": h.is_ready} for h in found]})
+    elif not found:
+        click.echo(f"broker {broker} is not registered")
+    else:
+        for one in found:
+            click.echo(f"{one.address} {one.state}")
+    if not found or not all(one.is_ready for one in found):
+        raise SystemExit(EXIT_FAILED)

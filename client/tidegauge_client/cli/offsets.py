@@ -1,0 +1,77 @@
+"""``get-offsets`` (kafka-get-offsets.sh; kafka-behaviour 11.6): ``topic:partition:offset`` lines, by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidegauge.cli import print_json, say, tells_errors, verb_options
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin import EARLIEST, LATEST, MAX_TIMESTAMP, Admin, OffsetAndTimestamp
+from tidegauge_client.cli.common import JSON, run, servers
+
+NAMED_TIMES = {"latest": LATEST, "earliest": EARLIEST, "max-timestamp": MAX_TIMESTAMP}
+TIMEOUT_MS = 10_000
+
+
+class TimeType(click.ParamType[int]):
+    """-1 or latest, -2 or earliest, -3 or max-timestamp, else ms since 1970."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it, or fail as a usage error."""
+        if value in NAMED_TIMES:
+            return NAMED_TIMES[value]
+        try:
+            number = int(value)
+        except ValueError:
+            number = MAX_TIMESTAMP - 1
+        if number < MAX_TIMESTAMP:
+            self.fail(
+                f"Malformed time argument {value}. Please use -1 or latest / -2 or earliest / -3 or max-timestamp, or "
+                "a specified long format timestamp",
+                param,
+                ctx,
+            )
+        return number
+
+
+@click.command("get-offsets")
+@click.argument("topic")
+@click.option(
+    "--time",
+    "timestamp_ms",
+    type=TimeType(),
+    default=LATEST,
+    metavar="-1|-2|-3|MS",
+    help="-1 (latest, the default): the high watermark; -2 (earliest): the log start offset; -3: the record with the "
+    "largest timestamp; else the first record at or after that time in ms.",
+)
+@verb_options
+@tells_errors
+def get_offsets(topic: str, timestamp_ms: int, bootstrap_server: str | None, directory: Path, output: str) -> None:
+    """Print the offset of each partition of a topic at a time."""
+    bootstrap = servers(bootstrap_server, directory)
+
+    async def work() -> Mapping[TopicPartition, OffsetAndTimestamp]:
+        async with Admin(bootstrap) as admin:
+            (info,) = await admin.describe_topics([topic])
+            wanted = {}
+            for part in info.partitions.values():
+                if part.leader_id is None:
+                    say(f"Skip getting offsets for topic-partition {part.topic_partition} due to: it has no leader")
+                else:
+                    wanted[part.topic_partition] = timestamp_ms
+            return await admin.list_offsets(wanted, timeout_ms=TIMEOUT_MS) if wanted else {}
+
+    found = sorted(run(work()).items())
+    if output == JSON:
+        offsets = [{"topic": tp.topic, "partition": tp.partition, "offset": one.offset} for tp, one in found]
+        print_json({"offsets": offsets})
+        return
+    for tp, one in found:
+        click.echo(f"{tp.topic}:{tp.partition}:{one.offset}")

@@ -1,0 +1,222 @@
+"""``produce``: lines of a file or of stdin, or numbered records, into a topic (design, section 6).
+
+Order is kept per key and per partition. Every record ends acknowledged or failed: sent = acked + failed.
+
+``--history F`` writes what happened to each record, for the accountant: JSON lines ``{"process","type","time_ms",
+"index","topic","partition","offset","key","value","error"}``. A record has an ``invoke`` when it is handed over and
+then ``ok``, ``fail`` (it certainly had no effect) or ``info`` (nobody knows); without a second line: info.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Literal
+
+import click
+
+from tidegauge.cli import EXIT_FAILED, fail, print_json, say, tells_errors, verb_options
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.formatting import json_bytes, unescape
+from tidegauge_client.cli.lines import read_lines
+from tidegauge_client.partition_queue import RecordMetadata
+from tidegauge_client.producer import Producer
+
+TOPIC_TIMEOUT_MS = 2_000
+LINGER_MS = 5
+BATCH_SIZE_BYTES = 65_536
+NUMBERS_AT_ONCE = 1_000
+ACKS: dict[str, Literal["all", 0, 1]] = {"all": "all", "-1": "all", "1": 1, "0": 0}
+
+
+class NoKeySeparator(Exception):
+    """A line has no key separator."""
+
+
+@dataclass
+class Work:
+    """What is to be written, and how."""
+
+    topic: str
+    partition: int | None
+    separator: bytes | None
+    rate: float | None
+    history: IO[str] | None
+    refused: int = 0
+    line_number: int = 0
+    problems: Counter[str] = field(default_factory=Counter)
+
+    def split(self, line: bytes) -> tuple[bytes | None, bytes]:
+        """Key and value of a line."""
+        self.line_number += 1
+        if self.separator is None:
+            return None, line
+        key, separator, value = line.partition(self.separator)
+        if not separator:
+            raise NoKeySeparator(f"No key separator found on line number {self.line_number}")
+        return key, value
+
+    def note(self, kind: str, index: int, key: bytes | None, value: bytes, **fields: object) -> None:
+        """Write a line of the history."""
+        if self.history is None:
+            return
+        line = {
+            "process": os.getpid(),
+            "type": kind,
+            "time_ms": int(time.time() * 1000),
+            "index": index,
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": None,
+            "key": json_bytes(key),
+            "value": json_bytes(value),
+            "error": None,
+            **fields,
+        }
+        self.history.write(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n")
+
+    def failed(self, index: int, key: bytes | None, value: bytes, problem: TidegaugeError) -> None:
+        """A record was refused, or its fate is unknown."""
+        self.problems[str(problem)] += 1
+        self.note("fail" if problem.definite else "info", index, key, value, error=problem.code.name)
+
+    def answered(self, index: int, key: bytes | None, value: bytes, future: asyncio.Future[RecordMetadata]) -> None:
+        """The acknowledgement, or why there is none."""
+        if future.cancelled():
+            return
+        problem = future.exception()
+        if isinstance(problem, TidegaugeError):
+            self.failed(index, key, value, problem)
+        elif problem is None and self.history is not None:
+            where = future.result()
+            self.note("ok", index, key, value, partition=where.partition, offset=where.offset)
+
+
+async def numbered(count: int) -> AsyncIterator[list[bytes]]:
+    """``0`` to ``count - 1`` as text."""
+    for begin in range(0, count, NUMBERS_AT_ONCE):
+        yield [b"%d" % number for number in range(begin, min(count, begin + NUMBERS_AT_ONCE))]
+
+
+async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[bytes]]) -> None:
+    """Hand all lines over, at the rate asked for.
+
+    Raises:
+        NoKeySeparator: a line has none; those before it were handed over.
+    """
+    begun = time.monotonic()
+    index = 0
+    async for some in lines:
+        for line in some:
+            key, value = work.split(line)
+            if work.rate is not None:
+                ahead = index / work.rate - (time.monotonic() - begun)
+                if ahead > 0:
+                    await asyncio.sleep(ahead)
+            work.note("invoke", index, key, value)
+            try:
+                future = await producer.send(work.topic, value, key, partition=work.partition)
+            except TidegaugeError as problem:
+                work.refused += 1
+                work.failed(index, key, value, problem)
+            else:
+                future.add_done_callback(partial(work.answered, index, key, value))
+            index += 1
+
+
+@click.command("produce")
+@click.argument("topic")
+@click.option("--file", "file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Else stdin.")
+@click.option("--count", type=click.IntRange(min=0), metavar="N", help="Write the numbers 0 to N-1 instead of lines.")
+@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="Who must have it.")
+@click.option("--key-separator", metavar="S", help="The key stands before its first occurrence; escapes as \\t work.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="P", help="Write to this partition.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records a second, at most.")
+@click.option("--history", type=click.Path(path_type=Path, dir_okay=False), help="Note what happened to each record.")
+@verb_options
+@tells_errors
+def produce(
+    topic: str,
+    file: Path | None,
+    count: int | None,
+    acks: str,
+    key_separator: str | None,
+    partition: int | None,
+    rate: float | None,
+    history: Path | None,
+    bootstrap_server: str | None,
+    directory: Path,
+    output: str,
+) -> None:
+    """Write lines to a topic: bytes in, bytes out."""
+    if count is not None and (file is not None or key_separator is not None):
+        raise click.UsageError("Option --count can't be used with --file or --key-separator")
+    try:
+        separator = None if key_separator is None else unescape(key_separator)
+    except ValueError as problem:
+        raise click.UsageError(f"Invalid value for '--key-separator': {problem}") from None
+    bootstrap = servers(bootstrap_server, directory)
+    with ExitStack() as files:
+        written = None if history is None else files.enter_context(history.open("w", encoding="utf-8"))
+        source = sys.stdin.buffer if file is None else files.enter_context(file.open("rb"))
+        work = Work(topic, partition, separator, rate, written)
+        lines = read_lines(source) if count is None else numbered(count)
+        sentence = run(_produce(bootstrap, work, lines, ACKS[acks], output))
+    if sentence is not None:
+        fail(sentence, output)
+
+
+async def _produce(
+    bootstrap: list[str], work: Work, lines: AsyncIterator[list[bytes]], acks: Literal["all", 0, 1], output: str
+) -> str | None:
+    """Write all; prints the summary, and gives the sentence to fail with."""
+    stopped: str | None = None
+    async with AsyncExitStack() as stack:
+        producer = await stack.enter_async_context(
+            Producer(bootstrap, acks=acks, linger_ms=LINGER_MS, batch_size_bytes=BATCH_SIZE_BYTES)
+        )
+        info = await producer.partitions_for(work.topic, timeout_ms=TOPIC_TIMEOUT_MS)
+        if work.partition is not None and work.partition not in info.partitions:
+            raise TidegaugeError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"There is no partition {work.topic}-{work.partition}; the topic has {len(info.partitions)} partitions",
+            )
+        begun = time.monotonic()
+        try:
+            await send_all(producer, work, lines)
+        except NoKeySeparator as problem:
+            stopped = str(problem)
+        await producer.flush()
+        seconds = time.monotonic() - begun
+        # The acknowledgements' callbacks run in the loop's next turn.
+        await asyncio.sleep(0)
+    counters = producer.counters
+    summary = {
+        "sent": counters.sent + work.refused,
+        "acked": counters.acked,
+        "failed": counters.failed + work.refused,
+        "retries": counters.retries,
+        "seconds": round(seconds, 3),
+    }
+    for sentence, times in work.problems.most_common(5):
+        say(f"{times} records failed: {sentence}")
+    if output == JSON:
+        print_json(summary)
+    else:
+        say(
+            f"Sent {summary['sent']} records in {seconds:.2f} s: {summary['acked']} acknowledged, "
+            f"{summary['failed']} failed, {summary['retries']} retries"
+        )
+    if stopped is None and summary["failed"]:
+        raise SystemExit(EXIT_FAILED)
+    return stopped

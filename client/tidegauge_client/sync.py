@@ -1,0 +1,252 @@
+"""The client for scripts without an event loop: each object runs one in a thread of its own.
+
+``SyncProducer.send`` gives a ``concurrent.futures.Future``; everything else waits for its result. Objects may be
+used from any thread. Errors are those of the asynchronous classes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_client.admin import Admin, OffsetAndTimestamp, TopicConfig
+from tidegauge_client.consumer import Consumer
+from tidegauge_client.metadata import ClusterInfo, TopicInfo
+from tidegauge_client.partition_queue import RecordMetadata
+from tidegauge_client.producer import Producer
+from tidegauge_client.records import Headers
+from tidegauge_client.sender import Counters
+from tidegauge_client.subscription import ConsumerRecord
+
+Result = TypeVar("Result")
+
+
+class LoopThread:
+    """An event loop in a daemon thread."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def submit(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Start a coroutine on the loop.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the loop is closed.
+        """
+        if self._loop.is_closed():
+            coroutine.close()
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "it is closed")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine to its end; Ctrl-C cancels it."""
+        future = self.submit(coroutine)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """End loop and thread; a second time does nothing."""
+        if self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class _Facade:
+    """Start, stop and ``with``."""
+
+    _loop: LoopThread
+    _inner: Producer | Consumer | Admin
+
+    def start(self) -> None:
+        """Find the cluster.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server answers.
+        """
+        try:
+            self._loop.run(self._inner.start())
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Close; a producer first sends what is left. A second time does nothing."""
+        if self._loop._loop.is_closed():  # noqa: SLF001 - one module
+            return
+        try:
+            self._loop.run(self._inner.stop())
+        finally:
+            self._loop.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+async def _made(kind: type[Result], servers: str | Sequence[str], options: Mapping[str, Any]) -> Result:
+    """Build an object on the loop on which it will live."""
+    return kind(servers, **options)  # type: ignore[call-arg]  # all three take servers and keywords
+
+
+class SyncProducer(_Facade):
+    """``Producer`` without ``await``; keywords are the same."""
+
+    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
+        self._loop = LoopThread("tidegauge-producer")
+        self._inner: Producer = self._loop.run(_made(Producer, bootstrap_servers, options))
+
+    @property
+    def counters(self) -> Counters:
+        """Records sent, acked, failed, and sent again."""
+        return self._inner.counters
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Future[RecordMetadata]:
+        """Hand a record over, waiting for buffer memory where it must; the future is the acknowledgement."""
+        acknowledged: Future[RecordMetadata] = Future()
+
+        def answered(future: asyncio.Future[RecordMetadata]) -> None:
+            if future.cancelled():
+                acknowledged.cancel()
+            elif (problem := future.exception()) is not None:
+                acknowledged.set_exception(problem)
+            else:
+                acknowledged.set_result(future.result())
+
+        async def hand_over() -> None:
+            promise = await self._inner.send(
+                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            )
+            promise.add_done_callback(answered)
+
+        self._loop.run(hand_over())
+        return acknowledged
+
+    def flush(self) -> None:
+        """Wait until all that was handed over is acknowledged or reported."""
+        self._loop.run(self._inner.flush())
+
+
+class SyncConsumer(_Facade):
+    """``Consumer`` without ``await``; keywords are the same."""
+
+    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
+        self._loop = LoopThread("tidegauge-consumer")
+        self._inner: Consumer = self._loop.run(_made(Consumer, bootstrap_servers, options))
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these."""
+
+        async def work() -> None:
+            self._inner.assign(partitions)
+
+        self._loop.run(work())
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Read all partitions of these topics."""
+        self._loop.run(self._inner.subscribe(topics))
+
+    def assignment(self) -> list[TopicPartition]:
+        """What is read."""
+        return self._inner.assignment()
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset."""
+
+        async def work() -> None:
+            self._inner.seek(topic_partition, offset)
+
+        self._loop.run(work())
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the log start offset (none named: all)."""
+        self._loop.run(self._inner.seek_to_beginning(partitions))
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the high watermark (none named: all)."""
+        self._loop.run(self._inner.seek_to_end(partitions))
+
+    def position(self, topic_partition: TopicPartition) -> int:
+        """The offset of the next record that poll gives."""
+        return self._loop.run(self._inner.position(topic_partition))
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int | None:
+        """As of the last fetch."""
+        return self._inner.high_watermark(topic_partition)
+
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
+        """The next records; none when the time is over."""
+        return self._loop.run(self._inner.poll(timeout_ms, max_records))
+
+
+class SyncAdmin(_Facade):
+    """``Admin`` without ``await``; keywords are the same."""
+
+    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
+        self._loop = LoopThread("tidegauge-admin")
+        self._inner: Admin = self._loop.run(_made(Admin, bootstrap_servers, options))
+
+    def metadata(self, topics: Collection[str] | None = None) -> ClusterInfo:
+        """One broker's view."""
+        return self._loop.run(self._inner.metadata(topics))
+
+    def list_topics(self) -> list[str]:
+        """All topics, by name."""
+        return self._loop.run(self._inner.list_topics())
+
+    def describe_topics(self, topics: Collection[str]) -> list[TopicInfo]:
+        """The topics named, in that order."""
+        return self._loop.run(self._inner.describe_topics(topics))
+
+    def describe_topic_config(self, topic: str) -> list[TopicConfig]:
+        """A topic's settings."""
+        return self._loop.run(self._inner.describe_topic_config(topic))
+
+    def describe_replicas(
+        self, topics: Collection[str] = ()
+    ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
+        """What each live broker holds; None for one that did not answer."""
+        return self._loop.run(self._inner.describe_replicas(topics))
+
+    def create_topic(self, name: str, **options: Any) -> str:
+        """Create a topic; keywords as ``Admin.create_topic``."""
+        return self._loop.run(self._inner.create_topic(name, **options))
+
+    def wait_for_topic(self, name: str, *, timeout_ms: float = 30_000) -> None:
+        """Until every live broker knows the topic with its leaders."""
+        self._loop.run(self._inner.wait_for_topic(name, timeout_ms=timeout_ms))
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Offsets by time."""
+        return self._loop.run(self._inner.list_offsets(wanted))
