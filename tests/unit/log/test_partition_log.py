@@ -2,6 +2,7 @@
 
 import os
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -201,6 +202,48 @@ def test_a_cut_removes_whole_batches_and_index_entries(bench, batch):
     assert [header.base_offset for header in everything(log)] == [0, 4]
     assert log.truncate_to(100) is log.producer_state
     assert log.log_end_offset == 8
+
+
+def test_positions_that_readers_left_are_forgotten_by_a_cut(bench, batch):
+    for _ in range(4):
+        bench.append(batch(2))
+    log = bench.log()
+    for offset in (2, 4, 6):
+        log.read(0, offset, 1 << 20, at_least_one_batch=True)
+    log.truncate_to(2)
+    for _ in range(6):
+        bench.append(batch(1, value=b"longer than before"))
+    for offset in range(2, 8):
+        data = log.read(offset, 8, 1 << 20, at_least_one_batch=True)
+        assert [header.base_offset for header in iterate_headers(data)] == list(range(offset, 8))
+
+
+def test_a_cut_time_index_stays_cut_on_disk(bench, batch):
+    """A clean stop must not bring back the times of records that are gone."""
+    bench.settings["log.index.interval.bytes"] = "0"
+    for at in range(5):
+        bench.append(batch(1, time_ms=1000 * at))
+    bench.log().truncate_to(3)
+    bench.append(batch(1, time_ms=2500))
+    log = bench.restart()
+    assert log.segments[0].time_index.entries() == [(1000, 1), (2000, 2), (2500, 3)]
+    assert log.find_offset_by_time(2100, 4) == (3, 2500)
+    assert log.find_offset_by_time(2501, 4) is None
+
+
+def test_snapshots_above_a_cut_are_gone(bench, batch):
+    """They tell of producers whose batches were cut off, at offsets that others hold now."""
+    bench.settings["log.segment.bytes"] = "400"
+    for at in range(6):
+        bench.append(batch(2, producer_id=7, sequence=2 * at))
+    assert bench.files(".snapshot")
+    log = bench.log()
+    log.truncate_to(0)
+    log.settings = replace(log.settings, segment_bytes=1_000_000)
+    for at in range(8):
+        bench.append(batch(2, producer_id=8, sequence=2 * at))
+    assert [entry.producer_id for entry in bench.log().truncate_to(14).entries()] == [8]
+    assert [entry.producer_id for entry in bench.restart(clean=False).producer_state.entries()] == [8]
 
 
 def test_a_cut_below_the_first_segment_empties_the_log(bench, batch):
