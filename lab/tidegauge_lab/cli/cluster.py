@@ -106,7 +106,7 @@ def _what_stays(
     ]
     old = [str(broker["id"]) for broker in brokers if f"broker-{broker['id']}" not in started]
     if old and has_new_settings:
-        notes.append(f"Broker {', '.join(old)} was running: new settings come with its next start")
+        notes.append(f"Running already, so that new settings come with the next start: broker {', '.join(old)}")
     if not started:
         notes.append(f"The cluster in {cluster.directory} was up already")
     return notes
