@@ -12,7 +12,7 @@ import click
 
 from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, print_json, say, tells_errors, verb_options
 from tidegauge_lab.demo.screen import keep_stdout_for_json, tell
-from tidegauge_lab.demo.story import Demo
+from tidegauge_lab.demo.story import FIRST_ROWS, STREAM_SECONDS, Demo
 
 
 async def _run(demo: Demo) -> list[str]:
@@ -26,8 +26,14 @@ async def _run(demo: Demo) -> list[str]:
 @click.command()
 @verb_options
 @click.option("--keep", is_flag=True, help="Keep the demo's folder (it is kept anyway when something failed).")
+@click.option("--rows", type=click.IntRange(FIRST_ROWS + 1), help="Only the first N rows of the data set.")
+@click.option(
+    "--seconds", type=click.FloatRange(1), default=STREAM_SECONDS, show_default=True, help="How long the stream lasts."
+)
 @tells_errors
-def demo(output: str, directory: Path, bootstrap_server: str | None, *, keep: bool) -> None:
+def demo(
+    output: str, directory: Path, bootstrap_server: str | None, *, keep: bool, rows: int | None, seconds: float
+) -> None:
     """Stream 336,776 flights through a cluster that loses a broker, into Parquet, and balance the books.
 
     It runs a cluster of its own in a new temporary folder; the one in --dir is not touched.
@@ -38,7 +44,7 @@ def demo(output: str, directory: Path, bootstrap_server: str | None, *, keep: bo
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-demo-"))
     failed = True
     try:
-        problems = asyncio.run(_run(Demo(folder)))
+        problems = asyncio.run(_run(Demo(folder, rows, seconds)))
         failed = bool(problems)
     except asyncio.CancelledError:
         say("Interrupted; nothing is left running.")

@@ -45,10 +45,14 @@ class Demo:
 
     Args:
         folder: a new folder for the cluster, the job's output and all logs.
+        rows: how many rows of the data set; None: all.
+        stream_seconds: how long the main stream shall last.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rows: int | None = None, stream_seconds: float = STREAM_SECONDS) -> None:
         self._folder = folder
+        self._rows = rows
+        self._stream_seconds = stream_seconds
         self._archive = find_archive()
         find_job()  # a missing Spark is told before anything starts
         self._query = Query(folder)
@@ -70,9 +74,12 @@ class Demo:
         tell(f"The whole demo took {time.monotonic() - began:.0f} s.")
         return self._problems
 
+    def _flights(self) -> Iterator[Flight]:
+        return itertools.islice(read_flights(self._archive), self._rows)
+
     def _read_source(self) -> books.Account:
         account = books.Account()
-        for flight in read_flights(self._archive):
+        for flight in self._flights():
             account.enter(flight.key, flight.value)
         return account
 
@@ -98,11 +105,11 @@ class Demo:
             cluster.bootstrap_servers, acks="all", linger_ms=20, batch_size_bytes=65_536, max_in_flight=5
         ) as producer:
             stream = Stream(producer, TOPIC)
-            rows = read_flights(self._archive)
+            rows = self._flights()
             await stream.send(itertools.islice(rows, FIRST_ROWS))
             await producer.flush()
             await self._until("Spark's first batch", lambda: _done(self._query.rows() > 0))
-            tell(f"First batch committed; now the main stream, paced to {STREAM_SECONDS:.0f} s")
+            tell(f"First batch committed; now the main stream, paced to {self._stream_seconds:.0f} s")
             with progress(source.total) as bars:
                 shower = asyncio.create_task(self._show(bars, stream))
                 try:
@@ -118,7 +125,7 @@ class Demo:
         self, cluster: LocalCluster, admin: Admin, stream: Stream, rows: Iterator[Flight], total: int
     ) -> None:
         main = total - FIRST_ROWS
-        sending = asyncio.create_task(stream.send(rows, main / STREAM_SECONDS))
+        sending = asyncio.create_task(stream.send(rows, main / self._stream_seconds))
         faults = asyncio.create_task(self._fail_and_return(cluster, admin, stream, main))
         try:
             await asyncio.gather(sending, faults)

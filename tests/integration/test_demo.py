@@ -1,0 +1,72 @@
+"""The main job, shortened: real rows, a killed leader, Spark, the books balanced; and Ctrl-C in the middle of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.waiting import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
+
+TIDEGAUGE = str(Path(sys.executable).with_name("tidegauge"))
+
+
+def test_every_row_is_in_parquet_once_although_a_leader_was_killed(tmp_path):
+    """Issue point 1: source = acknowledged = Parquet, new leaders by Kafka's rule; anything else exits non-zero."""
+    done = subprocess.run(
+        [TIDEGAUGE, "demo", "--rows", "15000", "--seconds", "9", "-o", "json"],
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"problems": []}
+    story = done.stderr
+    for words in (
+        "Before the failure",
+        "kill -9 broker",
+        "Just after",
+        "is back and in sync",
+        "was without a leader for",
+    ):
+        assert words in story
+    assert [line.split() for line in story.splitlines() if line.startswith("  all ")] == [["all", *["15,000"] * 3]]
+    assert list(tmp_path.glob("tidegauge-demo-*")) == [], "the demo's folder is gone when all went well"
+
+
+def test_ctrl_c_leaves_nothing_running(tmp_path):
+    story = tmp_path / "story"
+    with story.open("wb") as out:
+        process = subprocess.Popen([TIDEGAUGE, "demo"], stdout=out, stderr=subprocess.STDOUT, env=environment(tmp_path))
+    try:
+        until(lambda: "Started the Spark query" in story.read_text(), 60)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+    assert processes_in(tmp_path) == []
+
+
+def environment(folder: Path) -> dict[str, str]:
+
+    return os.environ | {"TMPDIR": str(folder)}
+
+
+def processes_in(folder: Path) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+        except OSError:
+            continue
+        if f"{folder}/" in command:
+            found.append(command)
+    return found
