@@ -43,8 +43,11 @@ _CODES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: ErrorCode.REQUEST_TIMED_OUT,
     grpc.StatusCode.RESOURCE_EXHAUSTED: ErrorCode.MESSAGE_TOO_LARGE,
     grpc.StatusCode.UNIMPLEMENTED: ErrorCode.UNSUPPORTED_VERSION,
+    grpc.StatusCode.INTERNAL: ErrorCode.NETWORK_EXCEPTION,
     grpc.StatusCode.INVALID_ARGUMENT: ErrorCode.INVALID_REQUEST,
 }
+_BROKEN_WHILE_WRITING = "Internal error from Core"
+"""What grpc.aio says, with the status UNKNOWN, when a connection breaks under a write."""
 
 
 class Channels:
@@ -87,6 +90,8 @@ def translate(error: grpc.RpcError, address: str) -> TidegaugeError:
     status = error.code() if isinstance(error, grpc.aio.AioRpcError) else grpc.StatusCode.UNKNOWN
     details = (error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)) or ""
     code = _CODES.get(status, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if details == _BROKEN_WHILE_WRITING:
+        code = ErrorCode.NETWORK_EXCEPTION
     if code is ErrorCode.NETWORK_EXCEPTION:
         return TidegaugeError(code, f"the broker at {address} cannot be reached")
     if code is ErrorCode.REQUEST_TIMED_OUT:

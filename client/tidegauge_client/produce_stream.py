@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import grpc
@@ -11,6 +12,9 @@ import grpc.aio
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.v1 import produce_pb2
 from tidegauge_client.channels import Channels, translate
+
+STATUS_SECONDS = 1.0
+"""How long the status of a stream that broke under a write is waited for."""
 
 
 class ProduceStream:
@@ -52,38 +56,39 @@ class ProduceStream:
         self._is_closed = True
         self._task.cancel()
 
+    def on_end(self, listener: Callable[[asyncio.Task[None]], None]) -> asyncio.Task[None]:
+        """The task that must be awaited before the loop ends; the listener is told when it has ended."""
+        self._task.add_done_callback(listener)
+        return self._task
+
     async def _run(self) -> None:
         call = self._channels.broker(self._address).ProduceStream()
         loop = asyncio.get_running_loop()
-        tasks = {loop.create_task(self._write(call)), loop.create_task(self._read(call))}
+        writing, reading = loop.create_task(self._write(call)), loop.create_task(self._read(call))
         problem: TidegaugeError | None = None
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                problem = problem or task.result()
+            await asyncio.wait({writing, reading}, return_when=asyncio.FIRST_COMPLETED)
+            # A write that fails does not say why; the reading side is told the stream's status.
+            await asyncio.wait({reading}, timeout=STATUS_SECONDS)
+            problem = reading.result() if reading.done() else None
         finally:
             call.cancel()
-            for task in tasks:
+            for task in (writing, reading):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(writing, reading, return_exceptions=True)
         if not self._is_closed:
             ended = f"the broker at {self._address} ended the stream"
             self._on_broken(self._address, problem or TidegaugeError(ErrorCode.NETWORK_EXCEPTION, ended))
 
     async def _write(
         self, call: grpc.aio.StreamStreamCall[produce_pb2.ProduceRequest, produce_pb2.ProduceResponse]
-    ) -> TidegaugeError | None:
-        try:
+    ) -> None:
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             while True:
                 request = await self._requests.get()
                 await call.write(request)
                 if request.acks == 0 and not self._is_closed:
                     self._on_written(self._address, request.correlation_id)
-        except grpc.aio.AioRpcError as error:
-            return translate(error, self._address)
-        except asyncio.InvalidStateError:
-            # The call has ended; the reading side says why.
-            return None
 
     async def _read(
         self, call: grpc.aio.StreamStreamCall[produce_pb2.ProduceRequest, produce_pb2.ProduceResponse]

@@ -129,6 +129,7 @@ class Producer:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._identifying: asyncio.Task[None] | None = None
+        self._streams: set[asyncio.Task[None]] = set()
         self._flushes: list[tuple[set[int], asyncio.Future[None]]] = []
         self._since_yield = 0
         self._is_stopping = False
@@ -163,6 +164,7 @@ class Producer:
         self._task = None
         stopped = "the producer was stopped before the record was acknowledged"
         self._sender.abandon(TidegaugeError(ErrorCode.NETWORK_EXCEPTION, stopped))
+        await asyncio.gather(*self._streams, return_exceptions=True)
         await self._cluster.close()
 
     async def __aenter__(self) -> Self:
@@ -363,13 +365,15 @@ class Producer:
             await asyncio.sleep(self._retry_backoff_ms / 1000)
 
     def _connect(self, address: str) -> ProduceStream:
-        return ProduceStream(
+        stream = ProduceStream(
             address,
             self._cluster.channels,
             on_answer=self._answered,
             on_written=self._written,
             on_broken=self._broken,
         )
+        self._streams.add(stream.on_end(self._streams.discard))
+        return stream
 
     def _answered(self, address: str, response: produce_pb2.ProduceResponse) -> None:
         self._sender.answered(address, response, now_ms())

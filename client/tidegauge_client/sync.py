@@ -64,9 +64,18 @@ class LoopThread:
         """End loop and thread; a second time does nothing."""
         if self._loop.is_closed():
             return
+        self.submit(_cancel_others()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _cancel_others() -> None:
+    """Let nothing be pending when the loop ends, for example after Ctrl-C."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class _Facade:
