@@ -309,6 +309,7 @@ class Broker:
                 assert one.epoch < other.epoch, "I3"
                 assert one.start_offset < other.start_offset, "I3"
             assert partition.producer_state is log.producer_state
+            assert not partition.unwritten, "batches of an earlier step are still counted as unwritten"
             if partition.leader_role is not None:
                 isr = partition.leader_role.isr
                 assert self.broker_id in isr.isr, "I4"

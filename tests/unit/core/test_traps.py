@@ -478,6 +478,20 @@ def test_trap_10_without_a_leader_replicas_stay_as_they_are():
     assert cluster.brokers[2].core.leaders_followed() == set()
 
 
+def test_trap_10_a_leader_that_is_not_alive_here_is_not_followed():
+    """1.11: it must be in this broker's metadata cache; else nothing changes, a leader even goes on leading."""
+    cluster = settled("a")
+    cluster.impose(2, [2, 3])
+    for broker_id in (1, 3):
+        cluster.brokers[broker_id].metadata.live -= {2}
+        (message, *_) = cluster.brokers[broker_id].control
+        (answer,) = cluster.hand_over(broker_id, message)
+        assert answer.partitions == {AT: NONE}
+    assert (cluster.partition(1).role, cluster.partition(1).leader_epoch) == (Role.LEADER, 0)
+    assert (cluster.partition(3).leader, cluster.partition(3).leader_epoch) == (1, 0)
+    assert cluster.brokers[3].core.leaders_followed() == {1}
+
+
 # Also: duplicates, zombies, late answers
 
 
