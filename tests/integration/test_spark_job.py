@@ -125,6 +125,10 @@ async def create_topic(cluster: LocalCluster, topic: str) -> None:
         )
 
 
+def leader_of(cluster: LocalCluster, topic: str, partition: int) -> int:
+    return cluster.resolve(Role(RoleKind.LEADER, TopicPartition(topic, partition)))
+
+
 async def high_watermarks(cluster: LocalCluster, topic: str) -> dict[int, int]:
     async with Admin(cluster.bootstrap_servers) as admin:
         offsets = await admin.list_offsets({TopicPartition(topic, index): LATEST for index in range(3)})
@@ -176,11 +180,13 @@ async def test_exactly_once_through_a_killed_and_a_frozen_leader(
         stream = asyncio.create_task(produce(producer, topic, range(200, 20_000), acknowledged, pause_s=0.05))
         seen = len(job.progress())
         await job.wait("a batch of the stream", lambda: len(job.progress()) > seen)
-        (killed,) = await asyncio.to_thread(cluster.kill, Role(RoleKind.LEADER, TopicPartition(topic, 0)))
+        killed = leader_of(cluster, topic, 0)
+        await asyncio.to_thread(cluster.kill, killed)
         seen = len(job.progress())
         await job.wait("a batch after the kill", lambda: len(job.progress()) > seen + 1)
-        await asyncio.to_thread(cluster.start, killed.id)
-        (frozen,) = await asyncio.to_thread(cluster.pause, Role(RoleKind.LEADER, TopicPartition(topic, 1)))
+        await asyncio.to_thread(cluster.start, killed)
+        frozen = leader_of(cluster, topic, 1)
+        await asyncio.to_thread(cluster.pause, frozen)
         try:
             await stream
             hoped = dict.fromkeys(range(3), 0)
@@ -188,7 +194,7 @@ async def test_exactly_once_through_a_killed_and_a_frozen_leader(
                 hoped[partition] = max(hoped[partition], offset + 1)
             await job.wait("all that is acknowledged", lambda: job.end_offsets(topic) == hoped)
         finally:
-            await asyncio.to_thread(cluster.resume, frozen.id)
+            await asyncio.to_thread(cluster.resume, frozen)
     assert await high_watermarks(cluster, topic) == hoped
     assert job.process is not None
     job.process.terminate()
