@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ class LogFolder:
         self._recovery_points = OffsetCheckpoint(path / checkpoints.RECOVERY_POINT_CHECKPOINT)
         self._log_start_offsets = OffsetCheckpoint(path / checkpoints.LOG_START_OFFSET_CHECKPOINT)
         self._lock_descriptor = -1
+        self._recovery_point_lock = threading.Lock()
 
     # Owning it
 
@@ -146,9 +148,14 @@ class LogFolder:
         self._write(self._high_watermarks, values)
 
     def write_recovery_points(self) -> None:
-        """Replace recovery-point-offset-checkpoint from the logs."""
-        logs = list(self.logs.values())
-        self._write(self._recovery_points, {log.topic_partition: log.recovery_point for log in logs})
+        """Replace recovery-point-offset-checkpoint from the logs.
+
+        The points are read under the lock: else a pool thread could write an older, higher one over the point
+        that a cut has just lowered.
+        """
+        with self._recovery_point_lock:
+            logs = list(self.logs.values())
+            self._write(self._recovery_points, {log.topic_partition: log.recovery_point for log in logs})
 
     def write_log_start_offsets(self) -> None:
         """Replace log-start-offset-checkpoint: only where the start lies above the first segment's base."""

@@ -277,7 +277,7 @@ class LogManager:
             StorageError: the disk of one folder refused; the others were written.
         """
         self._high_watermarks.update((tp, value) for tp, value in values.items() if tp in self._logs)
-        known = self._high_watermarks
+        known = dict(self._high_watermarks)  # the loop may delete a log meanwhile
         self._each_online(
             lambda folder: folder.write_high_watermarks({tp: known[tp] for tp in list(folder.logs) if tp in known})
         )

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader, patch
+from tidegauge.settings import LONG_MAX
 from tidegauge_broker.log import checkpoints, producer_snapshot
 from tidegauge_broker.log.checkpoints import EpochCheckpoint
 from tidegauge_broker.log.files import Buffer, sync_directory, sync_file
@@ -131,9 +132,11 @@ class PartitionLog:
         """
         first_offset = headers[0].base_offset
         if first_offset < self.log_end_offset == self.log_start_offset:
-            log_start_offset = self.log_start_offset
+            log_start_offset, producer_state = self.log_start_offset, self.producer_state
             self.truncate_fully(first_offset)
-            self.log_start_offset = log_start_offset
+            # The core was not told of this cut: it goes on with the object that it holds, emptied.
+            producer_state.expire(LONG_MAX, 0)
+            self.log_start_offset, self.producer_state = log_start_offset, producer_state
         self._append((records,), len(records), headers)
 
     def _append(self, parts: Sequence[Buffer], size_bytes: int, headers: Sequence[BatchHeader]) -> None:

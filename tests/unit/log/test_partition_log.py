@@ -60,10 +60,13 @@ def test_a_follower_writes_the_leaders_bytes(bench, batch):
 
 def test_an_empty_follower_begins_at_the_leaders_batch_and_keeps_its_start(bench, batch):
     """UnexpectedAppendOffsetException is forgiven where the follower's log is empty."""
-    data = batch(5)
+    data = batch(5, producer_id=7, sequence=0)
     log = bench.log()
     log.truncate_fully(3)
+    held_by_the_core = log.producer_state
     log.append_as_follower(data, list(iterate_headers(data)))
+    assert log.producer_state is held_by_the_core
+    assert [entry.producer_id for entry in held_by_the_core.entries()] == [7]
     assert (log.log_start_offset, log.log_end_offset) == (3, 5)
     assert log.read(3, 5, 1 << 20, at_least_one_batch=True) == data
 
