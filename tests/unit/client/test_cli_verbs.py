@@ -1,0 +1,289 @@
+"""The command line without a cluster: usage before contact, Kafka's lines, exit codes (design, section 6)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_client.admin import TopicConfig
+from tidegauge_client.cli import wait
+from tidegauge_client.cli.describe import Filter, partition_line, replica_table, topic_json, topic_lines
+from tidegauge_client.cli.main import run, wants_json
+from tidegauge_client.cli.topics import parse_assignment, parse_configs
+from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
+from tidegauge_client.topic_description import TopicDescription, replica_states
+
+PART = PartitionInfo("t", 0, 1, 3, (1, 2, 0), (2, 1))
+LEADERLESS = PartitionInfo("t", 1, None, 4, (2, 0, 1), (2,))
+TOPIC = TopicInfo("t", "AbCdEfGhIjKlMnOpQrStUv", {0: PART, 1: LEADERLESS})
+CONFIGS = [
+    TopicConfig("min.insync.replicas", "2", False, "DYNAMIC_TOPIC_CONFIG"),
+    TopicConfig("retention.ms", "604800000", True, "DEFAULT_CONFIG"),
+    TopicConfig("segment.bytes", "1000", False, "STATIC_BROKER_CONFIG"),
+]
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing here may find a cluster to contact."""
+    monkeypatch.setenv("TIDEGAUGE_DIR", str(tmp_path))
+    monkeypatch.delenv("TIDEGAUGE_BOOTSTRAP_SERVER", raising=False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["create-topic"],
+        ["create-topic", "t", "--partitions", "0"],
+        ["create-topic", "t", "--partitions", "3", "--replica-assignment", "1:0,0:1"],
+        ["create-topic", "t", "--replication-factor", "1", "--replica-assignment", "1:0,0:1"],
+        ["create-topic", "t", "--replication-factor", "0"],
+        ["create-topic", "t", "--replica-assignment", "1:x"],
+        ["create-topic", "t", "--replica-assignment", "1:1"],
+        ["create-topic", "t", "--replica-assignment", "1:0,1"],
+        ["create-topic", "t", "--config", "novalue"],
+        ["list-topics", "-b", "nohost"],
+        ["list-topics", "-o", "yaml"],
+        ["get-offsets", "t", "--time", "soon"],
+        ["produce", "t", "--acks", "2"],
+        ["produce", "t", "--key-separator", "\\q"],
+        ["produce", "t", "--count", "3", "--key-separator", ":"],
+        ["produce", "t", "--file", "/nonexistent/file"],
+        ["consume", "t", "--format", "%q"],
+        ["consume", "t", "--offset", "3"],
+        ["consume", "t", "--partition", "0", "--offset", "-1"],
+        ["consume", "t", "--partition", "0", "--offset", "3", "--from-beginning"],
+        ["wait"],
+        ["wait", "--leader", "t-0", "--hw", "t-0=1"],
+        ["wait", "--leader", "t"],
+        ["wait", "--isr", "t-0"],
+        ["wait", "--hw", "t-0=x"],
+        ["health", "--broker", "-1"],
+    ],
+)
+def test_wrong_usage_ends_with_2_before_anything_is_contacted(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert "Error: " in streams.err
+
+
+def test_usage_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["list-topics", "--bogus", "-o", "json"]) == 2
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert json.loads(streams.err)["error"]["message"] == "No such option '--bogus'."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["x", "-o", "json"], True),
+        (["x", "--output=json"], True),
+        (["-ojson"], True),
+        (["x", "-o", "text"], False),
+        (["json"], False),
+    ],
+)
+def test_json_is_recognised_among_unreadable_arguments(arguments: list[str], expected: bool) -> None:
+    assert wants_json(arguments) is expected
+
+
+def outcome(arguments: list[str]) -> object:
+    """As the entry point: verbs end with SystemExit."""
+    try:
+        return run(arguments)
+    except SystemExit as ended:
+        return ended.code
+
+
+@pytest.mark.parametrize(
+    "verb", [["list-topics"], ["describe-topic", "t"], ["consume", "t"], ["produce", "t", "--count", "1"]]
+)
+def test_no_cluster_is_one_sentence_and_1(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(verb) == 1
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert "no cluster is known" in streams.err
+    assert "Traceback" not in streams.err
+
+
+def test_an_illegal_topic_name_is_told_in_kafkas_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["create-topic", "a b", "-o", "json"]) == 1
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert error["name"] == "INVALID_TOPIC_EXCEPTION"
+    assert "Topic name is invalid: 'a b' contains one or more characters" in error["message"]
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("tidegauge ")
+
+
+def test_a_client_verb_imports_nothing_heavy() -> None:
+    """Design, section 6: a test reads sys.modules."""
+    program = (
+        "import sys\n"
+        "from tidegauge_client.cli.main import run\n"
+        "try:\n    run(['produce', 't', '--count', '1'])\n"
+        "except SystemExit:\n    pass\n"
+        "heavy = {'pyspark', 'pandas', 'pyarrow', 'rich', 'yaml', 'starlette', 'numpy', 'kazoo'}\n"
+        "others = {'tidegauge_lab', 'tidegauge_broker', 'tidegauge_controller', 'tidegauge_spark'}\n"
+        "print(sorted((heavy | others) & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_cluster_file_is_read_without_grpc() -> None:
+    program = "import sys, tidegauge_client.cluster_file; print('grpc' in sys.modules, 'aiokafka' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_python_o_is_refused() -> None:
+    program = "from tidegauge_client.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-O", "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert "does not run under python -O" in done.stderr
+
+
+def test_describe_prints_kafkas_lines() -> None:
+    """kafka-behaviour 11.1 and row Z7, tab for tab."""
+    assert list(topic_lines(TOPIC, CONFIGS)) == [
+        "Topic: t\tTopicId: AbCdEfGhIjKlMnOpQrStUv\tPartitionCount: 2\tReplicationFactor: 3\t"
+        "Configs: min.insync.replicas=2,segment.bytes=1000",
+        "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2,0\tIsr: 2,1\tElr: N/A\tLastKnownElr: N/A",
+        "\tTopic: t\tPartition: 1\tLeader: none\tReplicas: 2,0,1\tIsr: 2\tElr: N/A\tLastKnownElr: N/A",
+    ]
+
+
+def test_describe_shows_a_reassignment_between_isr_and_elr() -> None:
+    moving = PartitionInfo("t", 0, 1, 3, (1, 2, 0), (1,), adding_replicas=(0,), removing_replicas=(2,))
+    assert "\tIsr: 1\tAdding Replicas: 0\tRemoving Replicas: 2\tElr: N/A" in partition_line(moving)
+    assert "ReplicationFactor: 2" in next(topic_lines(TopicInfo("t", "", {0: moving}), []))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "live", "shown"),
+    [
+        (Filter(), {0, 1, 2}, [True, True]),
+        (Filter(under_replicated=True), {0, 1, 2}, [True, True]),
+        (Filter(unavailable=True), {0, 1, 2}, [False, True]),
+        (Filter(unavailable=True), {0, 2}, [True, True]),
+        (Filter(under_min_isr=True), {0, 1, 2}, [False, True]),
+        (Filter(at_min_isr=True), {0, 1, 2}, [True, False]),
+    ],
+)
+def test_filters_are_kafkas(wanted: Filter, live: set[int], shown: list[bool]) -> None:
+    assert [wanted.shows(part, dict.fromkeys(live), 2) for part in (PART, LEADERLESS)] == shown
+
+
+def described() -> TopicDescription:
+    leader = metadata_pb2.ReplicaDescription(
+        topic="t", partition=0, role="leader", log_end_offset=9, high_watermark=7, log_start_offset=1
+    )
+    leader.epochs.add(leader_epoch=0, start_offset=0)
+    leader.epochs.add(leader_epoch=3, start_offset=5)
+    leader.remote_replicas.add(broker_id=2, log_end_offset=7)
+    leader.remote_replicas.add(broker_id=0)
+    follower = metadata_pb2.ReplicaDescription(
+        topic="t", partition=0, role="follower", log_end_offset=7, high_watermark=6, log_start_offset=1
+    )
+    return TopicDescription(TOPIC, CONFIGS, replica_states(TOPIC, {1: [leader], 2: [follower], 0: None}))
+
+
+def test_json_has_the_fixed_shape() -> None:
+    """Design, section 6: every key always, one entry for each AR member in AR order, unknown and nulls."""
+    value: dict[str, Any] = topic_json(described(), [PART, LEADERLESS])
+    assert value == {
+        "name": "t",
+        "topic_id": "AbCdEfGhIjKlMnOpQrStUv",
+        "partition_count": 2,
+        "replication_factor": 3,
+        "configs": {"min.insync.replicas": "2", "segment.bytes": "1000"},
+        "partitions": [
+            {
+                "partition": 0, "leader": 1, "leader_epoch": 3, "replicas": [1, 2, 0], "isr": [2, 1], "osr": [0],
+                "hw": 7,
+                "replicas_state": [
+                    {"broker": 1, "role": "leader", "leo": 9, "hw": 7, "log_start": 1, "in_isr": True,
+                     "remote_leos": {"0": None, "2": 7}, "epochs": [[0, 0], [3, 5]]},
+                    {"broker": 2, "role": "follower", "leo": 7, "hw": 6, "log_start": 1, "in_isr": True,
+                     "remote_leos": {}, "epochs": []},
+                    {"broker": 0, "role": "unknown", "leo": None, "hw": None, "log_start": None, "in_isr": False,
+                     "remote_leos": {}, "epochs": []},
+                ],
+            },
+            {
+                "partition": 1, "leader": -1, "leader_epoch": 4, "replicas": [2, 0, 1], "isr": [2], "osr": [0, 1],
+                "hw": None,
+                "replicas_state": [
+                    {"broker": broker, "role": "unknown", "leo": None, "hw": None, "log_start": None,
+                     "in_isr": broker == 2, "remote_leos": {}, "epochs": []}
+                    for broker in (2, 0, 1)
+                ],
+            },
+        ],
+    }  # fmt: skip
+
+
+def test_the_replica_table_shows_lag_and_epochs() -> None:
+    lines = list(replica_table(described().replicas[0], 7))
+    assert [line.split() for line in lines[1:4]] == [
+        ["1", "leader", "yes", "1", "9", "7", "0", "0@0", "3@5"],
+        ["2", "follower", "yes", "1", "7", "6", "2", "-"],
+        ["0", "unknown", "no", "-", "-", "-", "-", "-"],
+    ]
+    assert lines[4].strip() == "The leader knows of broker 0: -, broker 2: 7; HW 7"
+
+
+def test_min_insync_replicas_comes_from_the_settings_in_force() -> None:
+    assert described().min_isr == 2
+
+
+def test_assignments_and_settings_are_read_as_kafka_does() -> None:
+    assert parse_assignment("1:0:2,0:2:1") == [[1, 0, 2], [0, 2, 1]]
+    assert parse_configs(["a=b=c", " x = y "]) == {"a": "b=c", "x": "y"}
+
+
+VIEW = ClusterInfo(topics={"t": TOPIC})
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "instead"),
+    [
+        (wait.leader_condition(T0, None), None),
+        (wait.leader_condition(T0, 1), None),
+        (wait.leader_condition(T0, 2), "the leader of t-0 is 1"),
+        (wait.leader_condition(T1, None), "t-1 has no leader"),
+        (wait.leader_condition(TopicPartition("t", 9), None), "there is no partition t-9"),
+        (wait.leader_condition(TopicPartition("u", 0), None), "topic u does not exist"),
+        (wait.isr_condition(T0, [1, 2]), None),
+        (wait.isr_condition(T0, [0, 1, 2]), "the ISR of t-0 is 2,1"),
+        (wait.in_sync_condition("t"), "the ISR of t-0 is 2,1 of 1,2,0"),
+        (wait.in_sync_condition("u"), "topic u does not exist"),
+        (wait.hw_condition(T1, 3), "t-1 has no leader"),
+    ],
+)
+def test_wait_tells_what_is_true_instead(condition: wait.Condition, instead: str | None) -> None:
+    assert condition.problem(VIEW) == instead
+
+
+def test_in_sync_means_all_replicas_of_all_partitions() -> None:
+    whole = TopicInfo("t", "", {0: PartitionInfo("t", 0, 1, 0, (1, 2), (2, 1))})
+    assert wait.in_sync_condition(None).problem(ClusterInfo(topics={"t": whole})) is None
+    assert wait.in_sync_condition(None).problem(VIEW) is not None

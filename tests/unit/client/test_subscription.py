@@ -1,0 +1,243 @@
+"""What a fetch's answer means for a consumer (FetchCollector; kafka-behaviour 2.9, KIP-320)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import fetch_pb2, offsets_pb2
+from tidegauge_client.records import NewRecord, encode_batch
+from tidegauge_client.subscription import Phase, Position, Reset, Subscription
+
+TP = TopicPartition("t", 0)
+RETRY_MS = 100.0
+
+
+def at(offset: int, policy: Reset = Reset.EARLIEST) -> Subscription:
+    subscription = Subscription(policy)
+    subscription.assign([TP])
+    subscription.seek(TP, Position(offset))
+    return subscription
+
+
+def batch(offset: int, count: int, *, epoch: int = 0) -> bytes:
+    return encode_batch(
+        [NewRecord(b"%d" % (offset + index)) for index in range(count)], base_offset=offset, leader_epoch=epoch
+    )
+
+
+def answer(
+    subscription: Subscription, *, asked: int | None = None, records: bytes = b"", error: int = 0, **fields: object
+) -> bool:
+    position = Position(asked) if asked is not None else subscription.fetch_position(TP)
+    result = fetch_pb2.FetchPartitionResult(topic="t", partition=0, error=error, records=records, **fields)
+    return subscription.fetched(TP, position, result, retry_at_ms=RETRY_MS)
+
+
+def offsets(subscription: Subscription, limit: int = 100) -> list[int]:
+    return [record.offset for record in subscription.take(TP, limit)]
+
+
+def test_records_are_given_from_the_position_on_and_move_it() -> None:
+    subscription = at(2)
+    answer(subscription, records=batch(0, 5), high_watermark=5)
+
+    assert offsets(subscription, 2) == [2, 3]
+    assert subscription.position(TP) == 4
+    assert subscription.due(Phase.FETCHING, now_ms=0) == [], "not fetched again while records are here"
+    assert offsets(subscription) == [4]
+    assert subscription.position(TP) == 5
+    assert subscription.high_watermark(TP) == 5
+    assert subscription.due(Phase.FETCHING, now_ms=0) == [TP]
+
+
+def test_gaps_of_compaction_and_control_batches_are_passed_over() -> None:
+    control = bytearray(batch(2, 3))
+    control[22] |= 0x20
+    subscription = Subscription(Reset.EARLIEST, check_crcs=False)
+    subscription.assign([TP])
+    subscription.seek(TP, Position(0))
+    answer(subscription, records=batch(0, 2) + bytes(control))
+
+    assert offsets(subscription) == [0, 1]
+    assert subscription.position(TP) == 5
+
+
+def test_an_answer_for_an_older_position_is_ignored() -> None:
+    """Rule 1: the application has sought elsewhere since."""
+    subscription = at(3)
+    answer(subscription, asked=0, records=batch(0, 5))
+    assert not subscription.has_records(TP)
+
+
+@pytest.mark.parametrize(
+    ("code", "refreshes"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, True),
+        (ErrorCode.FENCED_LEADER_EPOCH, True),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
+        (ErrorCode.KAFKA_STORAGE_ERROR, True),
+        (ErrorCode.OFFSET_NOT_AVAILABLE, True),
+        (ErrorCode.REPLICA_NOT_AVAILABLE, True),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, False),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, False),
+    ],
+)
+def test_errors_that_pass_are_waited_out(code: ErrorCode, refreshes: bool) -> None:
+    subscription = at(0)
+
+    assert answer(subscription, error=int(code)) is refreshes
+    subscription.raise_problem()
+    assert subscription.due(Phase.FETCHING, now_ms=RETRY_MS - 1) == []
+    assert subscription.next_due_ms(0) == RETRY_MS
+    assert subscription.due(Phase.FETCHING, now_ms=RETRY_MS) == [TP]
+
+
+def test_out_of_range_resets_by_the_policy() -> None:
+    subscription = at(99, Reset.LATEST)
+    answer(subscription, error=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+
+    assert subscription.due(Phase.RESETTING, now_ms=0) == [TP]
+    assert subscription.reset_wanted(TP) is Reset.LATEST
+    assert subscription.position(TP) is None
+
+
+def test_out_of_range_is_raised_without_a_policy() -> None:
+    subscription = at(99, Reset.NONE)
+    answer(subscription, error=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+
+    with pytest.raises(TidegaugeError, match="The fetch offset 99 is out of range for partition t-0") as caught:
+        subscription.raise_problem()
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert subscription.position(TP) == 99
+
+
+def test_without_policy_and_position_the_application_must_seek() -> None:
+    subscription = Subscription(Reset.NONE)
+    subscription.assign([TP])
+    with pytest.raises(TidegaugeError, match="Undefined offset with no reset policy for partitions: t-0"):
+        subscription.raise_problem()
+
+
+def test_a_corrupt_batch_is_raised_after_what_stands_before_it() -> None:
+    """Rule 5: CORRUPT_MESSAGE reaches the application; the position stays before the batch."""
+    broken = bytearray(batch(2, 2))
+    broken[-1] ^= 1
+    subscription = at(0)
+    answer(subscription, records=batch(0, 2) + bytes(broken))
+
+    assert offsets(subscription) == [0, 1]
+    with pytest.raises(TidegaugeError) as caught:
+        subscription.raise_problem()
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert subscription.position(TP) == 2
+
+
+def test_the_last_epoch_read_is_sent_with_the_next_fetch() -> None:
+    subscription = at(0)
+    subscription.leader_epoch_seen(TP, 4)
+    assert subscription.fetch_position(TP) == Position(0, None, 4)
+    answer(subscription, records=batch(0, 2, epoch=4))
+    offsets(subscription)
+    assert subscription.fetch_position(TP) == Position(2, 4, 4)
+
+
+def read_two_then_new_leader(policy: Reset = Reset.EARLIEST) -> Subscription:
+    subscription = at(0, policy)
+    subscription.leader_epoch_seen(TP, 0)
+    answer(subscription, records=batch(0, 2, epoch=0))
+    offsets(subscription)
+    subscription.leader_epoch_seen(TP, 1)
+    return subscription
+
+
+def checked(subscription: Subscription, **end: int) -> bool:
+    result = offsets_pb2.OffsetForLeaderEpochResult(topic="t", partition=0)
+    for name, value in end.items():
+        setattr(result.end, name, value)
+    return subscription.epoch_checked(TP, subscription.fetch_position(TP), result, retry_at_ms=RETRY_MS)
+
+
+def test_a_new_leader_epoch_is_validated_before_the_next_fetch() -> None:
+    subscription = read_two_then_new_leader()
+    assert subscription.due(Phase.FETCHING, now_ms=0) == []
+    assert subscription.due(Phase.VALIDATING, now_ms=0) == [TP]
+    checked(subscription, leader_epoch=0, end_offset=2)
+    assert subscription.due(Phase.FETCHING, now_ms=0) == [TP]
+    assert subscription.position(TP) == 2
+
+
+def test_a_lower_epoch_of_old_metadata_is_ignored() -> None:
+    subscription = read_two_then_new_leader()
+    checked(subscription, leader_epoch=0, end_offset=2)
+    subscription.leader_epoch_seen(TP, 0)
+    assert subscription.due(Phase.FETCHING, now_ms=0) == [TP]
+    assert subscription.fetch_position(TP).leader_epoch == 1
+
+
+def test_a_position_that_was_not_read_here_needs_no_validation() -> None:
+    subscription = at(5)
+    subscription.leader_epoch_seen(TP, 3)
+    assert subscription.due(Phase.FETCHING, now_ms=0) == [TP]
+
+
+def test_a_log_cut_below_the_position_goes_on_where_it_ends() -> None:
+    """Rule 4, with a reset policy."""
+    subscription = read_two_then_new_leader()
+    checked(subscription, leader_epoch=0, end_offset=1)
+    assert subscription.position(TP) == 1
+
+
+def test_a_log_cut_below_the_position_is_raised_without_a_policy() -> None:
+    """LogTruncationException."""
+    subscription = read_two_then_new_leader(Reset.NONE)
+    checked(subscription, leader_epoch=0, end_offset=1)
+    with pytest.raises(TidegaugeError, match="truncated at offset 1"):
+        subscription.raise_problem()
+
+
+def test_an_undefined_end_resets() -> None:
+    subscription = read_two_then_new_leader()
+    checked(subscription)
+    assert subscription.due(Phase.RESETTING, now_ms=0) == [TP]
+
+
+def test_a_diverging_fetch_goes_on_where_the_logs_part() -> None:
+    subscription = at(5)
+    answer(subscription, diverging_epoch={"leader_epoch": 0, "end_offset": 3})
+    assert subscription.position(TP) == 3
+
+
+def test_a_reset_takes_the_offset_that_was_found() -> None:
+    subscription = Subscription(Reset.LATEST)
+    subscription.assign([TP])
+    result = offsets_pb2.ListOffsetsResult(topic="t", partition=0, offset=42)
+    subscription.offset_found(TP, Reset.EARLIEST, result, retry_at_ms=RETRY_MS)
+    assert subscription.position(TP) is None, "an answer to an older question"
+    subscription.offset_found(TP, Reset.LATEST, result, retry_at_ms=RETRY_MS)
+    assert subscription.position(TP) == 42
+
+
+def test_partitions_that_stay_assigned_keep_their_position() -> None:
+    subscription = at(7)
+    other = TopicPartition("t", 1)
+    subscription.assign([TP, other])
+    assert subscription.position(TP) == 7
+    assert subscription.position(other) is None
+
+
+def test_a_partition_just_read_is_asked_for_last() -> None:
+    """No partition starves behind one that always has data."""
+    subscription = at(0)
+    other = TopicPartition("t", 1)
+    subscription.assign([TP, other])
+    subscription.seek(other, Position(0))
+    answer(subscription, records=batch(0, 1))
+    offsets(subscription)
+    assert subscription.due(Phase.FETCHING, now_ms=0) == [other, TP]
+
+
+def test_what_is_not_assigned_cannot_be_sought() -> None:
+    with pytest.raises(TidegaugeError, match="t-1 is not assigned"):
+        at(0).seek(TopicPartition("t", 1), Position(0))
