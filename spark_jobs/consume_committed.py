@@ -37,7 +37,9 @@ COMMIT_PATIENCE_S = 10.0
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; ends with 2 on a mistake."""
-    parser = argparse.ArgumentParser(prog="consume_committed.py", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="consume_committed.py", description="Consume committed records with Spark into Parquet files."
+    )
     add = parser.add_argument
     add("--bootstrap-server", "-b", required=True, metavar="HOST:PORT,...", help="brokers to begin with")
     add("--topic", required=True, metavar="T,...", help="topics to read")
@@ -134,6 +136,7 @@ class Consumer:
         self.rows = 0
         last = checkpoint.last_committed()
         self.end_offsets: OffsetsJson = (checkpoint.end_offsets(last) or {}) if last is not None else {}
+        self._note_what_a_killed_run_could_not(last)
 
     def write_batch(self, frame: Any, batch_id: int) -> None:
         """For foreachBatch.
@@ -162,9 +165,24 @@ class Consumer:
             self.batches += 1
             self.rows += batch.rows
             self.end_offsets = batch.end_offsets
-            if self._progress_file is not None:
-                with self._progress_file.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(batch._asdict()) + "\n")
+            self._note(batch)
+
+    def _note(self, batch: Batch) -> None:
+        if self._progress_file is not None:
+            with self._progress_file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(batch._asdict()) + "\n")
+
+    def _note_what_a_killed_run_could_not(self, last_committed: int | None) -> None:
+        """Batches that were committed just before a kill; those that Spark has forgotten stay without a line."""
+        if self._progress_file is None or last_committed is None:
+            return
+        lines = self._progress_file.read_bytes().splitlines() if self._progress_file.exists() else []
+        noted = int(json.loads(lines[-1])["batch_id"]) if lines else -1
+        for batch_id in range(noted + 1, last_committed + 1):
+            end_offsets = self._checkpoint.end_offsets(batch_id)
+            if end_offsets is not None:
+                file = self._files.file_of(batch_id)
+                self._note(Batch(batch_id, _count_rows(file) if file.exists() else 0, end_offsets))
 
     def close(self, *, at_once: bool) -> bool:
         """Let no further batch begin, if this is a moment between two batches.
@@ -201,7 +219,7 @@ def create_session(stop: StopRequest) -> Any:
         builder = builder.master(master)
     if master.startswith("local"):
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    quiet = {
+    quiet: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

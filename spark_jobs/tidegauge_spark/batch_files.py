@@ -71,6 +71,10 @@ class BatchFiles:
         self.folder = folder
         self._lock: int | None = None
 
+    def file_of(self, batch_id: int) -> Path:
+        """Where a batch stands, if it has any records."""
+        return self.folder / file_name(batch_id)
+
     def open(self, query_id: str | None, *, patience_s: float = LOCK_PATIENCE_S) -> None:
         """Lock the folder, check that the query may write here, and clear what killed attempts left.
 
@@ -138,7 +142,7 @@ class BatchFiles:
         files = sorted(staging.glob("*.parquet"))
         assert len(files) <= 1, f"one batch is one file, found {files}"
         rows = count_rows(files[0]) if files else 0
-        target = self.folder / file_name(batch_id)
+        target = self.file_of(batch_id)
         if rows:
             _sync(files[0])
             files[0].replace(target)

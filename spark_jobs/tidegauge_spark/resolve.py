@@ -22,6 +22,7 @@ class OffsetClient(Protocol):
 
     def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Offsets by time: -2 earliest, -1 latest, else the first at or after that ms, or None."""
+        ...
 
 
 def ask(client: OffsetClient, partitions: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:

@@ -1,0 +1,133 @@
+"""The job without Spark: what is counted and noted when, when a stop may happen, and how failures are told."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidegauge_spark.batch_files import BatchFiles
+from tidegauge_spark.checkpoint import Checkpoint
+
+SOURCE = Path(__file__).parents[3] / "spark_jobs" / "consume_committed.py"
+
+
+@pytest.fixture(scope="module")
+def job() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("consume_committed", SOURCE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Frame:
+    """As much of a DataFrame as the job uses."""
+
+    def __init__(self, rows: int, before_write: Any = None) -> None:
+        self._rows = rows
+        self._before_write = before_write or (lambda: None)
+        self.write = self
+
+    def repartition(self, count: int) -> Frame:
+        assert count == 1
+        return self
+
+    def sortWithinPartitions(self, *columns: str) -> Frame:  # noqa: N802
+        assert columns == ("topic", "partition", "offset")
+        return self
+
+    def mode(self, name: str) -> Frame:
+        return self
+
+    def parquet(self, folder: str) -> None:
+        self._before_write()
+        Path(folder).mkdir(parents=True)
+        pq.write_table(pa.table({"n": list(range(self._rows))}), f"{folder}/part-00000.parquet")
+
+
+class Spark:
+    """A checkpoint as Spark writes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("offsets", "commits"):
+            (folder / name).mkdir(parents=True)
+        (folder / "metadata").write_text('{"id": "q"}')
+
+    def plan(self, batch_id: int, end: int) -> None:
+        (self.folder / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"t": {{"0": {end}}}}}')
+
+    def commit(self, batch_id: int) -> None:
+        (self.folder / "commits" / str(batch_id)).write_text("v1\n{}")
+
+
+@pytest.fixture
+def spark(tmp_path: Path) -> Spark:
+    return Spark(tmp_path / "checkpoint")
+
+
+def make(job: ModuleType, spark: Spark) -> Any:
+    files = BatchFiles(spark.folder.parent / "output")
+    files.folder.mkdir(exist_ok=True)
+    return job.Consumer(files, Checkpoint(spark.folder), spark.folder.parent / "progress")
+
+
+def noted(spark: Spark) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (spark.folder.parent / "progress").read_text().splitlines()]
+
+
+def test_a_batch_counts_once_spark_has_committed_it(job: ModuleType, spark: Spark) -> None:
+    consumer = make(job, spark)
+    spark.plan(0, 7)
+    consumer.write_batch(Frame(7), 0)
+    consumer.note_committed()
+    assert (consumer.batches, consumer.rows, consumer.end_offsets) == (0, 0, {})
+    spark.commit(0)
+    consumer.note_committed()
+    assert (consumer.batches, consumer.rows, consumer.end_offsets) == (1, 7, {"t": {"0": 7}})
+    assert noted(spark) == [{"batch_id": 0, "rows": 7, "end_offsets": {"t": {"0": 7}}}]
+
+
+def test_a_batch_that_was_committed_just_before_a_kill_is_noted_by_the_next_run(job: ModuleType, spark: Spark) -> None:
+    consumer = make(job, spark)
+    for batch_id in range(3):
+        spark.plan(batch_id, batch_id * 10 + 10)
+        consumer.write_batch(Frame(10), batch_id)
+        spark.commit(batch_id)
+        if batch_id == 0:
+            consumer.note_committed()
+    again = make(job, spark)
+    assert [line["batch_id"] for line in noted(spark)] == [0, 1, 2]
+    assert [line["rows"] for line in noted(spark)] == [10, 10, 10]
+    assert (again.batches, again.rows, again.end_offsets) == (0, 0, {"t": {"0": 30}})
+
+
+def test_a_stop_falls_between_two_batches(job: ModuleType, spark: Spark) -> None:
+    """SIGTERM ends after the running batch: not while one is written, not before Spark has committed it."""
+    consumer = make(job, spark)
+    spark.plan(0, 1)
+    during: list[bool] = []
+    consumer.write_batch(Frame(1, before_write=lambda: during.append(consumer.close(at_once=True))), 0)
+    assert during == [False]
+    assert not consumer.close(at_once=False)
+    spark.commit(0)
+    consumer.note_committed()
+    assert consumer.close(at_once=False)
+    with pytest.raises(RuntimeError, match="the next start runs it"):
+        consumer.write_batch(Frame(1), 1)
+    assert not list(spark.folder.parent.glob("output/part-00000001*"))
+
+
+def test_a_failure_is_told_by_its_cause(job: ModuleType) -> None:
+    text = "[STREAM_FAILED] Query terminated\n  File x\ntidegauge.errors.TidegaugeError: CODE (3): the cause\n more"
+    assert job.sentence(RuntimeError(text)) == "CODE (3): the cause"
+    assert job.sentence(RuntimeError("one line\nstack")) == "one line"
+    assert job.sentence(RuntimeError()) == "RuntimeError"
