@@ -62,7 +62,7 @@ class _Sender:
     async def _run(self) -> None:
         async with grpc.aio.insecure_channel(self._endpoint.address, options=CHANNEL_OPTIONS) as channel:
             # The class is one; the generated types know it under two names.
-            stub: ControlServiceAsyncStub = ControlServiceStub(channel)  # type: ignore[assignment]
+            stub: ControlServiceAsyncStub = ControlServiceStub(channel)  # type: ignore[assignment]  # see above
             while True:
                 request = await self._queue.get()
                 response = await self._deliver(stub, request)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import until_async
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, SetNode
@@ -88,9 +89,10 @@ async def connect(server: Server, chroot: str = "", session_timeout_ms: int = 40
 
 
 async def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - the state watched lies in another process
-            await asyncio.sleep(0.01)
+    async def holds() -> bool:
+        return condition()
+
+    await until_async(holds, seconds)
 
 
 def unique(name: str) -> str:

@@ -52,6 +52,7 @@ from tidegauge_broker.replica.messages import (
 from tidegauge_broker.replica.partition import Partition, Role
 from tidegauge_broker.replica.ports import LoadedLog, Logs, Metadata
 from tidegauge_broker.replica.producer_state import ProducerState
+from tidegauge_broker.replica.rounds import Rounds
 from tidegauge_broker.replica.view import view_of
 
 LATEST = -1
@@ -71,9 +72,7 @@ class BrokerCore:
         self._metadata = metadata
         self._partitions: dict[TopicPartition, Partition] = {}
         self._rules: dict[str, TopicRules] = {}
-        self._followed: dict[int, dict[TopicPartition, Partition]] = {}
-        self._rounds: dict[int, FetchRound] = {}
-        self._last_request_id = 0
+        self._rounds = Rounds()
         self._produces: Purgatory[DelayedProduce] = Purgatory()
         self._fetches: Purgatory[DelayedFetch] = Purgatory()
         self._next_shrink_ms = 0
@@ -205,7 +204,7 @@ class BrokerCore:
             f"watermark {partition.high_watermark}. Current leader is {state.leader}",
             out,
         )
-        self._followed.setdefault(state.leader, {})[partition.topic_partition] = partition
+        self._rounds.begin(partition, state.leader)
         changed.add(state.leader)
         self._settle(partition, out, role_changed=True)
 
@@ -213,11 +212,8 @@ class BrokerCore:
         if partition.follower_role is None:
             return
         leader = partition.follower_role.leader
-        followed = self._followed.get(leader)
-        if followed is not None and followed.pop(partition.topic_partition, None) is not None:
+        if self._rounds.end(partition, leader):
             changed.add(leader)
-            if not followed:
-                del self._followed[leader]
         partition.follower_role = None
 
     def stop_replica(self, request: StopReplicaRequest, now_ms: int) -> tuple[PartitionsResponse, list[Effect]]:
@@ -457,37 +453,22 @@ class BrokerCore:
 
     def leaders_followed(self) -> set[int]:
         """Brokers that lead a partition which this broker follows."""
-        return set(self._followed)
+        return self._rounds.leaders()
 
     def next_round(self, leader: int, now_ms: int) -> FetchRound | Wait:
         """What to ask this leader now; marks the round as the outstanding one of its partitions."""
-        followed = self._followed.get(leader, {})
-        ready: list[FetchPartition] = []
-        wake_ms: int | None = None
-        self._last_request_id += 1
-        request_id = self._last_request_id
-        for partition in followed.values():
-            role = partition.follower_role
-            assert role is not None
-            if role.is_ready(now_ms):
-                ready.append(role.ask(request_id))
-            elif role.outstanding is None and not role.failed:
-                wake_ms = role.delayed_until_ms if wake_ms is None else min(wake_ms, role.delayed_until_ms)
-        if not ready:
-            return Wait(wake_ms)
-        chosen = self._rounds[request_id] = FetchRound(request_id, leader, ready)
-        return chosen
+        return self._rounds.next(leader, now_ms)
 
     def fetch_answered(
         self, leader: int, request_id: int, partitions: Sequence[FetchedPartition], now_ms: int
     ) -> list[Effect]:
         """The answer to a FetchRound. Partitions of the round that are not in it had nothing new."""
         out: list[Effect] = []
-        chosen = self._rounds.pop(request_id, None)
+        chosen = self._rounds.take_back(request_id)
         if chosen is None:
             return out
         answers = {answer.topic_partition: answer for answer in partitions}
-        followed = self._followed.get(leader, {})
+        followed = self._rounds.followed(leader)
         for wanted in chosen.partitions:
             partition = followed.get(wanted.topic_partition)
             if partition is None or partition.follower_role is None:
@@ -497,15 +478,14 @@ class BrokerCore:
                 partition.follower_role.nothing_new(request_id)
             elif partition.follower_role.answered(request_id, answer, now_ms, out):
                 if answer.records:
-                    # It goes to the end of the order, so that no partition starves behind a busy one.
-                    followed[wanted.topic_partition] = followed.pop(wanted.topic_partition)
+                    self._rounds.to_the_end(partition, leader)
                 self._settle(partition, out)
         return out
 
     def round_failed(self, leader: int, request_id: int, now_ms: int) -> list[Effect]:
         """The round got no answer: its partitions pause for replica.fetch.backoff.ms."""
-        chosen = self._rounds.pop(request_id, None)
-        followed = self._followed.get(leader, {})
+        chosen = self._rounds.take_back(request_id)
+        followed = self._rounds.followed(leader)
         for wanted in chosen.partitions if chosen is not None else ():
             partition = followed.get(wanted.topic_partition)
             if partition is not None and partition.follower_role is not None:
