@@ -47,6 +47,7 @@ class Promise(Protocol):
 
     def done(self) -> bool:
         """Whether the caller has its answer, or wants none."""
+        ...
 
     def set_result(self, result: RecordMetadata, /) -> None:
         """Acknowledge."""

@@ -149,7 +149,7 @@ class BatchBuilder:
 
 
 def encode_batch(
-    records: Iterable[NewRecord | tuple[Any, ...]],
+    records: Iterable[tuple[Any, ...]],
     *,
     compression: str = "none",
     producer_id: int = NO_PRODUCER_ID,
@@ -161,7 +161,7 @@ def encode_batch(
     """Encode records as exactly one batch.
 
     Args:
-        records: ``NewRecord``, or tuples of its fields in its order.
+        records: at least one; ``NewRecord``, or tuples of its fields in its order.
         compression: none, gzip, snappy, lz4 or zstd.
         producer_id: of an idempotent producer, else -1; the same for ``producer_epoch`` and ``base_sequence``.
         producer_epoch: see ``producer_id``.

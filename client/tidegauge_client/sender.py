@@ -50,7 +50,8 @@ class View(Protocol):
         """Who leads, as far as is known."""
 
     def hint(self, topic_partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """Take a broker's hint."""
+        """Take a broker's hint; whether it was news."""
+        ...
 
     def request_refresh(self) -> None:
         """Ask for metadata soon."""

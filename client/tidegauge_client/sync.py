@@ -11,7 +11,7 @@ import threading
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -26,6 +26,7 @@ from tidegauge_client.sender import Counters
 from tidegauge_client.subscription import ConsumerRecord
 
 Result = TypeVar("Result")
+Inner = TypeVar("Inner", Producer, Consumer, Admin)
 
 
 class LoopThread:
@@ -78,11 +79,11 @@ async def _cancel_others() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-class _Facade:
+class _Facade(Generic[Inner]):
     """Start, stop and ``with``."""
 
     _loop: LoopThread
-    _inner: Producer | Consumer | Admin
+    _inner: Inner
 
     def start(self) -> None:
         """Find the cluster.
@@ -120,12 +121,12 @@ async def _made(kind: type[Result], servers: str | Sequence[str], options: Mappi
     return kind(servers, **options)  # type: ignore[call-arg]  # all three take servers and keywords
 
 
-class SyncProducer(_Facade):
+class SyncProducer(_Facade[Producer]):
     """``Producer`` without ``await``; keywords are the same."""
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         self._loop = LoopThread("tidegauge-producer")
-        self._inner: Producer = self._loop.run(_made(Producer, bootstrap_servers, options))
+        self._inner = self._loop.run(_made(Producer, bootstrap_servers, options))
 
     @property
     def counters(self) -> Counters:
@@ -167,12 +168,12 @@ class SyncProducer(_Facade):
         self._loop.run(self._inner.flush())
 
 
-class SyncConsumer(_Facade):
+class SyncConsumer(_Facade[Consumer]):
     """``Consumer`` without ``await``; keywords are the same."""
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         self._loop = LoopThread("tidegauge-consumer")
-        self._inner: Consumer = self._loop.run(_made(Consumer, bootstrap_servers, options))
+        self._inner = self._loop.run(_made(Consumer, bootstrap_servers, options))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these."""
@@ -219,12 +220,12 @@ class SyncConsumer(_Facade):
         return self._loop.run(self._inner.poll(timeout_ms, max_records))
 
 
-class SyncAdmin(_Facade):
+class SyncAdmin(_Facade[Admin]):
     """``Admin`` without ``await``; keywords are the same."""
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         self._loop = LoopThread("tidegauge-admin")
-        self._inner: Admin = self._loop.run(_made(Admin, bootstrap_servers, options))
+        self._inner = self._loop.run(_made(Admin, bootstrap_servers, options))
 
     def metadata(self, topics: Collection[str] | None = None) -> ClusterInfo:
         """One broker's view."""

@@ -87,7 +87,7 @@ async def test_who_is_cancelled_while_waiting_takes_nothing() -> None:
     task = asyncio.create_task(memory.take(5, 10_000))
     await asyncio.sleep(0)
     task.cancel()
-    memory.release(10)
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
+    memory.release(10)
     assert memory.try_take(10)
