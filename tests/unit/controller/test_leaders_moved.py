@@ -20,7 +20,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import DELETE_TOPICS, PRODUCER_ID_BLOCK, ProducerIdBlock, TopicNode, delete_topic_path, topic_path
 from tidegauge_controller.admin import NewTopic
-from tidegauge_controller.decisions.broker_events import process_broker_change
+from tidegauge_controller.decisions.broker_events import process_broker_change, process_leader_and_isr_response
 from tidegauge_controller.decisions.context import ControllerSettings, PartitionStatus, Replica, ReplicaStatus
 from tidegauge_controller.decisions.deletion import process_delete_markers, process_stop_replica_response
 from tidegauge_controller.decisions.leaders import (
@@ -89,6 +89,18 @@ def test_leaders_move_and_followers_leave_the_isr_for_one_epoch_each():
     assert 1 in {i for i, m in term.sent if isinstance(m, UpdateMetadataRequest)}
     leader_and_isr = [m for i, m in term.sent if i == 1 and isinstance(m, LeaderAndIsrRequest)]
     assert [item.state.leader for item in leader_and_isr[0].partitions] == [2]
+
+
+def test_a_single_replica_is_not_touched_even_where_it_leads_no_more():
+    """8.10: only partitions with more than one replica are; here its folder has failed."""
+    term = term_of({0: (1,)})
+    failed = PartitionsResponse(partitions={AT: ErrorCode.KAFKA_STORAGE_ERROR})
+    term.run(process_leader_and_isr_response(term.context, 1, failed))
+    assert row(term) == (NO_LEADER, (1,), 1)
+    term.take_sent()
+    assert shut_down(term, 1) == (NONE, [])
+    assert row(term) == (NO_LEADER, (1,), 1)
+    assert term.sent == []
 
 
 def test_what_it_still_leads_is_told():
