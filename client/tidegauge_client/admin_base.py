@@ -1,0 +1,99 @@
+"""The ground of the admin client: one connection to the cluster, metadata, and patience with a moving controller.
+
+Rules:
+    1. What only the active controller does goes to it; NOT_CONTROLLER, or a controller that is gone, means: ask
+       who it is now and try again, until the time is over (Kafka's KafkaAdminClient).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.v1 import common_pb2, metadata_pb2
+from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
+from tidegauge_client.metadata import ClusterInfo
+
+Result = TypeVar("Result")
+
+
+class AdminBase:
+    """Start, stop, metadata, and calls to the controller; an asynchronous context manager."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        request_timeout_ms: float = 30_000,
+        retry_backoff_ms: float = 100,
+    ) -> None:
+        self._cluster = Cluster(bootstrap_servers, retry_backoff_ms=retry_backoff_ms, allow_auto_topic_creation=False)
+        self._request_timeout_ms = request_timeout_ms
+        self._retry_backoff_ms = retry_backoff_ms
+
+    async def start(self) -> None:
+        """Nothing is contacted before the first question."""
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def metadata(self, topics: Collection[str] | None = None) -> ClusterInfo:
+        """One broker's view: all topics, or those named; an unknown one carries its error.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, no broker answers.
+        """
+        return await self._cluster.ask_any(metadata_request(topics))
+
+    async def metadata_of(
+        self, address: str, topics: Collection[str] | None = None, *, timeout_ms: float = PROBE_TIMEOUT_MS
+    ) -> ClusterInfo:
+        """The view of the broker at ``host:port``.
+
+        Raises:
+            TidegaugeError: it does not answer.
+        """
+        return await self._cluster.ask(address, metadata_request(topics), timeout_ms)
+
+    async def at_controller(self, attempt: Callable[[str, float], Awaitable[Result]], timeout_ms: float) -> Result:
+        """Run an attempt at the active controller, again at the next one while it moves (rule 1)."""
+        deadline_ms = now_ms() + timeout_ms
+        while True:
+            try:
+                info = await self.metadata([])
+                controller = None if info.controller_id is None else info.brokers.get(info.controller_id)
+                if controller is None:
+                    raise TidegaugeError(ErrorCode.NOT_CONTROLLER, "the cluster has no active controller right now")
+                return await attempt(controller.address, max(1.0, deadline_ms - now_ms()))
+            except TidegaugeError as error:
+                is_moving = error.code in {ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION}
+                if not is_moving or now_ms() >= deadline_ms:
+                    raise
+            await asyncio.sleep(self._retry_backoff_ms / 1000)
+
+
+def metadata_request(topics: Collection[str] | None) -> metadata_pb2.MetadataRequest:
+    """Ask for these topics; None: for all."""
+    if topics is None:
+        return metadata_pb2.MetadataRequest(all_topics=True)
+    return metadata_pb2.MetadataRequest(topics=list(topics))
+
+
+def raise_for(status: common_pb2.Status) -> None:
+    """Raise TidegaugeError unless the status is NONE."""
+    code = ErrorCode.of(status.error)
+    if code is not ErrorCode.NONE:
+        raise TidegaugeError(code, status.message)

@@ -1,0 +1,290 @@
+"""What an admin does to topics: create, delete, add partitions, elect leaders; and waiting until all brokers know.
+
+Rules:
+    1. The active controller acts (``AdminBase.at_controller``) and answers once its own metadata shows the result.
+    2. The ``wait_for_...`` methods return when every live broker's own metadata shows it; a broker that does not
+       answer is waited for only as long as the others count it as live.
+Source: KafkaAdminClient, TopicCommand, LeaderElectionCommand (kafka-behaviour 8.13-8.19, 11.1, 11.2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition, topic_name_problem
+from tidegauge.v1 import topics_pb2
+from tidegauge_client.admin_base import AdminBase, raise_for
+from tidegauge_client.channels import call
+from tidegauge_client.cluster import now_ms, unknown_topic
+from tidegauge_client.metadata import ClusterInfo
+
+MAX_REPLICATION_FACTOR = 32767
+ANSWER_MARGIN_MS = 1_000
+"""The controller answers at its own limit; so much more lets that answer arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; give counts or an assignment (broker ids of each partition), not both."""
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    assignment: Sequence[Sequence[int]] = ()
+    configs: Mapping[str, str] | None = None
+
+
+class TopicAdmin(AdminBase):
+    """Topics and leaders."""
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        assignment: Sequence[Sequence[int]] = (),
+        configs: Mapping[str, str] | None = None,
+        timeout_ms: float | None = None,
+    ) -> str:
+        """Create a topic; returns its id when the controller's metadata shows a leader for each partition.
+
+        Raises:
+            TidegaugeError: what is wrong with the request, before anything is sent where that can be known;
+                TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, ... as the controller says;
+                REQUEST_TIMED_OUT, the topic may exist all the same.
+        """
+        topic = NewTopic(name, partitions, replication_factor, assignment, configs)
+        check_new_topic(topic)
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        entry = topics_pb2.NewTopic(
+            name=name,
+            partition_count=partitions,
+            replication_factor=replication_factor,
+            assignment=[topics_pb2.ReplicaList(broker_ids=ids) for ids in assignment],
+            configs=dict(configs or {}),
+        )
+        request = topics_pb2.CreateTopicsRequest(timeout_ms=int(limit_ms), topics=[entry])
+
+        async def attempt(address: str, left_ms: float) -> str:
+            stub = self._cluster.channels.admin(address)
+            answer = await call(stub.CreateTopics, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
+            raise_for(answer.topics[0].status)
+            return answer.topics[0].topic_id
+
+        return await self.at_controller(attempt, limit_ms)
+
+    async def delete_topic(self, name: str, *, timeout_ms: float | None = None) -> None:
+        """Delete a topic; returns when it is gone from the controller's metadata.
+
+        Replicas on dead brokers, and with them the topic's znodes, go when their brokers return.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, or REQUEST_TIMED_OUT: it is marked
+                and will go.
+        """
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        request = topics_pb2.DeleteTopicsRequest(timeout_ms=int(limit_ms), names=[name])
+
+        async def attempt(address: str, left_ms: float) -> None:
+            stub = self._cluster.channels.admin(address)
+            answer = await call(stub.DeleteTopics, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
+            _raise_for_topic(answer.topics[0], name)
+
+        await self.at_controller(attempt, limit_ms)
+
+    async def create_partitions(
+        self,
+        name: str,
+        total_count: int,
+        *,
+        assignment: Sequence[Sequence[int]] = (),
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Give a topic more partitions; returns when each has a leader in the controller's metadata.
+
+        Args:
+            name: the topic.
+            total_count: how many partitions it shall have.
+            assignment: broker ids of each *added* partition; empty: by Kafka's algorithm.
+            timeout_ms: how long to wait.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+                REASSIGNMENT_IN_PROGRESS, ... as the controller says; REQUEST_TIMED_OUT, they may come all the same.
+        """
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        entry = topics_pb2.NewPartitions(
+            name=name,
+            total_count=total_count,
+            assignment=[topics_pb2.ReplicaList(broker_ids=ids) for ids in assignment],
+        )
+        request = topics_pb2.CreatePartitionsRequest(timeout_ms=int(limit_ms), topics=[entry])
+
+        async def attempt(address: str, left_ms: float) -> None:
+            stub = self._cluster.channels.admin(address)
+            answer = await call(stub.CreatePartitions, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
+            raise_for(answer.topics[0].status)
+
+        await self.at_controller(attempt, limit_ms)
+
+    async def elect_leaders(
+        self,
+        partitions: Collection[TopicPartition] | None,
+        *,
+        unclean: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, TidegaugeError | None]:
+        """Elect the preferred leaders, or unclean ones where there is no leader.
+
+        Args:
+            partitions: which; None: all that need an election.
+            unclean: any live replica may lead, if no in-sync one is alive. Acknowledged records may be lost.
+            timeout_ms: how long to wait.
+
+        Returns:
+            For each partition None where a leader was elected, else why not: ELECTION_NOT_NEEDED,
+            PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, ...
+
+        Raises:
+            TidegaugeError: an error of the whole request.
+        """
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        request = topics_pb2.ElectLeadersRequest(
+            election_type=topics_pb2.ELECTION_TYPE_UNCLEAN if unclean else topics_pb2.ELECTION_TYPE_PREFERRED,
+            partitions=[topics_pb2.ElectPartition(topic=at.topic, partition=at.partition) for at in partitions or ()],
+            all_partitions=partitions is None,
+            timeout_ms=int(limit_ms),
+        )
+
+        async def attempt(address: str, left_ms: float) -> dict[TopicPartition, TidegaugeError | None]:
+            stub = self._cluster.channels.admin(address)
+            answer = await call(stub.ElectLeaders, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
+            raise_for(answer.status)
+            outcomes: dict[TopicPartition, TidegaugeError | None] = {}
+            for result in answer.partitions:
+                code = ErrorCode.of(result.status.error)
+                problem = None if code is ErrorCode.NONE else TidegaugeError(code, result.status.message)
+                outcomes[TopicPartition(result.topic, result.partition)] = problem
+            return outcomes
+
+        return await self.at_controller(attempt, limit_ms)
+
+    # Until all brokers know ---------------------------------------------------------------------------------
+
+    async def wait_for_topic(self, name: str, *, partitions: int = 0, timeout_ms: float = 30_000) -> None:
+        """Wait until every live broker's metadata shows the topic with a leader for each partition.
+
+        Args:
+            name: the topic.
+            partitions: how many partitions it must have at least.
+            timeout_ms: how long.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, with the broker that lags.
+        """
+
+        def lag(view: ClusterInfo) -> str | None:
+            topic = view.topics.get(name)
+            if topic is None or topic.error is not ErrorCode.NONE:
+                return f"does not know topic '{name}' yet"
+            if len(topic.partitions) < partitions:
+                return f"knows {len(topic.partitions)} of {partitions} partitions of topic '{name}' yet"
+            leaderless = [info for info in topic.partitions.values() if info.leader_id is None]
+            return f"knows no leader of {leaderless[0].topic_partition} yet" if leaderless else None
+
+        await self._until_all_brokers([name], lag, timeout_ms)
+
+    async def wait_for_topic_gone(self, name: str, *, timeout_ms: float = 30_000) -> None:
+        """Wait until no live broker's metadata shows the topic.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, with the broker that lags.
+        """
+
+        def lag(view: ClusterInfo) -> str | None:
+            topic = view.topics.get(name)
+            return f"still knows topic '{name}'" if topic is not None and topic.error is ErrorCode.NONE else None
+
+        await self._until_all_brokers([name], lag, timeout_ms)
+
+    async def wait_for_epochs(self, leader_epochs: Mapping[TopicPartition, int], *, timeout_ms: float = 30_000) -> None:
+        """Wait until every live broker's metadata shows these leader epochs, or later ones.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, with the broker that lags.
+        """
+
+        def lag(view: ClusterInfo) -> str | None:
+            for at, epoch in leader_epochs.items():
+                info = view.partition(at)
+                if info is not None and info.leader_epoch < epoch:
+                    return f"does not know the new leader of {at} yet"
+            return None
+
+        await self._until_all_brokers({at.topic for at in leader_epochs}, lag, timeout_ms)
+
+    async def _until_all_brokers(
+        self, topics: Collection[str], lag: Callable[[ClusterInfo], str | None], timeout_ms: float
+    ) -> None:
+        deadline_ms = now_ms() + timeout_ms
+        while (problem := await self._lag_of_all(topics, lag)) is not None:
+            if now_ms() >= deadline_ms:
+                raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, problem)
+            await asyncio.sleep(0.05)
+
+    async def _lag_of_all(self, topics: Collection[str], lag: Callable[[ClusterInfo], str | None]) -> str | None:
+        brokers = list((await self.metadata([])).brokers.values())
+        views = await asyncio.gather(
+            *(self.metadata_of(broker.address, topics) for broker in brokers), return_exceptions=True
+        )
+        for broker, view in zip(brokers, views, strict=True):
+            if isinstance(view, TidegaugeError):
+                return f"broker {broker.id} at {broker.address} did not answer"
+            if isinstance(view, BaseException):
+                raise view
+            problem = lag(view)
+            if problem is not None:
+                return f"broker {broker.id} {problem}"
+        return None
+
+
+def _raise_for_topic(result: topics_pb2.TopicResult, name: str) -> None:
+    """As ``raise_for``; a topic that nobody knows is told in the client's words."""
+    if ErrorCode.of(result.status.error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown_topic(name))
+    raise_for(result.status)
+
+
+def check_new_topic(topic: NewTopic) -> None:
+    """Refuse what Kafka's own client refuses, before anything is contacted.
+
+    Raises:
+        TidegaugeError: INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+            INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, in Kafka's words.
+    """
+    problem = topic_name_problem(topic.name)
+    if problem is not None:
+        raise TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if topic.assignment and (topic.partitions is not None or topic.replication_factor is not None):
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, "Give counts or a replica assignment, not both.")
+    if topic.partitions is not None and topic.partitions < 1:
+        raise TidegaugeError(ErrorCode.INVALID_PARTITIONS, "The partitions must be greater than 0")
+    factor = topic.replication_factor
+    if factor is not None and not 1 <= factor <= MAX_REPLICATION_FACTOR:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor must be between 1 and {MAX_REPLICATION_FACTOR} inclusive",
+        )
+    sizes = {len(ids) for ids in topic.assignment}
+    if len(sizes) > 1 or 0 in sizes:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "All partitions of a topic have the same number of replicas."
+        )
+    if any(len(set(ids)) != len(ids) for ids in topic.assignment):
+        raise TidegaugeError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partition replica lists may not contain duplicate entries."
+        )
