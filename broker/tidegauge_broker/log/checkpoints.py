@@ -10,7 +10,7 @@ Rules:
     1. A checkpoint is text: version, number of entries, entries; an empty file means no entries.
     2. Another version, a malformed line or a wrong count make it corrupt (CorruptCheckpoint); whoever reads it
        decides what to do without it.
-    3. Each is replaced atomically (files.write_atomically).
+    3. Each is replaced atomically (Disk.replace).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import read_properties
-from tidegauge_broker.log.files import write_atomically
+from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.replica.messages import EpochEntry
 
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
@@ -46,15 +46,16 @@ class CorruptCheckpoint(Exception):
 class _CheckpointFile:
     """Version, count and lines of fields. Writers take turns, because the temporary file's name is fixed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Disk = DISK) -> None:
         self.path = path
+        self._disk = disk
         self._lock = threading.Lock()
 
     def _write_rows(self, rows: Iterable[str], *, sync: bool) -> None:
         with self._lock:
             lines = list(rows)
             text = "\n".join([str(_VERSION), str(len(lines)), *lines, ""])
-            write_atomically(self.path, text.encode(), sync=sync)
+            self._disk.replace(self.path, text.encode(), sync=sync)
 
     def _read_rows(self, fields: int) -> list[list[str]]:
         try:
@@ -154,11 +155,11 @@ def read_meta_properties(directory: Path) -> MetaProperties | None:
     return meta
 
 
-def write_meta_properties(directory: Path, broker_id: int, cluster_id: str, now_ms: int) -> None:
+def write_meta_properties(directory: Path, broker_id: int, cluster_id: str, now_ms: int, disk: Disk = DISK) -> None:
     """Write meta.properties as ``java.util.Properties.store`` does: an empty comment, the date, the pairs."""
     date = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     text = f"#\n#{date}\nbroker.id={broker_id}\nversion={_VERSION}\ncluster.id={cluster_id}\n"
-    write_atomically(directory / META_PROPERTIES, text.encode())
+    disk.replace(directory / META_PROPERTIES, text.encode())
 
 
 def read_topic_id(partition_directory: Path) -> str | None:
@@ -179,22 +180,22 @@ def read_topic_id(partition_directory: Path) -> str | None:
     return found["topic_id"]
 
 
-def write_topic_id(partition_directory: Path, topic_id: str) -> None:
+def write_topic_id(partition_directory: Path, topic_id: str, disk: Disk = DISK) -> None:
     """Write partition.metadata; the last line has no end, as in Kafka."""
     text = f"version: {_VERSION}\ntopic_id: {topic_id}"
-    write_atomically(partition_directory / PARTITION_METADATA, text.encode())
+    disk.replace(partition_directory / PARTITION_METADATA, text.encode())
 
 
-def write_clean_shutdown(directory: Path) -> None:
+def write_clean_shutdown(directory: Path, disk: Disk = DISK) -> None:
     """Mark a log folder as cleanly closed. A broker of a ZooKeeper cluster stores epoch -1."""
     content = json.dumps({"version": _VERSION, "brokerEpoch": -1}, separators=(",", ":"))
-    write_atomically(directory / CLEAN_SHUTDOWN_FILE, content.encode())
+    disk.replace(directory / CLEAN_SHUTDOWN_FILE, content.encode())
 
 
-def take_clean_shutdown(directory: Path) -> bool:
+def take_clean_shutdown(directory: Path, disk: Disk = DISK) -> bool:
     """Whether the mark is there; its presence alone counts. It is removed, so that a crash from now on shows."""
-    try:
-        (directory / CLEAN_SHUTDOWN_FILE).unlink()
-    except FileNotFoundError:
+    path = directory / CLEAN_SHUTDOWN_FILE
+    if not path.exists():
         return False
+    disk.remove(path)
     return True

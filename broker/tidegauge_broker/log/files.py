@@ -1,7 +1,8 @@
-"""Files, durably: write all, sync, replace atomically; and what an I/O error becomes.
+"""Every change of a broker's files goes through a ``Disk``; and what an I/O error becomes.
 
-Contract: functions here raise OSError; ``PartitionLog`` and ``LogManager`` turn it into ``StorageError`` and take
-the folder offline, because after a failed write or fsync nobody knows what the disk holds.
+Contract: methods raise OSError; ``PartitionLog`` and ``LogManager`` turn it into ``StorageError`` and take the
+folder offline, because after a failed write or fsync nobody knows what the disk holds. Reads need no Disk. The
+lab and the crash tests put another Disk in its place (``synced.py``), which is why nobody goes past it.
 
 Rules:
     1. A write that stops half-way is cut off again, so that a file grows by whole appends or not at all.
@@ -12,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +21,7 @@ from pathlib import Path
 from tidegauge.errors import ErrorCode, TidegaugeError
 
 Buffer = bytes | bytearray | memoryview
+TEMPORARY_SUFFIX = ".tmp"
 
 
 class StorageError(TidegaugeError):
@@ -28,58 +31,85 @@ class StorageError(TidegaugeError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
-def append_all(descriptor: int, parts: Sequence[Buffer], size_bytes: int, end_position: int) -> None:
-    """Append the parts at the end of a file that is ``end_position`` bytes long.
+class Disk:
+    """The file system as it is. Stateless, so that one serves all folders and threads."""
 
-    Raises:
-        OSError: the disk refused; the file has been cut back to ``end_position`` as far as the disk allows.
-    """
-    try:
-        written = os.writev(descriptor, parts)
-        if written < size_bytes:
-            rest = memoryview(b"".join(parts))
-            while written < size_bytes:
-                written += os.write(descriptor, rest[written:])
-    except OSError:
-        with suppress(OSError):
-            os.ftruncate(descriptor, end_position)
-        raise
+    def open(self, path: Path) -> int:
+        """A descriptor to read and append; OSError if there is no such file."""
+        return os.open(path, os.O_RDWR | os.O_APPEND)
 
+    def create(self, path: Path) -> int:
+        """The same for a new file, or for one that is emptied."""
+        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o644)
 
-def sync_file(path: Path) -> None:
-    """Bring a file's bytes to the disk, whoever wrote them.
+    def append(self, descriptor: int, parts: Sequence[Buffer], size_bytes: int, end_position: int) -> None:
+        """Append the parts at the end of a file that is ``end_position`` bytes long.
 
-    The file is opened anew: a pool thread may sync it while the event loop closes its own descriptor.
-    """
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        Raises:
+            OSError: the disk refused; the file has been cut back to ``end_position`` as far as the disk allows.
+        """
+        try:
+            written = os.writev(descriptor, parts)
+            if written < size_bytes:
+                rest = memoryview(b"".join(parts))
+                while written < size_bytes:
+                    written += os.write(descriptor, rest[written:])
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(descriptor, end_position)
+            raise
 
+    def truncate(self, path: Path, size_bytes: int) -> None:
+        """Cut a file."""
+        os.truncate(path, size_bytes)
 
-def sync_directory(path: Path) -> None:
-    """Bring a folder's entries (created, renamed, removed files) to the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    def sync(self, path: Path) -> None:
+        """Bring a file's bytes to the disk, whoever wrote them.
 
-
-def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
-    """Replace a file's content; with ``sync`` it is on disk when this returns.
-
-    Only one writer at a time may replace the same file: the temporary name is fixed, as in Kafka.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    try:
-        append_all(descriptor, (data,), len(data), 0)
-        if sync:
+        The file is opened anew: a pool thread may sync it while the event loop closes its own descriptor.
+        """
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    temporary.replace(path)
-    if sync:
-        sync_directory(path.parent)
+        finally:
+            os.close(descriptor)
+
+    def sync_directory(self, path: Path) -> None:
+        """Bring a folder's entries (created, renamed, removed files) to the disk."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def replace(self, path: Path, data: bytes, *, sync: bool = True) -> None:
+        """Replace a file's content; with ``sync`` it is on disk when this returns.
+
+        Only one writer at a time may replace the same file: the temporary name is fixed, as in Kafka.
+        """
+        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        descriptor = self.create(temporary)
+        try:
+            self.append(descriptor, (data,), len(data), 0)
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self.rename(temporary, path)
+        if sync:
+            self.sync_directory(path.parent)
+
+    def rename(self, path: Path, to: Path) -> None:
+        """Rename a file or a folder; a file of that name is replaced."""
+        path.replace(to)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if it is there."""
+        path.unlink(missing_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder with all that is in it; OSError if it is not there."""
+        shutil.rmtree(path)
+
+
+DISK = Disk()

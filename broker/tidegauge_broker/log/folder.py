@@ -22,7 +22,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.log import checkpoints
 from tidegauge_broker.log.checkpoints import CorruptCheckpoint, OffsetCheckpoint
-from tidegauge_broker.log.files import StorageError
+from tidegauge_broker.log.files import DISK, Disk, StorageError
 
 if TYPE_CHECKING:
     from tidegauge_broker.log.partition_log import PartitionLog
@@ -33,14 +33,15 @@ _logger = logging.getLogger(__name__)
 class LogFolder:
     """A locked log folder and the logs in it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Disk = DISK) -> None:
         self.path = path
+        self.disk = disk
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.offline = False
         self.was_clean = False
-        self._high_watermarks = OffsetCheckpoint(path / checkpoints.REPLICATION_OFFSET_CHECKPOINT)
-        self._recovery_points = OffsetCheckpoint(path / checkpoints.RECOVERY_POINT_CHECKPOINT)
-        self._log_start_offsets = OffsetCheckpoint(path / checkpoints.LOG_START_OFFSET_CHECKPOINT)
+        self._high_watermarks = OffsetCheckpoint(path / checkpoints.REPLICATION_OFFSET_CHECKPOINT, disk)
+        self._recovery_points = OffsetCheckpoint(path / checkpoints.RECOVERY_POINT_CHECKPOINT, disk)
+        self._log_start_offsets = OffsetCheckpoint(path / checkpoints.LOG_START_OFFSET_CHECKPOINT, disk)
         self._lock_descriptor = -1
         self._recovery_point_lock = threading.Lock()
 
@@ -102,7 +103,7 @@ class LogFolder:
                 f"belongs to broker {meta.broker_id}; set broker.id to {meta.broker_id}, or use another folder",
             )
         if meta is None or None in meta:
-            checkpoints.write_meta_properties(self.path, broker_id, cluster_id, now_ms)
+            checkpoints.write_meta_properties(self.path, broker_id, cluster_id, now_ms, self.disk)
 
     # Failing
 

@@ -22,7 +22,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 
-from tidegauge_broker.log.files import append_all, sync_file
+from tidegauge_broker.log.files import DISK, Disk
 
 _SWAP = sys.byteorder == "little"
 
@@ -32,8 +32,9 @@ class _IndexFile:
 
     ENTRY: struct.Struct
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
+    def __init__(self, path: Path, max_bytes: int, disk: Disk = DISK) -> None:
         self.path = path
+        self._disk = disk
         self.max_entries = max_bytes // self.ENTRY.size
         self.synced_bytes = 0
         self._descriptor = -1
@@ -42,7 +43,7 @@ class _IndexFile:
     def create(self) -> None:
         """Make the file, empty, whatever was there before."""
         self.close()
-        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+        os.close(self._disk.create(self.path))
         self._fill(b"")
         self._loaded = True
         self.synced_bytes = 0
@@ -58,21 +59,21 @@ class _IndexFile:
 
     def _append(self, *entry: int) -> None:
         if self._descriptor < 0:
-            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        append_all(self._descriptor, (self.ENTRY.pack(*entry),), self.ENTRY.size, len(self) * self.ENTRY.size)
+            self._descriptor = self._disk.open(self.path)
+        self._disk.append(self._descriptor, (self.ENTRY.pack(*entry),), self.ENTRY.size, len(self) * self.ENTRY.size)
 
     def __len__(self) -> int:
         raise NotImplementedError
 
     def _cut_file(self, entries: int) -> None:
         size_bytes = entries * self.ENTRY.size
-        os.truncate(self.path, size_bytes)
+        self._disk.truncate(self.path, size_bytes)
         self.synced_bytes = min(self.synced_bytes, size_bytes)
 
     def sync(self) -> None:
         """Bring the entries to the disk."""
         size_bytes = self.path.stat().st_size
-        sync_file(self.path)
+        self._disk.sync(self.path)
         self.synced_bytes = size_bytes
 
     def close(self) -> None:

@@ -14,7 +14,6 @@ Rules:
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +26,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge_broker.log import checkpoints
-from tidegauge_broker.log.files import StorageError, sync_directory
+from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.folder import LogFolder
 from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.partition_log import PartitionLog
@@ -108,7 +107,7 @@ class LogManager:
     # Loading
 
     def _load(self, folder: LogFolder) -> None:
-        clean = folder.was_clean = checkpoints.take_clean_shutdown(folder.path)
+        clean = folder.was_clean = checkpoints.take_clean_shutdown(folder.path, folder.disk)
         if not clean:
             _logger.info("Attempting recovery for all logs in %s since no clean shutdown file was found", folder.path)
         recovery_points = folder.read_recovery_points()
@@ -123,6 +122,7 @@ class LogManager:
                 log_start_offset=log_start_offsets.get(topic_partition, 0),
                 now_ms=self._now_ms(),
                 producer_id_expiration_ms=self._broker.integer("producer.id.expiration.ms"),
+                disk=folder.disk,
             )
             settings = LogSettings.of(self._topic_values(topic_partition.topic))
             state = load_log(directory, settings, plan)
@@ -223,12 +223,17 @@ class LogManager:
         settings = LogSettings.of(self._topic_values(topic_partition.topic))
         directory = folder.path / str(topic_partition)
         plan = LoadPlan(
-            clean=True, recovery_point=0, log_start_offset=0, now_ms=self._now_ms(), producer_id_expiration_ms=0
+            clean=True,
+            recovery_point=0,
+            log_start_offset=0,
+            now_ms=self._now_ms(),
+            producer_id_expiration_ms=0,
+            disk=folder.disk,
         )
         try:
             directory.mkdir(exist_ok=True)
             state = load_log(directory, settings, plan)
-            sync_directory(folder.path)
+            folder.disk.sync_directory(folder.path)
         except OSError as error:
             raise folder.failed(error, f"creating log for {topic_partition}") from error
         log = PartitionLog(topic_partition, directory, folder, state, settings, self._now_ms)
@@ -340,8 +345,8 @@ class LogManager:
         folder.check_online()
         renamed = folder.path / deleted_name(topic_partition, uuid.uuid4().hex)
         try:
-            log.directory.rename(renamed)
-            sync_directory(folder.path)
+            folder.disk.rename(log.directory, renamed)
+            folder.disk.sync_directory(folder.path)
         except OSError as error:
             raise folder.failed(error, f"renaming {log.directory}") from error
         with self._lock:
@@ -366,7 +371,7 @@ class LogManager:
             with self._lock:
                 self._deletions.pop(path, None)
             try:
-                shutil.rmtree(path)
+                folder.disk.remove_folder(path)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -398,7 +403,7 @@ class LogManager:
                 log.close()
             folder.write_recovery_points()
             folder.write_log_start_offsets()
-            checkpoints.write_clean_shutdown(folder.path)
+            checkpoints.write_clean_shutdown(folder.path, folder.disk)
         except (StorageError, OSError) as error:
             _logger.error("%s was not closed cleanly: %s", folder.path, error)  # noqa: TRY400 - the error says it all
 

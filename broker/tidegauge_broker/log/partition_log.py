@@ -28,7 +28,7 @@ from tidegauge.record_batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader, pa
 from tidegauge.settings import LONG_MAX
 from tidegauge_broker.log import checkpoints, producer_snapshot
 from tidegauge_broker.log.checkpoints import EpochCheckpoint
-from tidegauge_broker.log.files import Buffer, sync_directory, sync_file
+from tidegauge_broker.log.files import Buffer
 from tidegauge_broker.log.folder import LogFolder
 from tidegauge_broker.log.log_state import LogSettings, LogState
 from tidegauge_broker.log.records import first_record_at, stamp_append_time
@@ -64,7 +64,7 @@ class PartitionLog:
         self.epochs = state.epochs
         self._segments = state.segments
         self._now_ms = now_ms
-        self._epoch_checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT)
+        self._epoch_checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, folder.disk)
         self._unsynced: dict[Path, None] = {}
         # Guards what the loop and a flushing thread share: the recovery point, and the number of cuts so far.
         self._lock = threading.Lock()
@@ -181,10 +181,13 @@ class PartitionLog:
             base_offset,
             index_max_bytes=self.settings.segment_index_bytes,
             created_ms=self._now_ms(),
+            disk=self.folder.disk,
         )
 
     def _write_snapshot(self, offset: int) -> None:
-        path = producer_snapshot.write_snapshot(self.directory, offset, self.producer_state.entries(), sync=False)
+        path = producer_snapshot.write_snapshot(
+            self.directory, offset, self.producer_state.entries(), sync=False, disk=self.folder.disk
+        )
         self._unsynced[path] = None
 
     # Reading
@@ -284,7 +287,7 @@ class PartitionLog:
             keep = self._at(to_offset) + 1
             self._drop_segments(keep)
             self._segments[-1].truncate_to(to_offset, self._now_ms())
-            producer_snapshot.remove_snapshots(self.directory, above=to_offset)
+            producer_snapshot.remove_snapshots(self.directory, above=to_offset, disk=self.folder.disk)
             self.log_start_offset = min(self.log_start_offset, to_offset)
             self._rebuild_producer_state(to_offset)
             self._end_at(to_offset)
@@ -295,7 +298,7 @@ class PartitionLog:
         with self._storage("truncating"):
             self._drop_segments(0)
             self._segments.append(self._new_segment(start_offset))
-            producer_snapshot.remove_snapshots(self.directory, above=-1)
+            producer_snapshot.remove_snapshots(self.directory, above=-1, disk=self.folder.disk)
             self.log_start_offset = start_offset
             self.producer_state = ProducerState()
             self._end_at(start_offset)
@@ -323,7 +326,7 @@ class PartitionLog:
         entries = self.producer_state.entries()
         if all(span.last_offset < end_offset for entry in entries for span in entry.batches):
             return
-        found = producer_snapshot.newest_snapshot(self.directory, self.log_start_offset, end_offset)
+        found = producer_snapshot.newest_snapshot(self.directory, self.log_start_offset, end_offset, self.folder.disk)
         from_offset, kept = found or (self.log_start_offset, [])
         state = ProducerState.from_entries(kept)
         replay_producers(state, self._segments, from_offset)
@@ -351,7 +354,7 @@ class PartitionLog:
     def write_topic_id(self, topic_id: str) -> None:
         """Write partition.metadata, once."""
         with self._storage("writing partition.metadata of"):
-            checkpoints.write_topic_id(self.directory, topic_id)
+            checkpoints.write_topic_id(self.directory, topic_id, self.folder.disk)
             self.topic_id = topic_id
 
     def flush(self) -> None:
@@ -394,8 +397,8 @@ class PartitionLog:
             # Taken out first: what the loop writes while this is synced must be synced again.
             self._unsynced.pop(path, None)
             if path.exists():
-                sync_file(path)
-        sync_directory(self.directory)
+                self.folder.disk.sync(path)
+        self.folder.disk.sync_directory(self.directory)
 
     def synced_lengths(self) -> dict[Path, int]:
         """What a power cut would leave of each file that is not wholly on disk, and of all segments' files."""

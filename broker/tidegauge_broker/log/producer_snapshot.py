@@ -22,7 +22,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from tidegauge.record_batch import MAX_SEQUENCE
-from tidegauge_broker.log.files import write_atomically
+from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.log.segment import file_name
 from tidegauge_broker.replica.producer_state import BatchSpan, ProducerEntry
 
@@ -103,10 +103,12 @@ def _decrement_sequence(sequence: int, by: int) -> int:
     return sequence - by
 
 
-def write_snapshot(directory: Path, offset: int, entries: Iterable[ProducerEntry], *, sync: bool) -> Path:
+def write_snapshot(
+    directory: Path, offset: int, entries: Iterable[ProducerEntry], *, sync: bool, disk: Disk = DISK
+) -> Path:
     """Write the state as of an offset."""
     path = snapshot_path(directory, offset)
-    write_atomically(path, encode_snapshot(entries), sync=sync)
+    disk.replace(path, encode_snapshot(entries), sync=sync)
     return path
 
 
@@ -116,7 +118,9 @@ def snapshot_offsets(directory: Path) -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
-def newest_snapshot(directory: Path, log_start_offset: int, end_offset: int) -> tuple[int, list[ProducerEntry]] | None:
+def newest_snapshot(
+    directory: Path, log_start_offset: int, end_offset: int, disk: Disk = DISK
+) -> tuple[int, list[ProducerEntry]] | None:
     """The newest sound snapshot above the log start and not above ``end_offset``; corrupt ones are removed."""
     for offset in reversed(snapshot_offsets(directory)):
         if not log_start_offset < offset <= end_offset:
@@ -126,22 +130,22 @@ def newest_snapshot(directory: Path, log_start_offset: int, end_offset: int) -> 
             return offset, decode_snapshot(path.read_bytes())
         except CorruptSnapshot as problem:
             _logger.warning("Failed to load producer snapshot %s: %s; it is removed", path, problem)
-            path.unlink(missing_ok=True)
+            disk.remove(path)
     return None
 
 
-def remove_snapshots(directory: Path, *, above: int) -> None:
+def remove_snapshots(directory: Path, *, above: int, disk: Disk = DISK) -> None:
     """Remove the snapshots above an offset: what they describe has been cut off."""
     for offset in snapshot_offsets(directory):
         if offset > above:
-            snapshot_path(directory, offset).unlink(missing_ok=True)
+            disk.remove(snapshot_path(directory, offset))
 
 
-def remove_stray_snapshots(directory: Path, segment_offsets: Iterable[int]) -> None:
+def remove_stray_snapshots(directory: Path, segment_offsets: Iterable[int], disk: Disk = DISK) -> None:
     """Keep the snapshots at a segment's base, and the newest of the others if it is newer than those."""
     kept = set(segment_offsets)
     stray = [offset for offset in snapshot_offsets(directory) if offset not in kept]
     if stray and stray[-1] > max(kept, default=-1):
         del stray[-1]
     for offset in stray:
-        snapshot_path(directory, offset).unlink(missing_ok=True)
+        disk.remove(snapshot_path(directory, offset))

@@ -26,6 +26,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.record_batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader, crc_matches, read_header
 from tidegauge_broker.log import checkpoints, producer_snapshot
 from tidegauge_broker.log.checkpoints import CorruptCheckpoint, EpochCheckpoint
+from tidegauge_broker.log.files import DISK, TEMPORARY_SUFFIX, Disk
 from tidegauge_broker.log.log_state import LogSettings, LogState
 from tidegauge_broker.log.segment import (
     INDEX_SUFFIX,
@@ -52,6 +53,7 @@ class LoadPlan:
     log_start_offset: int
     now_ms: int
     producer_id_expiration_ms: int
+    disk: Disk = DISK
 
 
 def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState:
@@ -60,7 +62,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
     Raises:
         OSError: the disk refused.
     """
-    _remove_leftovers(directory)
+    _remove_leftovers(directory, plan.disk)
     segments = _load_segments(directory, settings, plan)
     epochs, epochs_lost = _load_epochs(directory)
     if not plan.clean:
@@ -82,7 +84,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
         segments = [_create(directory, log_start_offset, settings, plan)]
     if epochs_lost:
         epochs = _epochs_of(segments)
-    _fit_epochs(directory, epochs, log_start_offset, log_end_offset)
+    _fit_epochs(directory, epochs, log_start_offset, log_end_offset, plan.disk)
     recovery_point = log_end_offset if plan.clean else min(plan.recovery_point, log_end_offset)
     _assume_synced(segments, recovery_point, log_end_offset)
     return LogState(
@@ -98,26 +100,36 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
 
 def _create(directory: Path, base_offset: int, settings: LogSettings, plan: LoadPlan) -> LogSegment:
     return LogSegment.create(
-        directory, base_offset, index_max_bytes=settings.segment_index_bytes, created_ms=plan.now_ms
+        directory,
+        base_offset,
+        index_max_bytes=settings.segment_index_bytes,
+        created_ms=plan.now_ms,
+        disk=plan.disk,
     )
 
 
 # Files
 
 
-def _remove_leftovers(directory: Path) -> None:
+def _remove_leftovers(directory: Path, disk: Disk) -> None:
     for path in list(directory.iterdir()):
         orphan = path.suffix in {INDEX_SUFFIX, TIME_INDEX_SUFFIX} and not path.with_suffix(LOG_SUFFIX).exists()
-        if orphan or path.suffix in _UNFINISHED or path.name.endswith(".tmp"):
+        if orphan or path.suffix in _UNFINISHED or path.name.endswith(TEMPORARY_SUFFIX):
             _logger.warning("Removing %s, which an unfinished operation left", path)
-            path.unlink(missing_ok=True)
+            disk.remove(path)
 
 
 def _load_segments(directory: Path, settings: LogSettings, plan: LoadPlan) -> list[LogSegment]:
     """All segments, with sound indexes where the log will not be scanned anyway."""
     offsets = sorted(int(path.stem) for path in directory.glob("*" + LOG_SUFFIX) if path.stem.isdecimal())
     segments = [
-        LogSegment.load(directory, offset, index_max_bytes=settings.segment_index_bytes, created_ms=plan.now_ms)
+        LogSegment.load(
+            directory,
+            offset,
+            index_max_bytes=settings.segment_index_bytes,
+            created_ms=plan.now_ms,
+            disk=plan.disk,
+        )
         for offset in offsets
     ]
     for at, segment in enumerate(segments):
@@ -254,9 +266,9 @@ def _epochs_of(segments: Sequence[LogSegment]) -> EpochCache:
     return epochs
 
 
-def _fit_epochs(directory: Path, epochs: EpochCache, log_start_offset: int, log_end_offset: int) -> None:
+def _fit_epochs(directory: Path, epochs: EpochCache, log_start_offset: int, log_end_offset: int, disk: Disk) -> None:
     """Cut the cache to what the log holds, and write it if that or recovery changed it."""
-    checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT)
+    checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, disk)
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     with suppress(CorruptCheckpoint):
@@ -272,9 +284,9 @@ def _load_producers(
     directory: Path, segments: Sequence[LogSegment], log_start_offset: int, log_end_offset: int, plan: LoadPlan
 ) -> ProducerState:
     """The producer state as of the log's end, from the newest snapshot and the batches after it."""
-    producer_snapshot.remove_stray_snapshots(directory, [segment.base_offset for segment in segments])
-    producer_snapshot.remove_snapshots(directory, above=log_end_offset)
-    found = producer_snapshot.newest_snapshot(directory, log_start_offset, log_end_offset)
+    producer_snapshot.remove_stray_snapshots(directory, [segment.base_offset for segment in segments], plan.disk)
+    producer_snapshot.remove_snapshots(directory, above=log_end_offset, disk=plan.disk)
+    found = producer_snapshot.newest_snapshot(directory, log_start_offset, log_end_offset, plan.disk)
     from_offset, entries = found or (log_start_offset, [])
     state = ProducerState.from_entries(entries)
     replay_producers(state, segments, from_offset)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header
-from tidegauge_broker.log.files import Buffer, append_all, sync_file
+from tidegauge_broker.log.files import DISK, Buffer, Disk
 from tidegauge_broker.log.index import OffsetIndex, TimeIndex
 
 LOG_SUFFIX = ".log"
@@ -55,12 +55,15 @@ class BatchSpot(NamedTuple):
 class LogSegment:
     """A segment; see the module. ``size_bytes`` is the length of the ``.log`` file."""
 
-    def __init__(self, directory: Path, base_offset: int, *, index_max_bytes: int, created_ms: int) -> None:
+    def __init__(
+        self, directory: Path, base_offset: int, *, index_max_bytes: int, created_ms: int, disk: Disk = DISK
+    ) -> None:
         name = file_name(base_offset)
         self.base_offset = base_offset
         self.path = directory / (name + LOG_SUFFIX)
-        self.index = OffsetIndex(directory / (name + INDEX_SUFFIX), index_max_bytes)
-        self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX), index_max_bytes)
+        self.index = OffsetIndex(directory / (name + INDEX_SUFFIX), index_max_bytes, disk)
+        self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX), index_max_bytes, disk)
+        self.disk = disk
         self.size_bytes = 0
         self.synced_bytes = 0
         self._created_ms = created_ms
@@ -73,30 +76,32 @@ class LogSegment:
         self._cuts = 0
 
     @classmethod
-    def create(cls, directory: Path, base_offset: int, *, index_max_bytes: int, created_ms: int) -> LogSegment:
+    def create(
+        cls, directory: Path, base_offset: int, *, index_max_bytes: int, created_ms: int, disk: Disk = DISK
+    ) -> LogSegment:
         """A new, empty segment; files of that name are emptied."""
-        segment = cls(directory, base_offset, index_max_bytes=index_max_bytes, created_ms=created_ms)
-        segment._open(os.O_CREAT | os.O_TRUNC)
+        segment = cls(directory, base_offset, index_max_bytes=index_max_bytes, created_ms=created_ms, disk=disk)
+        segment._descriptor = disk.create(segment.path)
         segment.index.create()
         segment.time_index.create()
         segment._largest = (NO_TIMESTAMP, base_offset)
         return segment
 
     @classmethod
-    def load(cls, directory: Path, base_offset: int, *, index_max_bytes: int, created_ms: int) -> LogSegment:
+    def load(
+        cls, directory: Path, base_offset: int, *, index_max_bytes: int, created_ms: int, disk: Disk = DISK
+    ) -> LogSegment:
         """A segment as it stands on disk; its file is opened when it is first needed."""
-        segment = cls(directory, base_offset, index_max_bytes=index_max_bytes, created_ms=created_ms)
+        segment = cls(directory, base_offset, index_max_bytes=index_max_bytes, created_ms=created_ms, disk=disk)
         segment.size_bytes = segment.path.stat().st_size
         return segment
-
-    def _open(self, flags: int = 0) -> int:
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | flags, 0o644)
-        return self._descriptor
 
     @property
     def descriptor(self) -> int:
         """The file, open for reading and appending."""
-        return self._descriptor if self._descriptor >= 0 else self._open()
+        if self._descriptor < 0:
+            self._descriptor = self.disk.open(self.path)
+        return self._descriptor
 
     # Appending
 
@@ -113,7 +118,7 @@ class LogSegment:
         assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET, f"{self.path}: offset {last_offset}"
         timestamp_ms, timestamp_offset = largest_timestamp(headers)
         largest = self.largest_timestamp
-        append_all(self.descriptor, parts, size_bytes, position)
+        self.disk.append(self.descriptor, parts, size_bytes, position)
         self.size_bytes = position + size_bytes
         if position == 0:
             self._roll_from_ms = timestamp_ms
@@ -299,7 +304,7 @@ class LogSegment:
     def cut_file(self, size_bytes: int) -> None:
         """Cut the ``.log`` file, and forget what was remembered of it."""
         self._cuts += 1
-        os.ftruncate(self.descriptor, size_bytes)
+        self.disk.truncate(self.path, size_bytes)
         self.size_bytes = size_bytes
         self.synced_bytes = min(self.synced_bytes, size_bytes)
         self._last_append = (-1, 0)
@@ -326,7 +331,7 @@ class LogSegment:
     def sync(self) -> None:
         """Bring all three files to the disk. Safe beside an appending thread: what it adds meanwhile may miss it."""
         size_bytes, cuts = self.size_bytes, self._cuts
-        sync_file(self.path)
+        self.disk.sync(self.path)
         if cuts == self._cuts:
             self.synced_bytes = size_bytes
         self.index.sync()
@@ -359,7 +364,7 @@ class LogSegment:
         """Close and remove all files."""
         self.close()
         for path in (self.path, self.index.path, self.time_index.path):
-            path.unlink(missing_ok=True)
+            self.disk.remove(path)
 
 
 def largest_timestamp(headers: Sequence[BatchHeader]) -> tuple[int, int]:
