@@ -14,6 +14,7 @@ help: ## List the targets.
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tidegauge needs Python 3.11 or newer; say which with: make PYTHON=python3.12 .venv" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,demo,watch,dev]' -c constraints.txt
+	@tools/spark-submit-python.sh $(BIN)
 	@touch .venv
 
 java: # Java 17 or newer, for ZooKeeper and Spark.
