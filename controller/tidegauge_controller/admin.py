@@ -28,6 +28,21 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """More partitions for a topic.
+
+    Attributes:
+        name: the topic.
+        total_count: how many partitions it shall have.
+        assignment: the replicas of each added partition; empty: by Kafka's algorithm.
+    """
+
+    name: str
+    total_count: int
+    assignment: Sequence[Sequence[int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TopicOutcome:
     """What became of a topic: an error with Kafka's sentence, or none and its id."""
 

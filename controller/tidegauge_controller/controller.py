@@ -43,7 +43,7 @@ from tidegauge.znodes import (
     decode_controller_epoch,
     encode_controller_epoch,
 )
-from tidegauge_controller.admin import NewTopic, TopicOutcome
+from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.channels import Channels
 from tidegauge_controller.decisions import broker_events, deletion, leaders, topic_events
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
@@ -489,6 +489,13 @@ class Controller:
         if term is None:
             return [TopicOutcome(topic.name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for topic in topics]
         return await self._topics.create(term.context, topics, timeout_ms)
+
+    async def create_partitions(self, topics: Sequence[NewPartitions], timeout_ms: int) -> list[TopicOutcome]:
+        """Add partitions; answered when each new one has a leader in this broker's metadata."""
+        term = self._term
+        if term is None:
+            return [TopicOutcome(topic.name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for topic in topics]
+        return await self._topics.add_partitions(term.context, topics, timeout_ms)
 
     async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
         """Delete topics; answered when they are gone from this broker's metadata."""

@@ -1,14 +1,16 @@
-"""Topics as the admin creates and deletes them: znodes written, then a wait for what the controller makes of them.
+"""Topics as the admin changes them: znodes written, then a wait for what the controller makes of them.
 
 As in Kafka this is no event of the controller: settings, topic and deletion marker are written without a check of the
 controller epoch, and whichever controller sees them finishes the work. The answer comes when this broker's own
-metadata shows the result, or REQUEST_TIMED_OUT, though it may still happen.
-Source: ZkAdminManager, AdminZkClient, DelayedCreatePartitions (kafka-behaviour 8.13, 8.16).
+metadata shows the result, or REQUEST_TIMED_OUT, though it may still happen. Added partitions are written expecting
+the version that was read, where Kafka writes blindly: of two requests at once the second sees the first.
+Source: ZkAdminManager, AdminZkClient, DelayedCreatePartitions (kafka-behaviour 8.13, 8.15, 8.16).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -25,10 +27,15 @@ from tidegauge.znodes import (
     topic_config_path,
     topic_path,
 )
-from tidegauge_controller.admin import NewTopic, TopicOutcome
+from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.decisions.context import ControllerContext
-from tidegauge_controller.decisions.topics import already_exists, check_new_topic, plan_assignment
-from tidegauge_controller.zookeeper import NodeExists, NoNode, ZooKeeper
+from tidegauge_controller.decisions.topics import (
+    already_exists,
+    check_new_topic,
+    plan_assignment,
+    plan_new_partitions,
+)
+from tidegauge_controller.zookeeper import BadVersion, NodeExists, NoNode, ZooKeeper
 
 TIMED_OUT = "The request timed out."
 
@@ -50,7 +57,7 @@ class MetadataView(Protocol):
 
 
 class TopicAdmin:
-    """Creates and deletes topics for the active controller."""
+    """Creates, grows and deletes topics for the active controller."""
 
     def __init__(
         self, zookeeper: ZooKeeper, settings: Values, metadata: MetadataView, random_bytes: Callable[[int], bytes]
@@ -73,13 +80,19 @@ class TopicAdmin:
                 outcomes.append(TopicOutcome(topic.name, refusal.code, refusal.message))
             else:
                 outcomes.append(TopicOutcome(topic.name, topic_id=topic_id))
-        everything = [at for created in partitions.values() for at in created]
-        await self._until(lambda: all(self._metadata.leader_of(at) is not None for at in everything), timeout_ms)
+        return await self._until_led(outcomes, partitions, timeout_ms)
+
+    async def _until_led(
+        self, outcomes: Sequence[TopicOutcome], partitions: Mapping[str, Sequence[TopicPartition]], timeout_ms: int
+    ) -> list[TopicOutcome]:
+        """Wait until these partitions have leaders in the metadata; a topic that lacks one is late."""
+
+        def leaderless(topic: str) -> bool:
+            return any(self._metadata.leader_of(at) is None for at in partitions.get(topic, ()))
+
+        await self._until(lambda: not any(leaderless(topic) for topic in partitions), timeout_ms)
         return [
-            self._late(outcome)
-            if outcome.error is ErrorCode.NONE
-            and any(self._metadata.leader_of(at) is None for at in partitions[outcome.name])
-            else outcome
+            self._late(outcome) if outcome.error is ErrorCode.NONE and leaderless(outcome.name) else outcome
             for outcome in outcomes
         ]
 
@@ -118,6 +131,40 @@ class TopicAdmin:
         except NoNode:
             await self._zookeeper.create(path, data)
 
+    async def add_partitions(
+        self, context: ControllerContext, topics: Sequence[NewPartitions], timeout_ms: int
+    ) -> list[TopicOutcome]:
+        """Give topics more partitions, each for itself."""
+        outcomes: list[TopicOutcome] = []
+        partitions: dict[str, list[TopicPartition]] = {}
+        for topic in topics:
+            try:
+                partitions[topic.name] = await self._add_partitions(context, topic)
+            except TidegaugeError as refusal:
+                outcomes.append(TopicOutcome(topic.name, refusal.code, refusal.message))
+            else:
+                outcomes.append(TopicOutcome(topic.name))
+        return await self._until_led(outcomes, partitions, timeout_ms)
+
+    async def _add_partitions(self, context: ControllerContext, topic: NewPartitions) -> list[TopicPartition]:
+        if topic.name in await self._zookeeper.children(DELETE_TOPICS):
+            raise TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+        while True:
+            try:
+                data, stat = await self._zookeeper.get(topic_path(topic.name))
+            except NoNode:
+                raise TidegaugeError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist."
+                ) from None
+            node = TopicNode.decode(topic.name, data)
+            added = plan_new_partitions(topic, node, context.endpoints())
+            grown = TopicNode({**node.assignment, **added}, node.topic_id, node.adding_replicas, node.removing_replicas)
+            try:
+                await self._zookeeper.set(topic_path(topic.name), grown.encode(), stat.version)
+            except BadVersion:
+                continue
+            return [TopicPartition(topic.name, partition) for partition in sorted(added)]
+
     async def delete(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
         """Mark topics for deletion and wait until they are gone from the metadata."""
         outcomes: list[TopicOutcome] = []
@@ -140,16 +187,15 @@ class TopicAdmin:
     async def _mark(self, name: str) -> None:
         if not self._settings.flag("delete.topic.enable"):
             raise TidegaugeError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-        if await self._zookeeper.exists(topic_path(name)) is None:
+        if not self._metadata.knows_topic(name):
             raise TidegaugeError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
             )
-        try:
+        if await self._zookeeper.exists(topic_path(name)) is None:
+            raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic `{name}` to delete does not exist")
+        # Marked already: the deletion is waited for all the same, as in Kafka.
+        with contextlib.suppress(NodeExists):
             await self._zookeeper.create(delete_topic_path(name), None)
-        except NodeExists:
-            raise TidegaugeError(
-                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name} is already marked for deletion"
-            ) from None
 
     async def wait_for_leaders(self, leaders: Mapping[TopicPartition, int], timeout_ms: int) -> list[TopicPartition]:
         """Wait until the metadata shows these leaders; answers the partitions that do not."""

@@ -35,7 +35,7 @@ from tidegauge_broker.server import convert
 from tidegauge_broker.server.fetch_session import FetchSession
 from tidegauge_broker.server.service import BrokerService, ClusterView, SettingView, TopicView
 from tidegauge_controller import wire
-from tidegauge_controller.admin import NewTopic, TopicOutcome
+from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -406,9 +406,14 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
     async def CreatePartitions(
         self, request: topics_pb2.CreatePartitionsRequest, context: Context
     ) -> topics_pb2.CreatePartitionsResponse:
-        """Not built yet."""
-        del request
-        return await _not_built(context, "CreatePartitions")
+        """Add partitions."""
+        del context
+        topics = [
+            NewPartitions(topic.name, topic.total_count, [tuple(replicas.broker_ids) for replicas in topic.assignment])
+            for topic in request.topics
+        ]
+        outcomes = await self._service.create_partitions(topics, request.timeout_ms)
+        return topics_pb2.CreatePartitionsResponse(topics=[_to_topic_result(outcome) for outcome in outcomes])
 
     async def AlterConfigs(
         self, request: topics_pb2.AlterConfigsRequest, context: Context

@@ -38,7 +38,7 @@ from tidegauge_broker.server.controller_client import ProducerIds
 from tidegauge_broker.server.metadata_cache import MetadataCache
 from tidegauge_broker.server.replica_manager import FetchAnswer, ReplicaManager
 from tidegauge_broker.server.topic_configs import TopicConfigs
-from tidegauge_controller.admin import NewTopic, TopicOutcome
+from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.controller import Controller
 
 LOG = logging.getLogger("tidegauge.service")
@@ -176,6 +176,10 @@ class BrokerService:
     async def create_topics(self, topics: Sequence[NewTopic], timeout_ms: int) -> list[TopicOutcome]:
         """Create topics, if this broker is the controller."""
         return await self._controller.create_topics(topics, timeout_ms)
+
+    async def create_partitions(self, topics: Sequence[NewPartitions], timeout_ms: int) -> list[TopicOutcome]:
+        """Add partitions, if this broker is the controller."""
+        return await self._controller.create_partitions(topics, timeout_ms)
 
     async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
         """Delete topics, if this broker is the controller."""

@@ -103,10 +103,12 @@ def elect_leaders(
     choice = ElectionChoice(Strategy.OFFLINE, unclean=True) if unclean else ElectionChoice(Strategy.PREFERRED)
     failed = yield from change_partitions(context, electable, PartitionStatus.ONLINE, choice)
     code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    name = "OfflinePartitionLeaderElection" if unclean else "PreferredReplicaPartitionLeaderElection"
+    strategy = f"{name}Strategy{'(true)' * unclean}"
     for at in electable:
-        answers[at] = (
-            (code, f"Failed to elect leader for partition {at}: {failed[at]}") if at in failed else (ErrorCode.NONE, "")
-        )
+        answers[at] = (ErrorCode.NONE, "")
+        if at in failed:
+            answers[at] = code, f"Failed to elect leader for partition {at} under strategy {strategy}"
     return answers
 
 

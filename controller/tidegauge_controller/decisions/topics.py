@@ -1,17 +1,19 @@
-"""Whether a topic may be created, and what it will look like: Kafka's checks, in its order, in its words.
+"""Whether a topic may be created or grow, and what it will look like: Kafka's checks, in its order, in its words.
 
-Source: ZkAdminManager.createTopics, AdminZkClient.validateTopicCreate (kafka-behaviour 8.13, 11.1).
+Source: ZkAdminManager.createTopics and createPartitions, AdminZkClient.validateTopicCreate and
+createNewPartitionsAssignment (kafka-behaviour 8.13, 8.15, 11.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import topic_name_problem, topic_names_collide
 from tidegauge.settings import Values, parse_topic_settings
-from tidegauge_controller.admin import NewTopic
+from tidegauge.znodes import TopicNode
+from tidegauge_controller.admin import NewPartitions, NewTopic
 from tidegauge_controller.decisions.assignment import assign_replicas
 
 
@@ -91,3 +93,76 @@ def check_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
         if len(set(replicas)) != len(replicas) or not replicas:
             shown = ", ".join(f"{partition}: {list(members)}" for partition, members in sorted(assignment.items()))
             raise TidegaugeError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Duplicate replica assignment found: {shown}")
+
+
+def plan_new_partitions(
+    wanted: NewPartitions, topic: TopicNode, brokers: Sequence[Endpoint]
+) -> dict[int, tuple[int, ...]]:
+    """The replicas of the partitions that a topic gets beside those it has.
+
+    Args:
+        wanted: what is asked for.
+        topic: the topic's znode as it is.
+        brokers: the live brokers, by id.
+
+    Raises:
+        TidegaugeError: REASSIGNMENT_IN_PROGRESS, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+            BROKER_NOT_AVAILABLE or what ``assign_replicas`` refuses, in Kafka's words.
+    """
+    if any(topic.adding_replicas.values()) or any(topic.removing_replicas.values()):
+        raise TidegaugeError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"A partition reassignment is in progress for the topic '{wanted.name}'.",
+        )
+    count = len(topic.assignment)
+    added = wanted.total_count - count
+    if added < 0:
+        raise TidegaugeError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic currently has {count} partitions, which is higher than the requested {wanted.total_count}.",
+        )
+    if added == 0:
+        raise TidegaugeError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partitions.")
+    first = topic.assignment[0]
+    if wanted.assignment:
+        planned = {count + index: tuple(replicas) for index, replicas in enumerate(wanted.assignment)}
+        _check_added_assignment(planned, added, len(first), {broker.broker_id for broker in brokers})
+        return planned
+    # Where the first partition's preferred leader stands among the brokers; as in Kafka both numbers are this one.
+    start = next((index for index, broker in enumerate(brokers) if broker.broker_id >= first[0]), 0)
+    return assign_replicas(brokers, added, len(first), start=start, shift=start, first_partition=count)
+
+
+def _check_added_assignment(
+    planned: Mapping[int, Sequence[int]], added: int, replication_factor: int, live: Collection[int]
+) -> None:
+    """Unlike at a topic's creation the brokers must live (kafka-behaviour 8.15)."""
+    refused = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    unknown = sorted({replica for replicas in planned.values() for replica in replicas} - set(live))
+    if unknown:
+        raise TidegaugeError(refused, f"Unknown broker(s) in replica assignment: {_listed(unknown)}.")
+    if len(planned) != added:
+        raise TidegaugeError(
+            refused,
+            f"Increasing the number of partitions by {added} but {len(planned)} assignments provided.",
+        )
+    for partition, replicas in planned.items():
+        if not replicas:
+            raise TidegaugeError(refused, f"Cannot have replication factor of 0 for partition id {partition}.")
+        if len(set(replicas)) != len(replicas):
+            raise TidegaugeError(
+                refused,
+                f"Duplicate brokers not allowed in replica assignment: {_listed(replicas)} "
+                f"for partition id {partition}.",
+            )
+    uneven = {p: len(replicas) for p, replicas in planned.items() if len(replicas) != replication_factor}
+    if uneven:
+        raise TidegaugeError(
+            refused,
+            f"Inconsistent replication factor between partitions, partition 0 has {replication_factor} while "
+            f"partitions [{_listed(uneven)}] have replication factors [{_listed(uneven.values())}], respectively.",
+        )
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(str(number) for number in numbers)

@@ -1,0 +1,76 @@
+"""``alter-topic`` (kafka-topics.sh --alter; kafka-behaviour 8.15, 11.1): more partitions, never fewer.
+
+As Kafka's tool it prints nothing when all went well, and ``--replica-assignment`` lists *all* partitions of the topic:
+the entries of those that exist are skipped. It returns when every live broker knows the new partitions' leaders.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tidegauge.cli import print_json, tells_errors, verb_options
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.admin import Admin
+from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.topics import parse_assignment
+
+ALTER_TIMEOUT_MS = 30_000
+
+
+@click.command("alter-topic")
+@click.argument("name")
+@click.option("--partitions", type=int, required=True, help="How many partitions the topic shall have.")
+@click.option(
+    "--replica-assignment",
+    metavar="1:0:2,0:2:1",
+    help="Broker ids of each partition, those that exist included (they stay as they are).",
+)
+@click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
+@verb_options
+@tells_errors
+def alter_topic(
+    name: str,
+    partitions: int,
+    replica_assignment: str | None,
+    if_exists: bool,
+    bootstrap_server: str | None,
+    directory: Path,
+    output: str,
+) -> None:
+    """Give a topic more partitions, and wait until every broker knows their leaders."""
+    if partitions < 1:
+        raise click.UsageError("The partitions must be greater than 0")
+    try:
+        whole = None if replica_assignment is None else parse_assignment(replica_assignment)
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
+    bootstrap = servers(bootstrap_server, directory)
+
+    async def work() -> bool:
+        async with Admin(bootstrap) as admin:
+            topic = (await admin.metadata([name])).topics.get(name)
+            if topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                if if_exists:
+                    return False
+                raise TidegaugeError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"Topic '{name}' does not exist as expected; `tidegauge list-topics` shows what does",
+                )
+            count = len(topic.partitions)
+            added = [] if whole is None else whole[count:]
+            if whole is not None and not added and partitions > count:
+                # An empty list would mean "choose for me" to the broker.
+                raise TidegaugeError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Increasing the number of partitions by {partitions - count} but 0 assignments provided. "
+                    "--replica-assignment lists all partitions, those that exist first",
+                )
+            await admin.create_partitions(name, partitions, assignment=added, timeout_ms=ALTER_TIMEOUT_MS)
+            await admin.wait_for_topic(name, partitions=partitions, timeout_ms=ALTER_TIMEOUT_MS)
+            return True
+
+    altered = run(work())
+    if output == JSON:
+        print_json({"name": name, "partitions": partitions if altered else None, "altered": altered})
