@@ -1,0 +1,153 @@
+"""A replica's log in memory, and the record batches that are put there.
+
+Contract: batches are the real bytes that brokers exchange, with the real CRC; only the disk is left out. A log outlives
+its broker's process. It begins at offset 0 and nothing is ever deleted from its start.
+
+Two logs are compared in constant time: ``chain[n]`` is a hash of the first n records, so equal chains at n mean equal
+records below n. A record is known by its epoch, the CRC of its batch and its place in it; the CRC covers the value and
+no offset, and the values differ within 32 bits, so different records never have the same CRC.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from tidegauge.record_batch import BatchHeader, patch, read_header
+from tidegauge_broker.replica.messages import EpochEntry
+from tidegauge_broker.replica.ports import LoadedLog
+from tidegauge_broker.replica.producer_state import ProducerState
+from tidegauge_client.records import NewRecord, encode_batch
+
+START_MS = 1_000_000
+"""Where simulated time begins; 0 would mean "never" to the core."""
+
+
+class RecordName(NamedTuple):
+    """What tells one record from all others: where two logs have the same name, they have the same record."""
+
+    leader_epoch: int
+    batch_crc: int
+    place: int
+
+
+@lru_cache(maxsize=4096)
+def batch_of(first_number: int, record_count: int = 1) -> bytes:
+    """A producer's batch; the values are consecutive numbers, four bytes each."""
+    values = range(first_number, first_number + record_count)
+    return bytes(encode_batch([NewRecord(value.to_bytes(4, "big"), timestamp_ms=START_MS) for value in values]))
+
+
+class MemoryLog:
+    """A log of one partition, and the files that lie beside it."""
+
+    __slots__ = ("_bases", "_batches", "chain", "cuts", "epochs", "log_end_offset", "producer_state", "records")
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._batches: list[tuple[BatchHeader, bytes]] = []
+        self.records: list[RecordName] = []
+        self.chain: list[int] = [0]
+        self.epochs: list[EpochEntry] = []
+        self.producer_state = ProducerState()
+        self.log_end_offset = 0
+        self.cuts = 0
+        """How often it was cut."""
+
+    @classmethod
+    def of(cls, records: Iterable[tuple[int, int]]) -> MemoryLog:
+        """A log of records (epoch, number), one batch each, with the epochs that belong to it."""
+        log = cls()
+        for epoch, number in records:
+            log.append_new(epoch, number)
+        return log
+
+    def append_new(self, leader_epoch: int, number: int) -> None:
+        """One more record, as a leader of that epoch writes it."""
+        if not self.epochs or self.epochs[-1].epoch < leader_epoch:
+            self.epochs = [*self.epochs, EpochEntry(leader_epoch, self.log_end_offset)]
+        data = batch_of(number)
+        header = header_of(data)._replace(base_offset=self.log_end_offset, leader_epoch=leader_epoch)
+        self.append(header, patched(data, header))
+
+    def append(self, header: BatchHeader, data: bytes) -> None:
+        """Add a batch; ``header`` is that of ``data``."""
+        assert header.base_offset == self.log_end_offset, "I7: a batch that does not begin at the log's end"
+        self._bases.append(header.base_offset)
+        self._batches.append((header, data))
+        chain = self.chain
+        last = chain[-1]
+        for index in range(header.record_count):
+            record = RecordName(header.leader_epoch, header.crc, index)
+            self.records.append(record)
+            last = hash((last, record))
+            chain.append(last)
+        self.log_end_offset = header.next_offset
+        self.producer_state.update(header)
+
+    def truncate_to(self, to_offset: int) -> None:
+        """Cut: batches that reach beyond the new end go."""
+        keep = bisect_right(self._bases, to_offset - 1)
+        if keep and self._batches[keep - 1][0].next_offset > to_offset:
+            keep -= 1
+        del self._bases[keep:]
+        del self._batches[keep:]
+        end = self._batches[-1][0].next_offset if keep else 0
+        assert end == to_offset, f"a cut at {to_offset}, inside a batch"
+        del self.records[end:]
+        del self.chain[end + 1 :]
+        self.log_end_offset = end
+        self.cuts += 1
+        self.producer_state = self._producers()
+
+    def _producers(self) -> ProducerState:
+        producers = ProducerState()
+        for header, _ in self._batches:
+            producers.update(header)
+        return producers
+
+    def read(self, from_offset: int, upper_bound: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds an offset; the first one whatever its size."""
+        taken: list[bytes] = []
+        size_bytes = 0
+        for header, data in self._batches[max(0, bisect_right(self._bases, from_offset) - 1) :]:
+            if header.next_offset <= from_offset:
+                continue
+            if header.base_offset >= upper_bound or (taken and size_bytes + len(data) > max_bytes):
+                break
+            taken.append(data)
+            size_bytes += len(data)
+        return b"".join(taken)
+
+    def bytes_between(self, from_offset: int, end_offset: int) -> int:
+        """Bytes of the batches in a range of offsets."""
+        if from_offset >= end_offset:
+            return 0
+        first = max(0, bisect_right(self._bases, from_offset) - 1)
+        return sum(
+            len(data)
+            for header, data in self._batches[first:]
+            if header.next_offset > from_offset and header.base_offset < end_offset
+        )
+
+    def loaded(self, high_watermark: int) -> LoadedLog:
+        """What a new process finds; ``high_watermark`` is what stands in the checkpoint."""
+        self.producer_state = self._producers()
+        return LoadedLog(
+            0, self.log_end_offset, min(high_watermark, self.log_end_offset), list(self.epochs), self.producer_state
+        )
+
+
+@lru_cache(maxsize=4096)
+def header_of(data: bytes) -> BatchHeader:
+    """The header of a buffer's only batch."""
+    return read_header(data)
+
+
+def patched(data: bytes, header: BatchHeader) -> bytes:
+    """The batch as a leader writes it: with the base offset and the leader epoch of the header."""
+    buffer = bytearray(data)
+    patch(buffer, 0, header.base_offset, header.leader_epoch)
+    return bytes(buffer)
