@@ -35,6 +35,7 @@ from tidegauge_broker.replica.messages import (
     CoreSettings,
     EpochAnswer,
     EpochQuestion,
+    EpochRound,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -189,6 +190,11 @@ class BrokerCore:
         self, partition: Partition, item: LeaderAndIsrPartition, changed: set[int], out: list[Effect]
     ) -> None:
         state = item.state
+        if partition.follower_role is not None and not partition.truncation_rule.follows_anew(
+            partition.leader, state.leader
+        ):
+            self._go_on_following(partition, item, out)
+            return
         self._stop_following(partition, changed)
         partition.adopt(state)
         partition.role = Role.FOLLOWER
@@ -207,6 +213,18 @@ class BrokerCore:
         self._rounds.begin(partition, state.leader)
         changed.add(state.leader)
         self._settle(partition, out, role_changed=True)
+
+    def _go_on_following(self, partition: Partition, item: LeaderAndIsrPartition, out: list[Effect]) -> None:
+        """The same leader in a new epoch, under a rule to which that is nothing new: fetches go on as they are."""
+        partition.adopt(item.state)
+        partition.note(
+            "role", "LeaderAndIsr", out, role="follower", leader=partition.leader, leader_epoch=partition.leader_epoch
+        )
+        partition.say(
+            "info",
+            f"Follower goes on at leader epoch {partition.leader_epoch}: leader {partition.leader} is the same",
+            out,
+        )
 
     def _stop_following(self, partition: Partition, changed: set[int]) -> None:
         if partition.follower_role is None:
@@ -427,7 +445,7 @@ class BrokerCore:
         partition, error = self._leader_of(question.topic_partition, question.current_leader_epoch)
         if partition is None:
             return EpochAnswer(question.topic_partition, error)
-        end = partition.epochs.end_offset_for(question.leader_epoch, partition.log_end_offset)
+        end = partition.truncation_rule.end_of_epoch(partition.epochs, question.leader_epoch, partition.log_end_offset)
         return EpochAnswer(question.topic_partition, ErrorCode.NONE, end)
 
     def _leader_of(
@@ -455,7 +473,7 @@ class BrokerCore:
         """Brokers that lead a partition which this broker follows."""
         return self._rounds.leaders()
 
-    def next_round(self, leader: int, now_ms: int) -> FetchRound | Wait:
+    def next_round(self, leader: int, now_ms: int) -> FetchRound | EpochRound | Wait:
         """What to ask this leader now; marks the round as the outstanding one of its partitions."""
         return self._rounds.next(leader, now_ms)
 
@@ -464,32 +482,22 @@ class BrokerCore:
     ) -> list[Effect]:
         """The answer to a FetchRound. Partitions of the round that are not in it had nothing new."""
         out: list[Effect] = []
-        chosen = self._rounds.take_back(request_id)
-        if chosen is None:
-            return out
-        answers = {answer.topic_partition: answer for answer in partitions}
-        followed = self._rounds.followed(leader)
-        for wanted in chosen.partitions:
-            partition = followed.get(wanted.topic_partition)
-            if partition is None or partition.follower_role is None:
-                continue
-            answer = answers.get(wanted.topic_partition)
-            if answer is None:
-                partition.follower_role.nothing_new(request_id)
-            elif partition.follower_role.answered(request_id, answer, now_ms, out):
-                if answer.records:
-                    self._rounds.to_the_end(partition, leader)
-                self._settle(partition, out)
+        for partition in self._rounds.fetch_answered(leader, request_id, partitions, now_ms, out):
+            self._settle(partition, out)
+        return out
+
+    def epochs_answered(
+        self, leader: int, request_id: int, answers: Sequence[EpochAnswer], now_ms: int
+    ) -> list[Effect]:
+        """The answer to an EpochRound. A partition that is not in it asks again later."""
+        out: list[Effect] = []
+        for partition in self._rounds.epochs_answered(leader, request_id, answers, now_ms, out):
+            self._settle(partition, out)
         return out
 
     def round_failed(self, leader: int, request_id: int, now_ms: int) -> list[Effect]:
         """The round got no answer: its partitions pause for replica.fetch.backoff.ms."""
-        chosen = self._rounds.take_back(request_id)
-        followed = self._rounds.followed(leader)
-        for wanted in chosen.partitions if chosen is not None else ():
-            partition = followed.get(wanted.topic_partition)
-            if partition is not None and partition.follower_role is not None:
-                partition.follower_role.unanswered(request_id, now_ms)
+        self._rounds.failed(leader, request_id, now_ms)
         return []
 
     # What happens by itself

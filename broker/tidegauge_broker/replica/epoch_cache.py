@@ -32,6 +32,11 @@ class EpochCache:
         """The newest epoch; None where the cache is empty."""
         return self._entries[-1].epoch if self._entries else None
 
+    @property
+    def first_epoch(self) -> int | None:
+        """The oldest epoch; None where the cache is empty."""
+        return self._entries[0].epoch if self._entries else None
+
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that an epoch begins at an offset.
 
@@ -46,6 +51,19 @@ class EpochCache:
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))
+        return True
+
+    def assign_newer(self, epoch: int, start_offset: int) -> bool:
+        """Note an epoch as Kafka did from 0.11 to 2.0: only a newer one that begins above the latest; nothing goes.
+
+        (Equal starts were allowed there. They need an epoch noted before its first record, which no rule here that
+        uses this does.)
+        """
+        assert epoch >= 0, f"epoch {epoch}"
+        latest = self._entries[-1] if self._entries else EpochEntry(-1, -1)
+        if epoch <= latest.epoch or start_offset <= latest.start_offset:
+            return False
+        self._entries.append(EpochEntry(epoch, start_offset))
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:

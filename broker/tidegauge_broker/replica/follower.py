@@ -1,8 +1,10 @@
 """A replica as follower: what to fetch next, and what an answer does (rows W6, E2, E3, R1).
 
 Rules (kafka-behaviour 1.5, 3.4 to 3.8; ReplicaFetcherThread):
-    1. It fetches at its own log end offset with the epoch of its last record; the leader reports divergence and
-       the follower cuts (KIP-320). Only a replica without any epoch entry cuts to its high watermark instead.
+    1. It fetches at its own log end offset. How it finds out where its log and the leader's part, and where it
+       cuts, is the truncation rule's: today (KIP-320) a fetch carries the epoch of the last record, and the leader
+       reports divergence; only a replica without any epoch entry cuts to its high watermark. By KIP-101 and KIP-279
+       it asks where its latest epoch ends before it fetches; before them it cut to its high watermark at once.
     2. An answer is taken only by the request that waits for it: a late or repeated one changes nothing. A new
        LeaderAndIsr forgets the outstanding request, so answers never cross epochs.
     3. Records first, then high watermark = min(leader's, own log end), an assignment that may go down, then the
@@ -16,17 +18,23 @@ from __future__ import annotations
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import BatchHeader, crc_matches, iterate_headers
 from tidegauge_broker.replica.effects import AppendAsFollower, Effect
-from tidegauge_broker.replica.messages import FetchedPartition, FetchPartition
+from tidegauge_broker.replica.messages import EpochAnswer, EpochEnd, EpochQuestion, FetchedPartition, FetchPartition
 from tidegauge_broker.replica.partition import Partition
-from tidegauge_broker.replica.truncation import truncation_offset
 
 _CAUSE = "FetchResponse"
+_EPOCH_CAUSE = "OffsetsForLeaderEpoch"
 
 
 class Follower:
-    """The follower role of one partition, under one leader in one epoch."""
+    """The follower role of one partition, under one leader, from one start to the next.
 
-    __slots__ = ("delayed_until_ms", "failed", "leader", "outstanding", "partition")
+    Attributes:
+        truncating: the leader must tell where an epoch ends before anything is fetched.
+        has_fetched: whether it was fetched since the start.
+        failed: it is not asked for any more, until it starts anew.
+    """
+
+    __slots__ = ("delayed_until_ms", "failed", "has_fetched", "leader", "outstanding", "partition", "truncating")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -34,30 +42,63 @@ class Follower:
         self.outstanding: int | None = None
         self.delayed_until_ms = 0
         self.failed = False
+        self.truncating = False
+        self.has_fetched = False
 
     def begin(self, cause: str, out: list[Effect]) -> None:
-        """Start to follow. Without any epoch entry there is nothing to compare: cut to the high watermark."""
+        """Start to follow: cut what the rule cuts without asking, and see whether it asks before it fetches."""
         partition = self.partition
-        if partition.epochs.latest_epoch is None:
-            partition.truncate_to(partition.high_watermark, cause, out)
+        rule = partition.truncation_rule
+        offset = rule.first_cut(partition.epochs, partition.high_watermark)
+        if offset is not None:
+            partition.truncate_to(offset, cause, out)
+        self.truncating = rule.question(partition.epochs) is not None
 
     def is_ready(self, now_ms: int) -> bool:
         """Whether it may be asked for now."""
         return self.outstanding is None and not self.failed and self.delayed_until_ms <= now_ms
 
     def ask(self, request_id: int) -> FetchPartition:
-        """The next request; from now on only the answer to this one counts."""
+        """The next fetch; from now on only the answer to this one counts."""
         assert self.outstanding is None
+        assert not self.truncating
         self.outstanding = request_id
+        self.has_fetched = True
         partition = self.partition
+        leader_epoch, last_fetched_epoch = partition.truncation_rule.fetch_epochs(
+            partition.leader_epoch, partition.epochs
+        )
         return FetchPartition(
             partition.topic_partition,
             partition.log_end_offset,
             partition.settings.replica_fetch_max_bytes,
-            partition.leader_epoch,
-            partition.epochs.latest_epoch,
+            leader_epoch,
+            last_fetched_epoch,
             partition.log_start_offset,
         )
+
+    def ask_epoch(self, request_id: int) -> EpochQuestion:
+        """The question before the first fetch; any broker that leads may answer it."""
+        assert self.outstanding is None
+        assert self.truncating
+        self.outstanding = request_id
+        epoch = self.partition.truncation_rule.question(self.partition.epochs)
+        assert epoch is not None
+        return EpochQuestion(self.partition.topic_partition, epoch)
+
+    def epoch_told(self, request_id: int, answer: EpochAnswer, now_ms: int, out: list[Effect]) -> bool:
+        """The answer to that question: cut, and ask again if that did not settle it. An error: ask again later.
+
+        Says whether it was the answer waited for.
+        """
+        if self.outstanding != request_id:
+            return False
+        self.outstanding = None
+        if answer.error is ErrorCode.NONE:
+            self.truncating = not self._cut(answer.end, _EPOCH_CAUSE, out)
+        else:
+            self.delay(now_ms)
+        return True
 
     def delay(self, now_ms: int) -> None:
         """Pause after a failure."""
@@ -100,13 +141,18 @@ class Follower:
         return True
 
     def _reconcile(self, answer: FetchedPartition, out: list[Effect]) -> None:
-        """The logs differ: cut to where they may still agree, and fetch again from there."""
-        partition = self.partition
+        """The logs differ: cut to where they may still agree, and fetch again from there; the leader says if not."""
         assert answer.diverging is not None
-        offset, _settled = truncation_offset(
-            answer.diverging, partition.epochs, partition.log_end_offset, partition.high_watermark
+        self._cut(answer.diverging, _CAUSE, out)
+
+    def _cut(self, leader_end: EpochEnd, cause: str, out: list[Effect]) -> bool:
+        """Cut by the rule; says whether that settles it."""
+        partition = self.partition
+        offset, settled = partition.truncation_rule.cut(
+            leader_end, partition.epochs, partition.log_end_offset, partition.high_watermark
         )
-        partition.truncate_to(offset, _CAUSE, out)
+        partition.truncate_to(offset, cause, out)
+        return settled
 
     def _take(self, answer: FetchedPartition, now_ms: int, out: list[Effect]) -> None:
         partition = self.partition
@@ -139,8 +185,7 @@ class Follower:
             return False
         out.append(AppendAsFollower(partition.topic_partition, records, headers))
         for header in headers:
-            if header.leader_epoch != partition.epochs.latest_epoch:
-                partition.assign_epoch(header.leader_epoch, header.base_offset, _CAUSE, out)
+            partition.note_batch_epoch(header, _CAUSE, out)
         partition.move_log_end(headers[-1].next_offset, _CAUSE, out)
         return True
 
@@ -165,10 +210,22 @@ class Follower:
         return headers
 
     def _out_of_range(self, answer: FetchedPartition, now_ms: int, out: list[Effect]) -> None:
-        """The leader ends before us: cut to its end. It begins after our end: start anew there (KIP-320)."""
+        """The leader ends before us: cut to its end, if the rule does. It begins after our end: start anew there."""
         partition = self.partition
         if 0 <= answer.log_end_offset < partition.log_end_offset:
-            partition.truncate_to(answer.log_end_offset, _CAUSE, out)
+            if partition.truncation_rule.cuts_beyond_leader(
+                unclean_leader_election=partition.rules.unclean_leader_election
+            ):
+                partition.truncate_to(answer.log_end_offset, _CAUSE, out)
+                return
+            self.failed = True
+            partition.say(
+                "error",
+                f"Log truncation is not allowed (unclean.leader.election.enable=false): leader {self.leader} ends at "
+                f"{answer.log_end_offset}, before this replica's end {partition.log_end_offset}. By the rule "
+                f"{partition.truncation_rule.name} Kafka's process exits here; this replica is marked failed",
+                out,
+            )
         elif answer.log_start_offset > partition.log_end_offset:
             partition.truncate_fully(answer.log_start_offset, _CAUSE, out)
         else:

@@ -58,11 +58,11 @@ class Leader:
     def begin_epoch(
         self, state: PartitionState, now_ms: int, *, was_leader: bool, cause: str, out: list[Effect]
     ) -> None:
-        """Take over a LeaderAndIsr of a higher epoch. The epoch is noted even without data (KAFKA-7415)."""
+        """Take over a LeaderAndIsr of a higher epoch; the partition has adopted it."""
         partition = self.partition
         assert partition.broker_id in state.isr, "I4"
         self.epoch_start_offset = partition.log_end_offset
-        partition.assign_epoch(state.leader_epoch, partition.log_end_offset, cause, out)
+        partition.note_election(cause, out)
         keep = was_leader and partition.settings.reelected_leader_keeps_follower_state
         remotes = {}
         for broker_id in state.replicas:
@@ -106,7 +106,7 @@ class Leader:
             return result, check.duplicate.last_offset + 1
         append_time_ms = now_ms if partition.rules.log_append_time else -1
         header = header._replace(base_offset=partition.log_end_offset, leader_epoch=partition.leader_epoch)
-        partition.assign_epoch(partition.leader_epoch, header.base_offset, "Produce", out)
+        partition.note_batch_epoch(header, "Produce", out)
         out.append(AppendAsLeader(partition.topic_partition, records, header, append_time_ms))
         partition.unwritten.append(header)
         partition.move_log_end(header.next_offset, "Produce", out)
@@ -252,14 +252,15 @@ class Leader:
     # The in-sync replicas
 
     def _maybe_expand(self, remote: RemoteReplica, alive: Collection[int], out: list[Effect]) -> None:
-        """Propose a follower for the ISR: it has all that is committed, and all that stood here at election."""
+        """Propose a follower for the ISR, if it has what the rule demands: all that is committed, and more."""
         partition = self.partition
         if (
             isinstance(self.isr, CommittedIsr)
             and remote.broker_id not in self.isr.isr
             and remote.broker_id in alive
-            and remote.log_end_offset >= partition.high_watermark
-            and remote.log_end_offset >= self.epoch_start_offset
+            and partition.truncation_rule.may_join(
+                remote.log_end_offset, partition.high_watermark, self.epoch_start_offset
+            )
         ):
             new_isr = (*self.isr.isr, remote.broker_id)
             partition.say("info", f"Expanding ISR from {_list(self.isr.isr)} to {_list(new_isr)}", out)

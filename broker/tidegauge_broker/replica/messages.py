@@ -5,7 +5,7 @@ Offsets are absolute; every end offset is exclusive; times are ms of the caller'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -145,11 +145,14 @@ class FetchRound:
     """What a follower asks its leader next, for all partitions that are ready.
 
     ``request_id`` is unique in this process; only the answer that carries it is taken (a late one changes nothing).
+    ``anew`` names those of the partitions that are fetched for the first time since they began to follow: what the
+    leader remembers of an earlier following no longer holds.
     """
 
     request_id: int
     leader: int
     partitions: Sequence[FetchPartition]
+    anew: Collection[TopicPartition] = ()
 
 
 @dataclass(slots=True)
@@ -159,6 +162,15 @@ class EpochQuestion:
     topic_partition: TopicPartition
     leader_epoch: int
     current_leader_epoch: int | None = None
+
+
+@dataclass(slots=True)
+class EpochRound:
+    """Where do these epochs end in the leader's log? Asked before fetching, under the rules of KIP-101 and KIP-279."""
+
+    request_id: int
+    leader: int
+    partitions: Sequence[EpochQuestion]
 
 
 @dataclass(slots=True)
@@ -246,4 +258,5 @@ class CoreSettings:
     replica_fetch_backoff_ms: int = 1000
     fetch_max_bytes: int = 57671680
     producer_id_expiration_ms: int = 86400000
+    truncation_rule: str = "kip-320"
     reelected_leader_keeps_follower_state: bool = False

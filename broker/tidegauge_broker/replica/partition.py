@@ -36,6 +36,7 @@ from tidegauge_broker.replica.effects import (
 from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, TopicRules
 from tidegauge_broker.replica.ports import LoadedLog
+from tidegauge_broker.replica.rules import rule_named
 
 if TYPE_CHECKING:
     from tidegauge_broker.replica.follower import Follower
@@ -79,6 +80,7 @@ class Partition:
         "settings",
         "topic_id",
         "topic_partition",
+        "truncation_rule",
         "unwritten",
     )
 
@@ -94,6 +96,7 @@ class Partition:
         self.topic_partition = topic_partition
         self.broker_id = broker_id
         self.settings = settings
+        self.truncation_rule = rule_named(settings.truncation_rule)
         self.rules = rules
         self.topic_id = topic_id
         self.role = Role.NONE
@@ -162,11 +165,21 @@ class Partition:
 
     # Changes of the log, shared by both roles
 
-    def assign_epoch(self, epoch: int, start_offset: int, cause: str, out: list[Effect]) -> None:
-        """Note an epoch's start; it is on disk before anything that follows."""
-        if self.epochs.assign(epoch, start_offset):
-            out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=True))
-            self.note("epoch", cause, out, leader_epoch=epoch, start_offset=start_offset)
+    def note_election(self, cause: str, out: list[Effect]) -> None:
+        """This replica leads in a new epoch; where the rule notes that, it is on disk before anything that follows."""
+        if self.truncation_rule.note_election(self.epochs, self.leader_epoch, self.log_end_offset):
+            self._epoch_noted(self.leader_epoch, self.log_end_offset, cause, out)
+
+    def note_batch_epoch(self, header: BatchHeader, cause: str, out: list[Effect]) -> None:
+        """A batch is about to be appended; if its epoch is news, it is on disk before the batch."""
+        if header.leader_epoch != self.epochs.latest_epoch and self.truncation_rule.note_batch(
+            self.epochs, header.leader_epoch, header.base_offset
+        ):
+            self._epoch_noted(header.leader_epoch, header.base_offset, cause, out)
+
+    def _epoch_noted(self, epoch: int, start_offset: int, cause: str, out: list[Effect]) -> None:
+        out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=True))
+        self.note("epoch", cause, out, leader_epoch=epoch, start_offset=start_offset)
 
     def move_log_end(self, log_end_offset: int, cause: str, out: list[Effect]) -> None:
         """Records were appended."""

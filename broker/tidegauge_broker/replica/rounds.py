@@ -1,17 +1,20 @@
-"""Whom this broker follows, and the rounds of fetches under way: one for each leader, partitions in a fair order.
+"""Whom this broker follows, and the rounds under way: one for each leader, partitions in a fair order.
 
 Rules (kafka-behaviour 3.8, AbstractFetcherThread):
-    1. A round asks for every partition of a leader that is ready; it is outstanding until it is taken back.
+    1. A round asks for every partition of a leader that is ready; it is outstanding until it is taken back. Those
+       that must know where an epoch ends before they fetch (KIP-101) come first, in a round of their own.
     2. An answer counts only for the round whose number it carries; each number is used once (invariant I7).
     3. A partition that brought records goes to the end of the order, so that none starves behind a busy one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.messages import FetchPartition, FetchRound, Wait
+from tidegauge_broker.replica.effects import Effect
+from tidegauge_broker.replica.follower import Follower
+from tidegauge_broker.replica.messages import EpochAnswer, EpochRound, FetchedPartition, FetchRound, Wait
 from tidegauge_broker.replica.partition import Partition
 
 
@@ -20,7 +23,7 @@ class Rounds:
 
     def __init__(self) -> None:
         self._followed: dict[int, dict[TopicPartition, Partition]] = {}
-        self._outstanding: dict[int, FetchRound] = {}
+        self._outstanding: dict[int, FetchRound | EpochRound] = {}
         self._last_request_id = 0
 
     def __len__(self) -> int:
@@ -47,29 +50,77 @@ class Rounds:
             del self._followed[leader]
         return True
 
-    def to_the_end(self, partition: Partition, leader: int) -> None:
-        """Rule 3."""
-        followed = self._followed[leader]
-        followed[partition.topic_partition] = followed.pop(partition.topic_partition)
-
-    def next(self, leader: int, now_ms: int) -> FetchRound | Wait:
+    def next(self, leader: int, now_ms: int) -> FetchRound | EpochRound | Wait:
         """What to ask this leader now; marks the round as the outstanding one of its partitions."""
-        ready: list[FetchPartition] = []
+        ready: list[Follower] = []
+        truncating: list[Follower] = []
         wake_ms: int | None = None
-        self._last_request_id += 1
-        request_id = self._last_request_id
         for partition in self.followed(leader).values():
             role = partition.follower_role
             assert role is not None
             if role.is_ready(now_ms):
-                ready.append(role.ask(request_id))
+                (truncating if role.truncating else ready).append(role)
             elif role.outstanding is None and not role.failed:
                 wake_ms = role.delayed_until_ms if wake_ms is None else min(wake_ms, role.delayed_until_ms)
-        if not ready:
+        if not ready and not truncating:
             return Wait(wake_ms)
-        chosen = self._outstanding[request_id] = FetchRound(request_id, leader, ready)
+        self._last_request_id += 1
+        chosen = self._round(self._last_request_id, leader, ready, truncating)
+        self._outstanding[chosen.request_id] = chosen
         return chosen
 
-    def take_back(self, request_id: int) -> FetchRound | None:
-        """The round with this number, which is outstanding no longer; None for one that is not."""
-        return self._outstanding.pop(request_id, None)
+    @staticmethod
+    def _round(
+        request_id: int, leader: int, ready: Sequence[Follower], truncating: Sequence[Follower]
+    ) -> FetchRound | EpochRound:
+        if truncating:
+            return EpochRound(request_id, leader, [role.ask_epoch(request_id) for role in truncating])
+        anew = {role.partition.topic_partition for role in ready if not role.has_fetched}
+        return FetchRound(request_id, leader, [role.ask(request_id) for role in ready], anew)
+
+    def fetch_answered(
+        self, leader: int, request_id: int, answers: Sequence[FetchedPartition], now_ms: int, out: list[Effect]
+    ) -> list[Partition]:
+        """The answer to a FetchRound; returns the partitions that took theirs."""
+        told = {answer.topic_partition: answer for answer in answers}
+        took: list[Partition] = []
+        for role in self._take_back(leader, request_id):
+            answer = told.get(role.partition.topic_partition)
+            if answer is None:
+                role.nothing_new(request_id)
+            elif role.answered(request_id, answer, now_ms, out):
+                if answer.records:
+                    self._to_the_end(role.partition, leader)
+                took.append(role.partition)
+        return took
+
+    def epochs_answered(
+        self, leader: int, request_id: int, answers: Sequence[EpochAnswer], now_ms: int, out: list[Effect]
+    ) -> list[Partition]:
+        """The answer to an EpochRound; returns the partitions that took theirs."""
+        told = {answer.topic_partition: answer for answer in answers}
+        took: list[Partition] = []
+        for role in self._take_back(leader, request_id):
+            answer = told.get(role.partition.topic_partition)
+            if answer is None:
+                role.unanswered(request_id, now_ms)
+            elif role.epoch_told(request_id, answer, now_ms, out):
+                took.append(role.partition)
+        return took
+
+    def failed(self, leader: int, request_id: int, now_ms: int) -> None:
+        """The round got no answer."""
+        for role in self._take_back(leader, request_id):
+            role.unanswered(request_id, now_ms)
+
+    def _take_back(self, leader: int, request_id: int) -> list[Follower]:
+        """Those of the round's partitions that follow this leader still; none where it is not outstanding."""
+        chosen = self._outstanding.pop(request_id, None)
+        followed = self.followed(leader)
+        found = (followed.get(wanted.topic_partition) for wanted in (chosen.partitions if chosen is not None else ()))
+        return [at.follower_role for at in found if at is not None and at.follower_role is not None]
+
+    def _to_the_end(self, partition: Partition, leader: int) -> None:
+        """Rule 3."""
+        followed = self._followed[leader]
+        followed[partition.topic_partition] = followed.pop(partition.topic_partition)

@@ -390,5 +390,6 @@ def _core_settings(settings: Values) -> CoreSettings:
         replica_fetch_backoff_ms=settings.integer("replica.fetch.backoff.ms"),
         fetch_max_bytes=settings.integer("fetch.max.bytes"),
         producer_id_expiration_ms=settings.integer("producer.id.expiration.ms"),
+        truncation_rule=settings.text("replica.truncation.rule"),
         reelected_leader_keeps_follower_state=settings.flag("replica.reelected.leader.keeps.follower.state"),
     )

@@ -15,6 +15,7 @@ from tidegauge_broker.replica.messages import (
     UNDEFINED_EPOCH_END,
     EpochAnswer,
     EpochEnd,
+    EpochQuestion,
     FetchedPartition,
     FetchPartition,
     FetchResult,
@@ -144,6 +145,23 @@ def to_epoch_answer(answer: EpochAnswer) -> offsets_pb2.OffsetForLeaderEpochResu
         error=to_error(answer.error),
         error_message="" if answer.error is ErrorCode.NONE else answer.error.name,
         end=_to_epoch_end(answer.end),
+    )
+
+
+def from_epoch_answer(message: offsets_pb2.OffsetForLeaderEpochResult) -> EpochAnswer:
+    """Where an epoch ends in the leader's log."""
+    return EpochAnswer(
+        TopicPartition(message.topic, message.partition), from_error(message.error), _from_epoch_end(message.end)
+    )
+
+
+def to_epoch_question(question: EpochQuestion) -> offsets_pb2.OffsetForLeaderEpochPartition:
+    """Which epoch's end is wanted."""
+    return offsets_pb2.OffsetForLeaderEpochPartition(
+        topic=question.topic_partition.topic,
+        partition=question.topic_partition.partition,
+        current_leader_epoch=question.current_leader_epoch,
+        leader_epoch=question.leader_epoch,
     )
 
 

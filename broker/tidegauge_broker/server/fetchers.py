@@ -3,6 +3,9 @@
 Contract: the core says what to ask (``next_round``) and judges the answer; this module carries both. One request is
 outstanding at a time. A request names only the partitions that changed since the stream's last one, and those that
 it fetches no longer (KIP-227's idea on a stream). A new stream starts from nothing, so a broken one needs no repair.
+A partition that began to follow anew is named as both: nothing that the leader remembers of it holds.
+
+By the older truncation rules the core asks where epochs end before it fetches; that is a call of its own.
 
 Whatever goes wrong with a round (no connection, no answer within replica.socket.timeout.ms, a refusal of the whole)
 is told to the core as ``round_failed``; it pauses the partitions for replica.fetch.backoff.ms.
@@ -22,8 +25,8 @@ import grpc.aio
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
-from tidegauge.v1 import fetch_pb2
-from tidegauge_broker.replica.messages import FetchPartition, FetchRound, Wait
+from tidegauge.v1 import fetch_pb2, offsets_pb2
+from tidegauge_broker.replica.messages import EpochRound, FetchPartition, FetchRound, Wait
 from tidegauge_broker.server import convert
 from tidegauge_broker.server.metadata_cache import MetadataCache
 from tidegauge_broker.server.peers import Peers
@@ -75,7 +78,10 @@ class _Fetcher:
                     await self._wait(chosen.until_ms)
                     continue
                 try:
-                    await self._round(chosen)
+                    if isinstance(chosen, EpochRound):
+                        await self._ask_epochs(chosen)
+                    else:
+                        await self._fetch(chosen)
                 except (_RoundFailed, grpc.aio.AioRpcError, asyncio.InvalidStateError) as problem:
                     self._tell(problem)
                     self._drop_stream()
@@ -91,7 +97,7 @@ class _Fetcher:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.look_again.wait(), seconds)
 
-    async def _round(self, chosen: FetchRound) -> None:
+    async def _fetch(self, chosen: FetchRound) -> None:
         stream = self._stream or self._open()
         request = self._request(stream, chosen)
         try:
@@ -110,17 +116,36 @@ class _Fetcher:
         answers = [convert.from_fetch_result(result) for result in response.partitions]
         self._owner.manager.fetch_answered(self.leader, chosen.request_id, answers)
 
-    def _open(self) -> _Stream:
+    async def _ask_epochs(self, chosen: EpochRound) -> None:
+        request = offsets_pb2.OffsetsForLeaderEpochRequest(
+            replica_id=self._owner.broker_id,
+            partitions=[convert.to_epoch_question(question) for question in chosen.partitions],
+        )
+        response = await self._owner.peers.replication(self._address()).ReplicaOffsetsForLeaderEpoch(
+            request, timeout=self._owner.round_timeout_seconds
+        )
+        self._last_problem = ""
+        answers = [convert.from_epoch_answer(result) for result in response.partitions]
+        self._owner.manager.epochs_answered(self.leader, chosen.request_id, answers)
+
+    def _address(self) -> str:
         endpoint = self._owner.metadata.endpoint(self.leader)
         if endpoint is None:
             raise _RoundFailed("it is not among the live brokers")
-        self._stream = _Stream(self._owner.peers.replication(endpoint.address).ReplicaFetch())
+        return endpoint.address
+
+    def _open(self) -> _Stream:
+        self._stream = _Stream(self._owner.peers.replication(self._address()).ReplicaFetch())
         return self._stream
 
     def _request(self, stream: _Stream, chosen: FetchRound) -> fetch_pb2.ReplicaFetchRequest:
         wanted = {item.topic_partition: item for item in chosen.partitions}
-        changed = [item for item in chosen.partitions if stream.standing.get(item.topic_partition) != item]
-        forgotten = [at for at in stream.standing if at not in wanted]
+        changed = [
+            item
+            for item in chosen.partitions
+            if item.topic_partition in chosen.anew or stream.standing.get(item.topic_partition) != item
+        ]
+        forgotten = [at for at in stream.standing if at not in wanted or at in chosen.anew]
         request = self._owner.request_for(chosen, first=stream.is_first)
         request.partitions.extend(convert.to_fetch_partition(item) for item in changed)
         request.forgotten.extend(
@@ -168,6 +193,7 @@ class Fetchers:
         self.peers = peers
         self.now_ms = now_ms
         self.round_timeout_seconds = settings.integer("replica.socket.timeout.ms") / 1000
+        self.broker_id = identity.broker_id
         self._identity = identity
         self._settings = settings
         self._fetchers: dict[int, _Fetcher] = {}

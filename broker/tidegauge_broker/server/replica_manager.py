@@ -50,6 +50,7 @@ from tidegauge_broker.replica.effects import (
     WriteEpochs,
 )
 from tidegauge_broker.replica.messages import (
+    EpochAnswer,
     FetchedPartition,
     FetchRequest,
     FetchResult,
@@ -190,6 +191,10 @@ class ReplicaManager:
     def fetch_answered(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
         """A leader answered a round."""
         self._execute(self.core.fetch_answered(leader, request_id, partitions, self._now_ms()))
+
+    def epochs_answered(self, leader: int, request_id: int, answers: Sequence[EpochAnswer]) -> None:
+        """A leader told where epochs end."""
+        self._execute(self.core.epochs_answered(leader, request_id, answers, self._now_ms()))
 
     def round_failed(self, leader: int, request_id: int) -> None:
         """A round got no answer."""

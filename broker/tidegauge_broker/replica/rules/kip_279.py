@@ -1,0 +1,42 @@
+"""Truncation by leader epoch after fast failovers (KIP-279; Kafka 2.0).
+
+The answer names the epoch too: the largest one of the leader that is not above the epoch asked for. If the follower
+never saw that one, it cuts to the end of its own largest epoch below, and asks again (kafka-behaviour 3.6, rule 4).
+Still nobody compares the epochs in which leader and follower believe to be: a follower that has missed an election
+copies from a leader it was not told of (KAFKA-6880).
+Source: AbstractFetcherThread.getOffsetTruncationState, LeaderEpochFileCache.endOffsetFor at 2.0.
+"""
+
+from __future__ import annotations
+
+from tidegauge_broker.replica.epoch_cache import EpochCache
+from tidegauge_broker.replica.messages import UNDEFINED_EPOCH_END, EpochEnd
+from tidegauge_broker.replica.rules.kip_101 import Kip101Rule
+
+
+class Kip279Rule(Kip101Rule):
+    """Row E9, `kip-279`."""
+
+    name = "kip-279"
+
+    def cut(
+        self, leader_end: EpochEnd, epochs: EpochCache, log_end_offset: int, high_watermark: int
+    ) -> tuple[int, bool]:
+        """Rules 1 to 5. Every round but the last takes away one of the own epochs at least, so it ends."""
+        if leader_end.is_undefined:
+            return min(high_watermark, log_end_offset), True
+        own = UNDEFINED_EPOCH_END
+        if leader_end.epoch >= 0:
+            own = self.end_of_epoch(epochs, leader_end.epoch, log_end_offset)
+        if own.is_undefined:
+            return min(leader_end.end_offset, log_end_offset), True
+        if own.epoch != leader_end.epoch:
+            return min(own.end_offset, log_end_offset), False
+        return min(own.end_offset, leader_end.end_offset, log_end_offset), True
+
+    def end_of_epoch(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
+        """Epoch and offset; an unknown epoch in between gives the next lower one."""
+        first = epochs.first_epoch
+        if first is None or epoch < first:
+            return UNDEFINED_EPOCH_END
+        return epochs.end_offset_for(epoch, log_end_offset)

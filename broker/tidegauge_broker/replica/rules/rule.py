@@ -1,0 +1,74 @@
+"""What a truncation rule decides. One rule holds for a whole cluster; leader, follower and partition ask it.
+
+The rules are the steps of Kafka's history: the high watermark (0.10.2), KIP-101 (0.11 to 1.1), KIP-279 (2.0) and
+KIP-320 (2.1, completed by truncation on fetch; 3.9). Each class takes over its predecessor's answers and overrides
+what its step changed, so that each module shows just that. Everything else is the same under all rules.
+
+The older rules lose records or let logs diverge; that is what they are here for. So the core asserts nothing of which
+a rule may deprive it: that epochs rise along a log, or that replicas agree below the high watermark. The epoch
+*cache* stays strictly rising (invariant I3) under every rule.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidegauge_broker.replica.epoch_cache import EpochCache
+from tidegauge_broker.replica.messages import EpochEnd
+
+
+class TruncationRule(Protocol):
+    """Decides of one replica at a time. Methods that take the epoch cache change it only where they say so."""
+
+    @property
+    def name(self) -> str:
+        """Its value in ``replica.truncation.rule``."""
+        ...
+
+    # As a follower
+
+    def follows_anew(self, known_leader: int, leader: int) -> bool:
+        """Whether a LeaderAndIsr of a higher epoch makes a follower of ``known_leader`` start anew under ``leader``."""
+        ...
+
+    def first_cut(self, epochs: EpochCache, high_watermark: int) -> int | None:
+        """Where a replica cuts its log when it starts to follow, before it asks anybody; None: nowhere."""
+        ...
+
+    def question(self, epochs: EpochCache) -> int | None:
+        """The epoch whose end the leader must tell before the first fetch; None: fetch at once."""
+        ...
+
+    def cut(
+        self, leader_end: EpochEnd, epochs: EpochCache, log_end_offset: int, high_watermark: int
+    ) -> tuple[int, bool]:
+        """The new log end offset, given the leader's answer about an epoch, and whether that settles it."""
+        ...
+
+    def fetch_epochs(self, leader_epoch: int, epochs: EpochCache) -> tuple[int | None, int | None]:
+        """The current leader epoch and the last fetched epoch that a fetch carries; None: not checked."""
+        ...
+
+    def cuts_beyond_leader(self, *, unclean_leader_election: bool) -> bool:
+        """Whether a follower that is beyond its leader's end cuts to that end; if not, it fails."""
+        ...
+
+    # As a leader
+
+    def end_of_epoch(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
+        """What a leader answers when it is asked where an epoch ends."""
+        ...
+
+    def may_join(self, log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
+        """Whether a follower with this log end may be proposed for the ISR."""
+        ...
+
+    # As either
+
+    def note_election(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> bool:
+        """Note the epoch of an election that this replica won, in the cache; says whether the cache changed."""
+        ...
+
+    def note_batch(self, epochs: EpochCache, epoch: int, base_offset: int) -> bool:
+        """Note an appended batch's epoch in the cache; says whether the cache changed."""
+        ...
