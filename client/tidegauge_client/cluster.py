@@ -25,6 +25,8 @@ from tidegauge_client.metadata import ClusterInfo, Leader
 
 PROBE_TIMEOUT_MS = 1_000
 """How long a single broker may take to answer with metadata."""
+FAILURE_MEMORY_MS = 10_000
+"""How long a broker that did not answer is asked last."""
 DEFAULT_METADATA_MAX_AGE_MS = 300_000
 
 
@@ -86,7 +88,9 @@ class Cluster:
         self._turn += 1
         turn = self._turn % len(everyone)
         rotated = everyone[turn:] + everyone[:turn]
-        return sorted(rotated, key=lambda address: self._failed_at_ms.get(address, 0.0))
+        recently_ms = now_ms() - FAILURE_MEMORY_MS
+        failed = {address: at_ms for address, at_ms in self._failed_at_ms.items() if at_ms > recently_ms}
+        return sorted(rotated, key=lambda address: failed.get(address, recently_ms))
 
     async def ask(self, address: str, request: metadata_pb2.MetadataRequest, timeout_ms: float) -> ClusterInfo:
         """One broker's own view, without touching what this client knows.

@@ -5,7 +5,9 @@ Nothing here waits or sends; time is an argument (monotonic ms).
 Rules (KafkaProducer: RecordAccumulator, TransactionManager, ProducerBatch):
     1. A batch gets its bytes and its sequence when it is first taken, and keeps both over retries; the sequence
        of the next batch goes on by its records, 2147483647 is followed by 0.
-    2. At most ``max_in_flight`` batches of a partition are unanswered.
+    2. At most ``max_in_flight`` batches of a partition are unanswered, and no batch gets a sequence that is five
+       batches or more ahead of one that is not acknowledged: a leader remembers five batches of a producer, and
+       would take the repetition of an older one for a gap. (Kafka's answers come in order, which gives the same.)
     3. A batch to be retried goes back to its place in the order of sequences, and is sent again only when no
        earlier one is unanswered: after a failure there is one batch in flight until the gap is closed.
     4. Out of order although an earlier batch is still to be retried: that one's failure caused it; retry. Out of
@@ -31,6 +33,8 @@ from tidegauge.record_batch import COMPRESSION_NAMES, MAX_SEQUENCE, increment_se
 from tidegauge_client.records import BatchBuilder, NewRecord, decode_batches, encode_batch, restamp
 
 NO_SEQUENCE = -1
+REMEMBERED_BATCHES = 5
+"""Batches of a producer that a leader remembers (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
 
 class RecordMetadata(NamedTuple):
@@ -74,6 +78,7 @@ class Batch:
         reserved_bytes: buffer memory that it holds.
         data: its bytes once it was taken; None while records may be added.
         identity, base_sequence: once it was taken, with idempotence.
+        ordinal: how many batches of its partition got a sequence before it.
         attempts: how often it was sent.
         retry_at_ms: not to be sent again before.
         leader_epoch: under which it was sent last; a newer leader ends the back-off (KIP-951).
@@ -82,7 +87,8 @@ class Batch:
 
     __slots__ = (
         "attempts", "base_sequence", "builder", "created_ms", "data", "identity", "is_given_up", "last_problem",
-        "leader_epoch", "place", "promises", "reserved_bytes", "retry_at_ms", "timestamps_ms", "topic_partition",
+        "leader_epoch", "ordinal", "place", "promises", "reserved_bytes", "retry_at_ms", "timestamps_ms",
+        "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +108,7 @@ class Batch:
         self.data: bytes | None = None
         self.identity: Identity | None = None
         self.base_sequence = NO_SEQUENCE
+        self.ordinal = 0
         self.attempts = 0
         self.retry_at_ms = 0.0
         self.leader_epoch = -1
@@ -146,14 +153,15 @@ class PartitionQueue:
         wire: sent and not answered.
         tracked: those with a sequence that are neither acknowledged nor given up, by sequence.
         next_sequence: for the next batch taken.
+        next_ordinal: how many batches got a sequence.
         last_acked_sequence: -1 before the first in this epoch.
         unresolved: whether a batch was given up whose fate is not known (rule 5).
         needs_new_epoch: whether it must go on under a new epoch (rules 4 and 6).
     """
 
     __slots__ = (
-        "identity", "last_acked_sequence", "needs_new_epoch", "next_sequence", "pending", "topic_partition",
-        "tracked", "unresolved", "wire",
+        "identity", "last_acked_sequence", "needs_new_epoch", "next_ordinal", "next_sequence", "pending",
+        "topic_partition", "tracked", "unresolved", "wire",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -163,6 +171,7 @@ class PartitionQueue:
         self.tracked: list[Batch] = []
         self.identity: Identity | None = None
         self.next_sequence = 0
+        self.next_ordinal = 0
         self.last_acked_sequence = NO_SEQUENCE
         self.unresolved = False
         self.needs_new_epoch = False
@@ -178,6 +187,8 @@ class PartitionQueue:
         first = self.pending[0]
         if first.base_sequence != NO_SEQUENCE:
             return self.tracked[0] is first
+        if self.tracked and self.next_ordinal - self.tracked[0].ordinal >= REMEMBERED_BATCHES:
+            return False
         return not self.unresolved and (self.identity == producer or not (self.tracked or self.wire))
 
     def take(self, producer: Identity | None) -> Batch:
@@ -190,6 +201,8 @@ class PartitionQueue:
                 self._begin(producer)
             batch.stamp(producer, self.next_sequence)
             self.next_sequence = increment_sequence(self.next_sequence, batch.record_count)
+            batch.ordinal = self.next_ordinal
+            self.next_ordinal += 1
             self.tracked.append(batch)
         self.wire.append(batch)
         batch.attempts += 1
@@ -291,6 +304,7 @@ class PartitionQueue:
             half.reserved_bytes = (batch.reserved_bytes + len(halves)) // 2
             half.data = encode_batch(records[begin:end], compression=compression)
             half.attempts = batch.attempts
+            half.ordinal = batch.ordinal
             if batch.identity is not None:
                 half.stamp(batch.identity, increment_sequence(batch.base_sequence, begin))
             halves.append(half)

@@ -411,6 +411,25 @@ EVENTS = st.lists(
 REFUSALS = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS]
 
 
+def test_no_batch_runs_five_ahead_of_one_without_an_answer() -> None:
+    """The leader's window of five batches (kafka-behaviour 12.3): a repetition must still lie in it."""
+    world = World(request_timeout_ms=2_000)
+    world.introduce()
+    world.send_batches(7)
+    world.step()
+    connection = world.connections["b0"]
+    connection.take()
+    connection.answers.pop()
+    while connection.requests:
+        connection.take()
+        connection.deliver()
+    world.step(1)
+
+    assert not connection.requests, "the sixth waits for the first"
+    world.settle()
+    assert world.log == names(7)
+
+
 @settings(max_examples=150, deadline=None)
 @given(EVENTS)
 def test_whatever_breaks_every_record_is_written_once_and_in_order(events: list[tuple[str, int]]) -> None:

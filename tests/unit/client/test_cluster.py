@@ -1,0 +1,138 @@
+"""A client's view of a cluster, and gRPC's failures in Kafka's words; brokers are replaced by a table of answers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import grpc.aio
+import pytest
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_client.channels import translate
+from tidegauge_client.cluster import Cluster
+from tidegauge_client.metadata import ClusterInfo, from_response
+
+TP = TopicPartition("t", 0)
+
+
+class FakeCluster(Cluster):
+    """Asks a table instead of brokers: an answer by address, or an error."""
+
+    def __init__(self, *addresses: str) -> None:
+        super().__init__(list(addresses), retry_backoff_ms=1)
+        self.asked: list[str] = []
+        self.dead: set[str] = set()
+        self.leader_epoch = 0
+        self.topics = {"t"}
+        self.gate: asyncio.Event | None = None
+
+    async def ask(self, address: str, request: metadata_pb2.MetadataRequest, timeout_ms: float) -> ClusterInfo:
+        self.asked.append(address)
+        if self.gate is not None:
+            await self.gate.wait()
+        if address in self.dead:
+            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, f"the broker at {address} cannot be reached")
+        response = metadata_pb2.MetadataResponse(cluster_id="c")
+        response.brokers.add(broker_id=0, host="a", port=1)
+        response.brokers.add(broker_id=1, host="b", port=2)
+        for name in request.topics:
+            topic = response.topics.add(name=name, topic_id="id")
+            if name in self.topics:
+                topic.partitions.add(partition=0, leader_id=0, leader_epoch=self.leader_epoch, replicas=[0], isr=[0])
+            else:
+                topic.error = metadata_pb2.TopicMetadata(error=3).error
+        return from_response(response)
+
+
+async def test_brokers_are_asked_in_rotation() -> None:
+    """A broker that is cut off answers with old metadata: the next question goes to another."""
+    cluster = FakeCluster("a:1", "b:2")
+    for _ in range(4):
+        await cluster.refresh()
+    assert sorted(cluster.asked[:2]) == ["a:1", "b:2"]
+    assert cluster.asked[:2] == cluster.asked[2:]
+
+
+async def test_a_dead_broker_is_asked_last_from_then_on() -> None:
+    cluster = FakeCluster("a:1", "b:2")
+    cluster.dead = {"a:1"}
+    for _ in range(4):
+        await cluster.refresh()
+    assert cluster.asked.count("a:1") <= 1
+    assert cluster.asked.count("b:2") == 4
+
+
+async def test_no_broker_at_all_is_one_sentence_that_names_them() -> None:
+    cluster = FakeCluster("a:1", "b:2")
+    cluster.dead = {"a:1", "b:2"}
+    with pytest.raises(TidegaugeError, match=r"no broker answers \(.*a:1.*\).*tidegauge up") as caught:
+        await cluster.refresh()
+    assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+async def test_refreshes_at_one_time_share_an_answer() -> None:
+    cluster = FakeCluster("a:1")
+    cluster.gate = asyncio.Event()
+    both = asyncio.gather(cluster.refresh(), cluster.refresh())
+    await asyncio.sleep(0)
+    cluster.gate.set()
+    await both
+    assert len(cluster.asked) == 1
+
+
+async def test_a_topic_added_meanwhile_is_asked_for_after_that() -> None:
+    cluster = FakeCluster("a:1")
+    cluster.gate = asyncio.Event()
+    first = asyncio.create_task(cluster.refresh())
+    await asyncio.sleep(0)
+    second = asyncio.create_task(cluster.ensure_topics(["t"], timeout_ms=1_000))
+    await asyncio.sleep(0)
+    cluster.gate.set()
+    await asyncio.gather(first, second)
+    assert cluster.leader(TP) is not None
+    assert len(cluster.asked) == 2
+
+
+async def test_an_unknown_topic_is_told_when_the_time_is_over() -> None:
+    cluster = FakeCluster("a:1")
+    with pytest.raises(TidegaugeError, match="Topic 'u' does not exist") as caught:
+        await cluster.ensure_topics(["t", "u"], timeout_ms=0)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    cluster.asked.clear()
+    await cluster.refresh()
+    assert set(cluster.info.topics) == {"t"}, "it is not asked for any more"
+
+
+async def test_a_hint_is_told_to_listeners_and_outlives_older_metadata() -> None:
+    cluster = FakeCluster("a:1")
+    told: list[int] = []
+    await cluster.ensure_topics(["t"], timeout_ms=0)
+    cluster.on_change(lambda: told.append(1))
+    assert cluster.hint(TP, 1, 5)
+    assert not cluster.hint(TP, 0, 5)
+    await cluster.refresh()
+    leader = cluster.leader(TP)
+    assert leader is not None
+    assert (leader.broker_id, leader.leader_epoch) == (1, 5)
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "details", "code"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, "x", ErrorCode.NETWORK_EXCEPTION),
+        (grpc.StatusCode.CANCELLED, "x", ErrorCode.NETWORK_EXCEPTION),
+        (grpc.StatusCode.UNKNOWN, "Internal error from Core", ErrorCode.NETWORK_EXCEPTION),
+        (grpc.StatusCode.UNKNOWN, "Unexpected KeyError", ErrorCode.UNKNOWN_SERVER_ERROR),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "x", ErrorCode.REQUEST_TIMED_OUT),
+        (grpc.StatusCode.UNIMPLEMENTED, "x", ErrorCode.UNSUPPORTED_VERSION),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "x", ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+)
+def test_grpcs_failures_are_kafkas_errors(status: grpc.StatusCode, details: str, code: ErrorCode) -> None:
+    """A broken connection leaves the outcome open, and is tried again; a broker's fault is not."""
+    error = grpc.aio.AioRpcError(status, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
+    assert translate(error, "a:1").code is code
