@@ -209,7 +209,7 @@ def create_session(stop: StopRequest) -> Any:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     from pyspark import SparkConf  # noqa: PLC0415  (after the environment is set)
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415  (the same)
 
     builder = SparkSession.builder.appName("tidegauge-consume-committed")
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ

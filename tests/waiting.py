@@ -1,4 +1,4 @@
-"""The one place in the tests that sleeps: look again until a condition holds."""
+"""The one place in the tests that sleeps: look again until a condition holds, and the pace of a load."""
 
 from __future__ import annotations
 
@@ -28,3 +28,8 @@ async def until_async(condition: Callable[[], Awaitable[Result]], limit: float =
         assert time.monotonic() < end, f"not within {limit:g} s: {what or condition}; last value: {value!r}"
         await asyncio.sleep(PAUSE_SECONDS)
     return value
+
+
+async def pace(pause_seconds: float) -> None:
+    """Let a load breathe, so that it lasts while something else happens. Nothing may be concluded from its length."""
+    await asyncio.sleep(pause_seconds)

@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.waiting import pace, until_async
 
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin, Producer
@@ -97,12 +98,15 @@ class Job:
     async def wait(self, what: str, condition: Callable[[], bool], limit_s: float = 150) -> None:
         """Wait for a state of the job's files while the job lives."""
         assert self.process is not None
-        for _ in range(int(limit_s / 0.02)):
+        process = self.process
+
+        async def holds() -> bool:
             if condition():
-                return
-            assert self.process.poll() is None, self.log.read_text(encoding="utf-8")[-3000:]
-            await asyncio.sleep(0.02)
-        raise AssertionError(f"{what} did not come within {limit_s} s: {self.progress()[-1:]}")
+                return True
+            assert process.poll() is None, self.log.read_text(encoding="utf-8")[-3000:]
+            return False
+
+        await until_async(holds, limit_s, what)
 
 
 @pytest.fixture
@@ -144,7 +148,7 @@ async def produce(
         value = b"value-%d" % number
         futures[value] = await producer.send(topic, value, b"key-%d" % (number % 50))
         if pause_s and number % 100 == 0:
-            await asyncio.sleep(pause_s)
+            await pace(pause_s)
     await producer.flush()
     for value, future in futures.items():
         place = await future

@@ -53,7 +53,7 @@ class _Client:
         self._address = address
         self._no_node = NoNodeError
         self._problems = (KazooException, KazooTimeoutError)
-        self._client = KazooClient(hosts=address, read_only=True)
+        self._client: Any = KazooClient(hosts=address, read_only=True)
 
     def __enter__(self) -> Self:
         try:

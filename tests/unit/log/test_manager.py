@@ -191,10 +191,10 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later(bench, batch):
     assert renamed.name.endswith("-delete")
     assert (bench.directory / "recovery-point-offset-checkpoint").read_text() == "0\n0\n"
     bench.now_ms += 999
-    assert bench.manager.housekeeping() == {}
+    bench.manager.remove_deleted()
     assert renamed.exists()
     bench.now_ms += 1
-    bench.manager.housekeeping()
+    bench.manager.remove_deleted()
     assert not renamed.exists()
     assert bench.log().log_end_offset == 0
     assert bench.manager.loaded(bench.name).high_watermark == 0
@@ -207,7 +207,7 @@ def test_a_deleted_log_goes_after_a_restart_too(bench, batch):
     bench.open()
     assert bench.manager.logs == {}
     bench.now_ms += 60_000
-    bench.manager.housekeeping()
+    bench.manager.remove_deleted()
     assert not [path for path in bench.directory.iterdir() if path.is_dir()]
 
 
