@@ -1,0 +1,24 @@
+"""The one declarative table of settings: Kafka's name, type, default, unit, range, meaning, where it may be changed.
+
+``server.properties``, topic configs, ``--set`` and ``docs/configuration.md`` come from here. Defaults are those
+of Kafka 3.9 (kafka-behaviour 9); a setting that Kafka does not have says so in its text.
+"""
+
+from tidegauge.settings.broker import BROKER_GROUPS, BROKER_SETTINGS
+from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, Values
+from tidegauge.settings.parsing import parse_broker_settings, parse_topic_settings, read_assignments, read_properties
+from tidegauge.settings.topic import TOPIC_SETTINGS
+
+__all__ = [
+    "BROKER_GROUPS",
+    "BROKER_SETTINGS",
+    "INT_MAX",
+    "LONG_MAX",
+    "TOPIC_SETTINGS",
+    "Setting",
+    "Values",
+    "parse_broker_settings",
+    "parse_topic_settings",
+    "read_assignments",
+    "read_properties",
+]

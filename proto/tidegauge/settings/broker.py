@@ -1,0 +1,169 @@
+"""The table of broker settings: Kafka's names, defaults and ranges (kafka-behaviour 9.1-9.3).
+
+A setting that Kafka does not have says so in its text. Those of Kafka's that are accepted without effect are marked;
+they stand here so that a server.properties written for Kafka is understood and shown as Kafka shows it.
+Source: Kafka's ReplicationConfigs, ServerConfigs, ZkConfigs, SocketServerConfigs, DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+from tidegauge.settings.broker_log import LOG_SETTINGS
+from tidegauge.settings.model import Setting
+from tidegauge.settings.tables import flag, long, text, whole
+
+_IDENTITY_AND_NETWORK = (
+    whole("broker.id", -1, "", "Id of this broker; it must be given.", -1),
+    flag("broker.id.generation.enable", True, "Give a broker without an id one.", has_effect=False),
+    whole("reserved.broker.max.id", 1000, "", "Largest id that is not generated.", 0, has_effect=False),
+    text("broker.rack", None, "Rack of this broker, for rack-aware assignment."),
+    text("listeners", "PLAINTEXT://127.0.0.1:9092", "Address and port to bind."),
+    text("advertised.listeners", None, "Address and port that clients shall use; absent: listeners."),
+    whole("request.timeout.ms", 30_000, "ms", "Time for a request between brokers.", 1),
+    whole("socket.request.max.bytes", 104_857_600, "bytes", "Largest request accepted.", 1),
+    whole("socket.send.buffer.bytes", 102_400, "bytes", "Send buffer of a socket.", has_effect=False),
+    whole("socket.receive.buffer.bytes", 102_400, "bytes", "Receive buffer of a socket.", has_effect=False),
+    long("connections.max.idle.ms", 600_000, "ms", "Idle time after which a connection is closed.", has_effect=False),
+    whole("queued.max.requests", 500, "", "Requests that wait for a thread.", 1, has_effect=False),
+    whole("num.network.threads", 3, "", "Threads that serve sockets.", 1, update="cluster-wide", has_effect=False),
+    whole("num.io.threads", 8, "", "Threads that handle requests.", 1, update="cluster-wide", has_effect=False),
+    whole("background.threads", 10, "", "Threads for other work.", 1, update="cluster-wide", has_effect=False),
+    text("inter.broker.protocol.version", "3.9-IV0", "Version that brokers speak to each other.", has_effect=False),
+)
+
+_ZOOKEEPER = (
+    text("zookeeper.connect", None, "ZooKeeper servers as host:port,... with an optional /chroot; it must be given."),
+    whole("zookeeper.session.timeout.ms", 18_000, "ms", "Session timeout to ask ZooKeeper for.", 1),
+    whole("zookeeper.connection.timeout.ms", None, "ms", "Time to reach ZooKeeper at start; absent: 18 s.", 1),
+    whole("zookeeper.max.in.flight.requests", 10, "", "Pipelined requests to ZooKeeper.", 1),
+    flag("zookeeper.set.acl", False, "Protect znodes with ACLs.", has_effect=False),
+)
+
+_TOPICS = (
+    flag("auto.create.topics.enable", True, "Create an unknown topic when a client asks for it."),
+    whole("num.partitions", 1, "", "Partitions of a topic created without a count.", 1),
+    whole("default.replication.factor", 1, "", "Replicas of a topic created without a factor.", 1),
+    flag("delete.topic.enable", True, "Allow topics to be deleted."),
+)
+
+_REPLICATION = (
+    long("replica.lag.time.max.ms", 30_000, "ms", "Longest time not caught up before leaving the ISR.", 1),
+    whole("replica.fetch.wait.max.ms", 500, "ms", "How long a follower's fetch waits for data.", 0),
+    whole("replica.fetch.min.bytes", 1, "bytes", "Bytes that end a follower's wait.", 0),
+    whole("replica.fetch.max.bytes", 1_048_576, "bytes", "Soft limit for a partition in a follower's fetch.", 0),
+    whole("replica.fetch.response.max.bytes", 10_485_760, "bytes", "Soft limit of a follower's whole fetch.", 0),
+    whole("replica.fetch.backoff.ms", 1000, "ms", "Pause after a failed fetch.", 0),
+    whole("replica.socket.timeout.ms", 30_000, "ms", "Time for a fetch between brokers.", 1),
+    whole(
+        "replica.socket.receive.buffer.bytes",
+        65_536,
+        "bytes",
+        "Receive buffer of a follower's socket.",
+        has_effect=False,
+    ),
+    whole(
+        "num.replica.fetchers",
+        1,
+        "",
+        "Threads that fetch from one leader's broker.",
+        update="cluster-wide",
+        has_effect=False,
+    ),
+    text("replica.selector.class", None, "Who chooses the replica that serves a consumer.", has_effect=False),
+    long(
+        "replica.high.watermark.checkpoint.interval.ms",
+        5000,
+        "ms",
+        "Time between two writes of replication-offset-checkpoint.",
+        1,
+    ),
+    text(
+        "replica.truncation.rule",
+        "kip-320",
+        "By which step of Kafka's history followers truncate; all but the newest lose records (not in Kafka).",
+        ("high-watermark", "kip-101", "kip-279", "kip-320"),
+    ),
+    flag(
+        "replica.reelected.leader.keeps.follower.state",
+        False,
+        "Kafka 3.9 counts fetches of an earlier epoch after a re-election; the default does not (not in Kafka).",
+    ),
+    whole(
+        "min.insync.replicas",
+        1,
+        "",
+        "In-sync replicas that acks=all needs, and below which the high watermark stands still.",
+        1,
+        update="cluster-wide",
+    ),
+    flag(
+        "unclean.leader.election.enable",
+        False,
+        "Allow a leader from outside the ISR; acknowledged records may be lost.",
+        update="cluster-wide",
+    ),
+    whole("fetch.max.bytes", 57_671_680, "bytes", "Soft limit of a consumer's fetch.", 1024),
+    whole(
+        "max.incremental.fetch.session.cache.slots",
+        1000,
+        "",
+        "Fetch sessions that are remembered.",
+        0,
+        has_effect=False,
+    ),
+    whole(
+        "fetch.purgatory.purge.interval.requests",
+        1000,
+        "",
+        "Finished fetches that may lie in the purgatory.",
+        has_effect=False,
+    ),
+    whole(
+        "producer.purgatory.purge.interval.requests",
+        1000,
+        "",
+        "Finished produce requests that may lie in the purgatory.",
+        has_effect=False,
+    ),
+    whole(
+        "delete.records.purgatory.purge.interval.requests",
+        1,
+        "",
+        "Finished delete-records requests that may lie in the purgatory.",
+        has_effect=False,
+    ),
+)
+
+_CONTROLLER = (
+    flag("auto.leader.rebalance.enable", True, "Give leadership back to preferred leaders by itself."),
+    long("leader.imbalance.check.interval.seconds", 300, "s", "Time between two looks at the balance.", 1),
+    Setting(
+        "leader.imbalance.per.broker.percentage",
+        "int",
+        10,
+        "Misplaced leaders of a broker that are tolerated.",
+        "%",
+        0,
+        100,
+    ),
+    whole("controller.socket.timeout.ms", 30_000, "ms", "Time for a control request.", 1),
+    flag("controlled.shutdown.enable", True, "Move leaders away before stopping."),
+    whole("controlled.shutdown.max.retries", 3, "", "Attempts at that.", 1),
+    long("controlled.shutdown.retry.backoff.ms", 5000, "ms", "Pause between attempts.", 0),
+)
+
+_OWN = (
+    flag("lab.enable", False, "Offer the Lab service with its fault switches (not in Kafka)."),
+    text("event.log.file", None, "File for the event log, one JSON object a line (not in Kafka)."),
+)
+
+BROKER_GROUPS: dict[str, tuple[Setting, ...]] = {
+    "Identity and network": _IDENTITY_AND_NETWORK,
+    "ZooKeeper": _ZOOKEEPER,
+    "Topics": _TOPICS,
+    "Replication": _REPLICATION,
+    "Controller": _CONTROLLER,
+    "Log": LOG_SETTINGS,
+    "Tidegauge's own": _OWN,
+}
+
+BROKER_SETTINGS: dict[str, Setting] = {setting.name: setting for group in BROKER_GROUPS.values() for setting in group}

@@ -1,0 +1,193 @@
+"""What a setting is, and the parsed values of one scope.
+
+Rules:
+- A value is checked once, where its text is read; inside, a parsed value is trusted.
+- A setting without a value of its own may take that of another, with a factor (``log.retention.ms`` from minutes,
+  else from hours); a topic setting takes its broker setting.
+- Where a setting may be changed while brokers run has Kafka's three words: read-only, per-broker, cluster-wide.
+
+Source: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynonyms (kafka-behaviour 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+
+Kind = Literal["int", "bool", "float", "text", "list"]
+Unit = Literal["", "ms", "s", "min", "h", "bytes", "%", "records"]
+Update = Literal["read-only", "per-broker", "cluster-wide"]
+
+
+class Fallback(NamedTuple):
+    """Another setting that gives the value where this one has none, times a factor (numbers only)."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting.
+
+    Attributes:
+        name: Kafka's name.
+        kind: how its text is read.
+        default: the parsed default; None where absent means something of its own, or ``fallbacks`` decide.
+        meaning: one sentence.
+        unit: of a number.
+        minimum, maximum: inclusive bounds of a number.
+        choices: legal texts (for a list: legal members).
+        update: where it may be changed while brokers run.
+        fallbacks: settings of the same scope to take the value from, the first that has one.
+        broker_key: for a topic setting, the broker setting that gives its default.
+        has_effect: False for one that is accepted, checked and shown, and changes nothing.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    meaning: str
+    unit: Unit = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    update: Update = "read-only"
+    fallbacks: tuple[Fallback, ...] = ()
+    broker_key: str | None = None
+    has_effect: bool = True
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether it may change while the broker runs."""
+        return self.update != "read-only"
+
+    def parse(self, text: str) -> Any:
+        """Read a value.
+
+        Raises:
+            TidegaugeError: INVALID_CONFIG, with the key, the value and what would be legal.
+        """
+        text = text.strip()
+        try:
+            value = self._convert(text)
+        except ValueError:
+            raise self._refusal(text) from None
+        if self.kind in {"int", "float"} and not self._in_range(value):
+            raise self._refusal(text)
+        if self.choices:
+            members = value if self.kind == "list" else [value]
+            if not members or any(member not in self.choices for member in members):
+                raise self._refusal(text)
+        return value
+
+    def _in_range(self, value: float) -> bool:
+        # Said so that NaN is out of every range.
+        return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
+
+    def _convert(self, text: str) -> Any:
+        if self.kind == "int":
+            return int(text)
+        if self.kind == "float":
+            return float(text)
+        if self.kind == "bool":
+            return {"true": True, "false": False}[text.lower()] if text.lower() in {"true", "false"} else self._no(text)
+        if self.kind == "list":
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        return text
+
+    @staticmethod
+    def _no(text: str) -> Any:
+        raise ValueError(text)
+
+    def legal(self) -> str:
+        """What is legal, for people."""
+        if self.choices:
+            return " or ".join(self.choices)
+        if self.kind == "bool":
+            return "true or false"
+        if self.kind in {"int", "float"}:
+            noun = "a whole number" if self.kind == "int" else "a number"
+            if self.minimum is not None and self.maximum is not None:
+                return f"{noun} from {number_text(self.minimum)} to {number_text(self.maximum)}"
+            if self.minimum is not None:
+                return f"{noun}, at least {number_text(self.minimum)}"
+            if self.maximum is not None:
+                return f"{noun}, at most {number_text(self.maximum)}"
+            return noun
+        return "text"
+
+    def text_of(self, value: Any) -> str:
+        """A parsed value as it would stand in a properties file."""
+        if value is None:
+            return ""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(value)
+
+    def _refusal(self, text: str) -> TidegaugeError:
+        return TidegaugeError(
+            ErrorCode.INVALID_CONFIG,
+            f"Invalid value {text!r} for configuration {self.name}: it must be {self.legal()}",
+        )
+
+
+def number_text(value: float) -> str:
+    """A bound as people write it: all digits of a whole number."""
+    return str(int(value)) if value == int(value) else f"{value:g}"
+
+
+def converted(value: Any, factor: int) -> Any:
+    """A fallback's value in the unit of who takes it; a negative number (unlimited) becomes -1, as in Kafka."""
+    if factor == 1:
+        return value
+    return -1 if value < 0 else value * factor
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Parsed settings of one scope: those that were given, over the defaults.
+
+    Whoever holds one may hold it for long: a broker's are changed in place (``given``) when its dynamic settings
+    change, so read a setting where it is used.
+    """
+
+    table: Mapping[str, Setting]
+    given: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        """The value in force; KeyError for a name that the table lacks."""
+        try:
+            return self.given[name]
+        except KeyError:
+            setting = self.table[name]
+        for other, factor in setting.fallbacks:
+            value = self[other]
+            if value is not None:
+                return converted(value, factor)
+        return setting.default
+
+    def integer(self, name: str) -> int:
+        """An int setting."""
+        return int(self[name])
+
+    def flag(self, name: str) -> bool:
+        """A bool setting."""
+        return bool(self[name])
+
+    def text(self, name: str) -> str:
+        """A text setting; an absent one is empty."""
+        value = self[name]
+        return "" if value is None else str(value)
+
+    def is_default(self, name: str) -> bool:
+        """Whether nobody gave it."""
+        return name not in self.given

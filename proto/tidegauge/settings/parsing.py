@@ -1,0 +1,113 @@
+"""From texts to values: properties files, ``key=value`` of the command line, and Kafka's checks across settings.
+
+Source: KafkaConfig.validateValues, LogConfig.validateValues (kafka-behaviour 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings.broker import BROKER_SETTINGS
+from tidegauge.settings.model import Values
+from tidegauge.settings.topic import TOPIC_SETTINGS
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """Read a Java properties file as far as server.properties needs it: ``key=value``, ``#`` and ``!`` comments."""
+    found: dict[str, str] = {}
+    for raw in text.splitlines():
+        line = raw.strip()
+        if not line or line[0] in "#!":
+            continue
+        cut = min((at for at in (line.find("="), line.find(":")) if at >= 0), default=len(line))
+        found[line[:cut].strip()] = line[cut + 1 :].strip()
+    return found
+
+
+def read_assignments(pairs: Iterable[str], what: str) -> dict[str, str]:
+    """Read ``key=value`` texts of the command line.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, a text has no ``=``.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key.strip():
+            raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{what} {pair!r} must have the form key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def parse_broker_settings(texts: Mapping[str, str]) -> tuple[Values, list[str]]:
+    """Parse a broker's settings and hold Kafka's cross checks.
+
+    Returns:
+        The values, and the names that the table lacks (Kafka warns of those and goes on).
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, a value is illegal or two contradict each other.
+    """
+    given = {name: BROKER_SETTINGS[name].parse(text) for name, text in texts.items() if name in BROKER_SETTINGS}
+    values = Values(BROKER_SETTINGS, given)
+    _check_broker(values)
+    return values, sorted(name for name in texts if name not in BROKER_SETTINGS)
+
+
+def _check_broker(values: Values) -> None:
+    wait_ms = values.integer("replica.fetch.wait.max.ms")
+    for other in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        if wait_ms > values[other]:
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG,
+                f"replica.fetch.wait.max.ms ({wait_ms}) must not be larger than {other} ({values[other]}): "
+                "followers would be taken for dead or lagging while they wait",
+            )
+    if values["log.roll.ms"] < 1:
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, "log.roll.ms must be equal or greater than 1")
+    if values["log.retention.ms"] != -1 and values["log.retention.ms"] < 1:
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG, "log.retention.ms must be unlimited (-1) or, equal or greater than 1"
+        )
+    if not values["log.dirs"] or values["log.dirs"] == ("",):
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG, "At least one log directory must be defined via log.dirs or log.dir."
+        )
+    _check_lags(values, "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms")
+
+
+def _check_lags(values: Values, minimum: str, maximum: str) -> None:
+    if values[minimum] > values[maximum]:
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG,
+            f"conflict topic config setting {minimum} ({values[minimum]}) > {maximum} ({values[maximum]})",
+        )
+
+
+def parse_topic_settings(texts: Mapping[str, str], broker: Values | None = None) -> Values:
+    """Parse a topic's settings over its broker's.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, a name is unknown, a value illegal, or two contradict each other.
+    """
+    given: dict[str, Any] = {} if broker is None else topic_defaults(broker)
+    for name, text in texts.items():
+        if name not in TOPIC_SETTINGS:
+            raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+        given[name] = TOPIC_SETTINGS[name].parse(text)
+    values = Values(TOPIC_SETTINGS, given)
+    _check_lags(values, "min.compaction.lag.ms", "max.compaction.lag.ms")
+    return values
+
+
+def topic_defaults(broker: Values) -> dict[str, Any]:
+    """What a broker's settings say for topics, where it is not what the table says anyway."""
+    found: dict[str, Any] = {}
+    for setting in TOPIC_SETTINGS.values():
+        if setting.broker_key is not None:
+            value = broker[setting.broker_key]
+            if value != setting.default:
+                found[setting.name] = value
+    return found

@@ -1,0 +1,177 @@
+"""The table of topic settings: Kafka's names, defaults and ranges (kafka-behaviour 9.3), each with its broker setting.
+
+All of them may be changed at any time, for one topic, and take effect at once on every broker.
+Source: Kafka's LogConfig, TopicConfig, ServerTopicConfigSynonyms.
+"""
+
+from __future__ import annotations
+
+from tidegauge.settings.model import LONG_MAX, Setting
+from tidegauge.settings.tables import flag, long, names, ratio, text, whole
+
+WEEK_MS = 7 * 24 * 3_600_000
+DAY_MS = 24 * 3_600_000
+
+_SETTINGS = (
+    names(
+        "cleanup.policy",
+        ("delete",),
+        "Delete old segments, compact by key, or both.",
+        ("delete", "compact"),
+        broker_key="log.cleanup.policy",
+    ),
+    text(
+        "compression.type",
+        "producer",
+        "Compression of stored batches; producer: as they came, whatever else is set here.",
+        ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        broker_key="compression.type",
+        has_effect=False,
+    ),
+    long(
+        "delete.retention.ms",
+        DAY_MS,
+        "ms",
+        "How long a tombstone stays after its first compaction.",
+        0,
+        broker_key="log.cleaner.delete.retention.ms",
+    ),
+    long(
+        "file.delete.delay.ms",
+        60_000,
+        "ms",
+        "Time before a deleted file goes from the disk.",
+        0,
+        broker_key="log.segment.delete.delay.ms",
+    ),
+    long(
+        "flush.messages",
+        LONG_MAX,
+        "records",
+        "Records after which the log is flushed to disk.",
+        1,
+        broker_key="log.flush.interval.messages",
+    ),
+    long(
+        "flush.ms",
+        LONG_MAX,
+        "ms",
+        "Age of unflushed records at which the log is flushed to disk.",
+        0,
+        broker_key="log.flush.interval.ms",
+        has_effect=False,
+    ),
+    whole(
+        "index.interval.bytes",
+        4096,
+        "bytes",
+        "Log bytes between two index entries.",
+        0,
+        broker_key="log.index.interval.bytes",
+    ),
+    long(
+        "max.compaction.lag.ms",
+        LONG_MAX,
+        "ms",
+        "Time after which a record makes its log be compacted whatever the ratio.",
+        1,
+        broker_key="log.cleaner.max.compaction.lag.ms",
+    ),
+    whole("max.message.bytes", 1_048_588, "bytes", "Largest record batch.", 0, broker_key="message.max.bytes"),
+    long(
+        "message.timestamp.after.max.ms",
+        LONG_MAX,
+        "ms",
+        "How far a record's timestamp may lie in the future.",
+        0,
+        broker_key="log.message.timestamp.after.max.ms",
+        has_effect=False,
+    ),
+    long(
+        "message.timestamp.before.max.ms",
+        LONG_MAX,
+        "ms",
+        "How far a record's timestamp may lie in the past.",
+        0,
+        broker_key="log.message.timestamp.before.max.ms",
+        has_effect=False,
+    ),
+    text(
+        "message.timestamp.type",
+        "CreateTime",
+        "Whose time a record carries: the producer's, or the leader's at the append.",
+        ("CreateTime", "LogAppendTime"),
+        broker_key="log.message.timestamp.type",
+    ),
+    ratio(
+        "min.cleanable.dirty.ratio",
+        0.5,
+        "Share of bytes not yet compacted above which the log is compacted.",
+        broker_key="log.cleaner.min.cleanable.ratio",
+    ),
+    long(
+        "min.compaction.lag.ms",
+        0,
+        "ms",
+        "Time that a record stays uncompacted at least.",
+        0,
+        broker_key="log.cleaner.min.compaction.lag.ms",
+    ),
+    whole(
+        "min.insync.replicas",
+        1,
+        "",
+        "In-sync replicas that acks=all needs, and below which the high watermark stands still.",
+        1,
+        broker_key="min.insync.replicas",
+    ),
+    flag(
+        "preallocate",
+        False,
+        "Give a new segment its whole size at once.",
+        broker_key="log.preallocate",
+        has_effect=False,
+    ),
+    long(
+        "retention.bytes",
+        -1,
+        "bytes",
+        "Size of a partition above which old segments are deleted; negative: none.",
+        broker_key="log.retention.bytes",
+    ),
+    long(
+        "retention.ms",
+        WEEK_MS,
+        "ms",
+        "Age at which segments are deleted; -1: never.",
+        -1,
+        broker_key="log.retention.ms",
+    ),
+    whole(
+        "segment.bytes",
+        1_073_741_824,
+        "bytes",
+        "Size at which a segment is rolled.",
+        14,
+        broker_key="log.segment.bytes",
+    ),
+    whole("segment.index.bytes", 10_485_760, "bytes", "Largest index file.", 4, broker_key="log.index.size.max.bytes"),
+    long(
+        "segment.jitter.ms",
+        0,
+        "ms",
+        "Random time taken off segment.ms, so that not all segments roll at once.",
+        0,
+        broker_key="log.roll.jitter.ms",
+        has_effect=False,
+    ),
+    long("segment.ms", WEEK_MS, "ms", "Age at which a segment is rolled.", 1, broker_key="log.roll.ms"),
+    flag(
+        "unclean.leader.election.enable",
+        False,
+        "Allow a leader from outside the ISR; acknowledged records may be lost.",
+        broker_key="unclean.leader.election.enable",
+    ),
+)
+
+TOPIC_SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _SETTINGS}
