@@ -14,7 +14,7 @@ import fcntl
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,8 @@ class LogFolder:
         self._log_start_offsets = OffsetCheckpoint(path / checkpoints.LOG_START_OFFSET_CHECKPOINT, disk)
         self._lock_descriptor = -1
         self._recovery_point_lock = threading.Lock()
+        self._deletions: dict[Path, int] = {}
+        self._deletions_lock = threading.Lock()
 
     # Owning it
 
@@ -121,6 +123,35 @@ class LogFolder:
         self.offline = True
         _logger.error("Error while %s in dir %s: %s; the folder is offline now", what, self.path, error)
         return StorageError(f"Error while {what} in dir {self.path}: {error.strerror or error}")
+
+    # Deleting
+
+    def delete_later(self, paths: Iterable[Path], at_ms: int) -> None:
+        """Note files and folders to be removed from a time on."""
+        with self._deletions_lock:
+            self._deletions.update(dict.fromkeys(paths, at_ms))
+
+    def remove_due(self, now_ms: int) -> None:
+        """Remove what is due. Blocks.
+
+        Raises:
+            StorageError: the disk refused; the folder is offline.
+        """
+        with self._deletions_lock:
+            due = [path for path, at_ms in self._deletions.items() if at_ms <= now_ms]
+            for path in due:
+                del self._deletions[path]
+        for path in due:
+            try:
+                if path.is_dir():
+                    self.disk.remove_folder(path)
+                    _logger.info("Deleted log %s", path)
+                else:
+                    self.disk.remove(path)
+            except FileNotFoundError:
+                continue  # it went with its partition's folder
+            except OSError as error:
+                raise self.failed(error, f"deleting {path}") from error
 
     # Checkpoints
 

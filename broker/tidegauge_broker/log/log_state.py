@@ -16,10 +16,14 @@ class LogSettings:
 
     segment_bytes: int
     segment_ms: int
+    segment_jitter_ms: int
     segment_index_bytes: int
     index_interval_bytes: int
     flush_messages: int
     file_delete_delay_ms: int
+    retention_bytes: int
+    retention_ms: int
+    cleanup_policy: tuple[str, ...]
 
     @classmethod
     def of(cls, values: Values) -> LogSettings:
@@ -27,11 +31,25 @@ class LogSettings:
         return cls(
             segment_bytes=values.integer("segment.bytes"),
             segment_ms=values.integer("segment.ms"),
+            segment_jitter_ms=values.integer("segment.jitter.ms"),
             segment_index_bytes=values.integer("segment.index.bytes"),
             index_interval_bytes=values.integer("index.interval.bytes"),
             flush_messages=values.integer("flush.messages"),
             file_delete_delay_ms=values.integer("file.delete.delay.ms"),
+            retention_bytes=values.integer("retention.bytes"),
+            retention_ms=values.integer("retention.ms"),
+            cleanup_policy=tuple(values["cleanup.policy"]),
         )
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments go by size and time."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the log is compacted."""
+        return "compact" in self.cleanup_policy
 
 
 @dataclass(slots=True)

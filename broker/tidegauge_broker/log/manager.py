@@ -1,7 +1,7 @@
 """LogManager: all logs of a broker in its log folders, from the lock at start to the clean-shutdown mark.
 
 Contract: ``open`` returns when every log is loaded and, where needed, recovered. The event loop owns the logs;
-``flush_dirty`` and ``housekeeping`` block and belong into a pool thread. I/O errors become StorageError and take
+``flush_dirty`` and ``remove_deleted`` block and belong into a pool thread. I/O errors become StorageError and take
 their folder offline. Source: kafka.log.LogManager; kafka-behaviour 5.2 to 5.5; rows S1 to S5.
 
 Rules:
@@ -14,10 +14,10 @@ Rules:
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -59,8 +59,6 @@ class LogManager:
         self._now_ms = now_ms
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
-        self._lock = threading.Lock()
-        self._deletions: dict[Path, tuple[LogFolder, int]] = {}
 
     @classmethod
     def open(
@@ -153,7 +151,7 @@ class LogManager:
             if path.name.endswith(DELETE_SUFFIX):
                 topic = path.name.rpartition(".")[0].rpartition("-")[0]
                 delay_ms = LogSettings.of(self._topic_values(topic)).file_delete_delay_ms
-                self._deletions[path] = (folder, self._now_ms() + delay_ms)
+                folder.delete_later([path], self._now_ms() + delay_ms)
                 continue
             try:
                 found.append((TopicPartition.parse(path.name), path))
@@ -330,7 +328,7 @@ class LogManager:
     # Deleting
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Take a log away: its folder is renamed now, and removed by ``housekeeping`` later.
+        """Take a log away: its folder is renamed now, and removed by ``remove_deleted`` later.
 
         Raises:
             StorageError: the disk refused; the folder is offline.
@@ -349,35 +347,42 @@ class LogManager:
             folder.disk.sync_directory(folder.path)
         except OSError as error:
             raise folder.failed(error, f"renaming {log.directory}") from error
-        with self._lock:
-            self._deletions[renamed] = (folder, self._now_ms() + log.settings.file_delete_delay_ms)
+        folder.delete_later([renamed], self._now_ms() + log.settings.file_delete_delay_ms)
         _logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", topic_partition, renamed)
         folder.write_recovery_points()
         folder.write_log_start_offsets()
 
-    def housekeeping(self) -> dict[TopicPartition, int]:
-        """Remove deleted logs whose time has come. Blocks.
+    def housekeeping(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Let old segments of logs go that are not compacted (the cleaner looks after the others).
+
+        The event loop's: it renames files and changes logs; ``remove_deleted`` removes the files later.
 
         Returns:
-            New log start offsets (of logs that lost old segments; none as long as there is no retention).
+            New log start offsets. A folder whose disk refuses is offline afterwards; the others are looked after.
+        """
+        logs = [log for log in self._logs.values() if not log.settings.compacts]
+        return self._delete_old_segments(logs, high_watermarks)
+
+    def _delete_old_segments(
+        self, logs: Sequence[PartitionLog], high_watermarks: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        starts: dict[TopicPartition, int] = {}
+        for log in logs:
+            high_watermark = high_watermarks.get(log.topic_partition)
+            # A failure is told by the folder itself; the moves of the others must not get lost for it.
+            with suppress(StorageError):
+                if high_watermark is not None and log.delete_old_segments(high_watermark):
+                    starts[log.topic_partition] = log.log_start_offset
+        return starts
+
+    def remove_deleted(self) -> None:
+        """Remove the files of deleted segments and logs whose time has come. Blocks.
 
         Raises:
-            StorageError: the disk refused; its folder is offline.
+            StorageError: the disk of one folder refused; the others were looked after.
         """
         now_ms = self._now_ms()
-        with self._lock:
-            due = [(path, folder) for path, (folder, at_ms) in self._deletions.items() if at_ms <= now_ms]
-        for path, folder in due:
-            with self._lock:
-                self._deletions.pop(path, None)
-            try:
-                folder.disk.remove_folder(path)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise folder.failed(error, f"deleting {path}") from error
-            _logger.info("Deleted log %s", path)
-        return {}
+        self._each_online(lambda folder: folder.remove_due(now_ms))
 
     # Ending
 

@@ -12,10 +12,12 @@ Rules:
     3. No append is synced, unless flush.messages says so. A rolled segment is synced later (``flush_rolled``);
        the recovery point, below which everything is on disk, then moves to its end.
     4. A cut lowers the recovery point and writes the folder's checkpoint at once.
+    5. Segments that go are renamed to ``.deleted`` now; the folder removes the files after file.delete.delay.ms.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +35,8 @@ from tidegauge_broker.log.folder import LogFolder
 from tidegauge_broker.log.log_state import LogSettings, LogState
 from tidegauge_broker.log.records import first_record_at, stamp_append_time
 from tidegauge_broker.log.recovery import replay_producers
-from tidegauge_broker.log.segment import LogSegment, largest_timestamp
+from tidegauge_broker.log.retention import count_deletable
+from tidegauge_broker.log.segment import DELETED_SUFFIX, LogSegment, largest_timestamp
 from tidegauge_broker.replica.messages import EpochEntry
 from tidegauge_broker.replica.producer_state import ProducerState
 
@@ -176,13 +179,17 @@ class PartitionLog:
         return segment
 
     def _new_segment(self, base_offset: int) -> LogSegment:
-        return LogSegment.create(
+        segment = LogSegment.create(
             self.directory,
             base_offset,
             index_max_bytes=self.settings.segment_index_bytes,
             created_ms=self._now_ms(),
             disk=self.folder.disk,
         )
+        jitter_ms = min(self.settings.segment_jitter_ms, self.settings.segment_ms)
+        if jitter_ms:
+            segment.roll_jitter_ms = random.randrange(jitter_ms)
+        return segment
 
     def _write_snapshot(self, offset: int) -> None:
         path = producer_snapshot.write_snapshot(
@@ -310,7 +317,10 @@ class PartitionLog:
             dropped = self._segments[keep:]
             del self._segments[keep:]
         for segment in reversed(dropped):
-            segment.delete()
+            self._discard(segment.mark_deleted())
+
+    def _discard(self, renamed: Sequence[Path]) -> None:
+        self.folder.delete_later(renamed, self._now_ms() + self.settings.file_delete_delay_ms)
 
     def _end_at(self, offset: int) -> None:
         """The log ends here now; what was synced beyond is no longer there."""
@@ -338,6 +348,50 @@ class PartitionLog:
         assert to_offset <= self.log_end_offset, f"{self.topic_partition}: log start {to_offset} above the end"
         self.folder.check_online()
         self.log_start_offset = max(self.log_start_offset, to_offset)
+
+    def delete_old_segments(self, high_watermark: int) -> bool:
+        """Let old segments go as the settings say (``retention.py``); the log start offset follows.
+
+        If all go, a new, empty one is begun at the log end offset first.
+
+        Returns:
+            Whether the log start offset has moved.
+
+        Raises:
+            StorageError: the disk refused; the folder is offline.
+        """
+        with self._storage("deleting old segments of"):
+            count = count_deletable(
+                self._segments,
+                self.settings,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.log_end_offset,
+                high_watermark=high_watermark,
+                now_ms=self._now_ms(),
+            )
+            if not count:
+                return False
+            if count == len(self._segments):
+                self._roll(self.log_end_offset)
+            self._remove_oldest(count)
+            start = self._segments[0].base_offset
+            moved = start > self.log_start_offset
+            self.log_start_offset = max(self.log_start_offset, start)
+            return moved
+
+    def _remove_oldest(self, count: int) -> None:
+        with self._lock:
+            self._cuts += 1
+            dropped = self._segments[:count]
+            del self._segments[:count]
+        for segment in dropped:
+            renamed = segment.mark_deleted()
+            snapshot = producer_snapshot.snapshot_path(self.directory, segment.base_offset)
+            if snapshot.exists():
+                renamed.append(snapshot.with_name(snapshot.name + DELETED_SUFFIX))
+                self.folder.disk.rename(snapshot, renamed[-1])
+                self._unsynced.pop(snapshot, None)
+            self._discard(renamed)
 
     # Keeping
 

@@ -7,7 +7,8 @@ Functions raise OSError, and TidegaugeError CORRUPT_MESSAGE where the file holds
 Rules (kafka-behaviour 6.3, 6.4, 3.9; LogSegment):
     1. An append writes an index entry first of all if more than index.interval.bytes were appended since the
        last one: so the first batch of a segment never has one.
-    2. A segment is rolled by size, age, a full index, or an offset that does not fit in 31 bits above the base.
+    2. A segment is rolled by size, age (less its own random jitter), a full index, or an offset that does not fit
+       in 31 bits above the base.
     3. A cut removes whole batches, from the first whose last offset is at or above the target.
     4. For every file the length last synced is kept: that is what a power cut leaves.
 """
@@ -28,6 +29,7 @@ from tidegauge_broker.log.index import OffsetIndex, TimeIndex
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+DELETED_SUFFIX = ".deleted"
 MAX_RELATIVE_OFFSET = 2**31 - 1
 NO_TIMESTAMP = -1
 
@@ -66,6 +68,7 @@ class LogSegment:
         self.disk = disk
         self.size_bytes = 0
         self.synced_bytes = 0
+        self.roll_jitter_ms = 0
         self._created_ms = created_ms
         self._descriptor = -1
         self._bytes_since_index_entry = 0
@@ -143,7 +146,11 @@ class LogSegment:
             return self.size_bytes > 0 or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         if self.size_bytes == 0:
             return False
-        return self._waited_ms(timestamp_ms, now_ms) > max_ms or self.index.is_full or self.time_index.is_full
+        return (
+            self._waited_ms(timestamp_ms, now_ms) > max_ms - self.roll_jitter_ms
+            or self.index.is_full
+            or self.time_index.is_full
+        )
 
     def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
         """Age for rolling: from the first append's timestamp to this one's, or since creation without one."""
@@ -239,6 +246,12 @@ class LogSegment:
                     found = (spot.max_timestamp_ms, spot.last_offset)
             self._largest = found
         return self._largest
+
+    @property
+    def retention_ms(self) -> int:
+        """The time that retention looks at: the largest timestamp, or the file's where no record has one."""
+        timestamp_ms, _ = self.largest_timestamp
+        return timestamp_ms if timestamp_ms >= 0 else int(self.path.stat().st_mtime * 1000)
 
     # Reading
 
@@ -360,11 +373,26 @@ class LogSegment:
         self.index.close()
         self.time_index.close()
 
+    @property
+    def paths(self) -> tuple[Path, Path, Path]:
+        """Its files, the ``.log`` first: indexes without a log are taken for leftovers."""
+        return self.path, self.index.path, self.time_index.path
+
     def delete(self) -> None:
         """Close and remove all files."""
         self.close()
-        for path in (self.path, self.index.path, self.time_index.path):
+        for path in self.paths:
             self.disk.remove(path)
+
+    def mark_deleted(self) -> list[Path]:
+        """Close, and rename all files to ``.deleted``; returns what they are called now."""
+        self.close()
+        renamed = []
+        for path in self.paths:
+            if path.exists():
+                renamed.append(path.with_name(path.name + DELETED_SUFFIX))
+                self.disk.rename(path, renamed[-1])
+        return renamed
 
 
 def largest_timestamp(headers: Sequence[BatchHeader]) -> tuple[int, int]:

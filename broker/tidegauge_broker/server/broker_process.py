@@ -262,11 +262,7 @@ class BrokerProcess:
         settings, logs = self._settings, self._logs
         self._replicas.start()
 
-        async def housekeeping() -> None:
-            starts: dict[Any, int] = {}
-            await self._in_pool(lambda: starts.update(logs.housekeeping()))
-            self._replicas.log_start_advanced(starts)
-
+        first_ms = settings.integer("log.initial.task.delay.ms")
         self._tasks = [
             Periodic(
                 "high watermarks",
@@ -277,14 +273,22 @@ class BrokerProcess:
                 "recovery points",
                 settings.integer("log.flush.offset.checkpoint.interval.ms"),
                 lambda: self._in_pool(logs.write_recovery_points),
+                first_ms,
             ),
             Periodic(
                 "log start offsets",
                 settings.integer("log.flush.start.offset.checkpoint.interval.ms"),
                 lambda: self._in_pool(logs.write_log_start_offsets),
+                first_ms,
             ),
             Periodic("flush", 1_000, lambda: self._in_pool(logs.flush_dirty)),
-            Periodic("housekeeping", 10_000, housekeeping),
+            Periodic("deleted files", 1_000, lambda: self._in_pool(logs.remove_deleted)),
+            Periodic(
+                "retention",
+                settings.integer("log.retention.check.interval.ms"),
+                self._replicas.delete_old_segments,
+                first_ms,
+            ),
         ]
 
     # While it runs

@@ -202,7 +202,16 @@ class ReplicaManager:
 
     # The log
 
-    def log_start_advanced(self, starts: Mapping[TopicPartition, int]) -> None:
+    async def delete_old_segments(self) -> None:
+        """Retention: old segments go, the log start offsets follow. On the loop: it only renames files."""
+        self._log_start_advanced(self.logs.housekeeping(self.core.high_watermarks()))
+        self._tell_of_failures()
+
+    def _tell_of_failures(self) -> None:
+        for directory in self.logs.offline_directories:
+            self.directory_failed(directory)
+
+    def _log_start_advanced(self, starts: Mapping[TopicPartition, int]) -> None:
         """Retention removed old segments."""
         for topic_partition, offset in starts.items():
             self._execute(self.core.log_start_advanced(topic_partition, offset))
