@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aiokafka.record.default_records import DefaultRecordBatch
 from memory_broker import START_MS, Broker, make_batch
 from memory_zookeeper import MemoryZooKeeper, Term
 
@@ -36,6 +37,8 @@ from tidegauge_broker.replica.messages import (
     ACKS_ALL,
     CONSUMER,
     CoreSettings,
+    EpochAnswer,
+    EpochRound,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -89,12 +92,15 @@ class Pending:
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """A follower's round on its way; also the token of its fetch on the leader. A restart ends it."""
+    """A follower's round on its way; also the token of its fetch on the leader. A restart ends it.
+
+    By the rules of KIP-101 and KIP-279 a round may ask where epochs end, instead of fetching.
+    """
 
     follower: BrokerCore
     leader: BrokerCore | None
-    round: FetchRound
-    box: dict[object, list[FetchedPartition]]
+    round: FetchRound | EpochRound
+    box: dict[object, Any]
 
     @property
     def is_answered(self) -> bool:
@@ -102,8 +108,9 @@ class Exchange:
 
     @property
     def answer(self) -> FetchedPartition:
-        """The leader's answer for the only partition."""
+        """The leader's answer to a fetch of the only partition."""
         (answer,) = self.box[self]
+        assert isinstance(answer, FetchedPartition)
         return answer
 
 
@@ -308,9 +315,11 @@ class Cluster:
         target = self.brokers[exchange.round.leader]
         assert target.is_running
         assert target.core is exchange.leader
-        request = FetchRequest(
-            exchange.follower.broker_id, wait_ms, 1, RESPONSE_MAX_BYTES, list(exchange.round.partitions)
-        )
+        chosen = exchange.round
+        if isinstance(chosen, EpochRound):
+            target.fetched[exchange] = [target.core.offset_for_leader_epoch(item) for item in chosen.partitions]
+            return exchange
+        request = FetchRequest(exchange.follower.broker_id, wait_ms, 1, RESPONSE_MAX_BYTES, list(chosen.partitions))
         target.execute(target.core.fetch(request, exchange, self.now_ms))
         return exchange
 
@@ -321,6 +330,8 @@ class Cluster:
             return []
         answers = exchange.box[exchange]
         leader, number = exchange.round.leader, exchange.round.request_id
+        if isinstance(exchange.round, EpochRound):
+            return broker.execute(broker.core.epochs_answered(leader, number, answers, self.now_ms))
         return broker.execute(broker.core.fetch_answered(leader, number, answers, self.now_ms))
 
     def lose(self, exchange: Exchange) -> None:
@@ -336,7 +347,7 @@ class Cluster:
         assert exchange is not None
         return self.arrive(exchange)
 
-    def fetch(self, follower: int, leader: int | None = None) -> FetchedPartition | None:
+    def fetch(self, follower: int, leader: int | None = None) -> FetchedPartition | EpochAnswer | None:
         """One whole round that does not wait for data; the answer of the only partition."""
         exchange = self.ask(follower, leader)
         if exchange is None:
@@ -346,7 +357,8 @@ class Cluster:
             return None
         self.arrive(exchange, wait_ms=0)
         self.answer(exchange)
-        return exchange.box[exchange][0]
+        answers: list[FetchedPartition | EpochAnswer] = exchange.box[exchange]
+        return answers[0]
 
     # ISR proposals
 
@@ -420,6 +432,15 @@ class Cluster:
         """Leader, ISR, leader epoch and partition epoch of AT, as they stand in ZooKeeper."""
         node = self.zookeeper.state(AT)
         return node.leader, node.isr, node.leader_epoch, self.zookeeper.version(AT)
+
+    def records(self, broker_id: int, at: TopicPartition = AT) -> list[str]:
+        """What a broker's disk holds, as ``value@epoch``, in the order of the offsets."""
+        found = self.brokers[broker_id].disk[at].batches
+        return [
+            f"{record.value.decode()}@{header.leader_epoch}"
+            for header, data in found
+            for record in DefaultRecordBatch(data)
+        ]
 
     def content(self, broker_id: int, at: TopicPartition = AT) -> list[tuple[int, int, bytes]]:
         """Base offset, epoch and bytes of each batch on a broker's disk."""
