@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple, Protocol
 
+from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import COMPRESSION_NAMES, MAX_SEQUENCE, increment_sequence, read_header
 from tidegauge_client.records import BatchBuilder, NewRecord, decode_batches, encode_batch, restamp
@@ -44,6 +45,15 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
+
+
+class OutcomeUnknown(TidegaugeError):
+    """A refusal that says nothing of an earlier attempt, of which nobody knows whether it was written."""
+
+    @property
+    def definite(self) -> bool:
+        """Never: the record may lie in the log."""
+        return False
 
 
 class Promise(Protocol):
@@ -83,12 +93,13 @@ class Batch:
         retry_at_ms: not to be sent again before.
         leader_epoch: under which it was sent last; a newer leader ends the back-off (KIP-951).
         is_given_up: its promises are broken, though an answer may still come.
+        may_be_written: an attempt ended so that nobody knows whether the leader has it.
     """
 
     __slots__ = (
         "attempts", "base_sequence", "builder", "created_ms", "data", "identity", "is_given_up", "last_problem",
-        "leader_epoch", "ordinal", "place", "promises", "reserved_bytes", "retry_at_ms", "timestamps_ms",
-        "topic_partition",
+        "leader_epoch", "may_be_written", "ordinal", "place", "promises", "reserved_bytes", "retry_at_ms",
+        "timestamps_ms", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +124,7 @@ class Batch:
         self.retry_at_ms = 0.0
         self.leader_epoch = -1
         self.is_given_up = False
+        self.may_be_written = False
         self.last_problem: BaseException | None = None
 
     @property
@@ -304,6 +316,7 @@ class PartitionQueue:
             half.reserved_bytes = (batch.reserved_bytes + len(halves)) // 2
             half.data = encode_batch(records[begin:end], compression=compression)
             half.attempts = batch.attempts
+            half.may_be_written = batch.may_be_written
             half.ordinal = batch.ordinal
             if batch.identity is not None:
                 half.stamp(batch.identity, increment_sequence(batch.base_sequence, begin))

@@ -27,7 +27,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import produce_pb2
 from tidegauge_client.accumulator import Accumulator
 from tidegauge_client.metadata import Leader
-from tidegauge_client.partition_queue import Batch, RecordMetadata
+from tidegauge_client.partition_queue import Batch, OutcomeUnknown, RecordMetadata
 
 MAX_BACKOFF_MS = 1_000.0
 UNKNOWN_OFFSET = -1
@@ -275,6 +275,7 @@ class Sender:
             queue.dropped(batch)
             return
         batch.last_problem = problem
+        batch.may_be_written = batch.may_be_written or not problem.definite
         batch.retry_at_ms = now_ms + self._backoff_ms(batch.attempts)
         may_retry = now_ms - batch.created_ms < self._delivery_timeout_ms
         if problem.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.identity is not None and may_retry:
@@ -308,15 +309,17 @@ class Sender:
 
     def _report(self, batch: Batch, problem: TidegaugeError) -> None:
         self.counters.failed += batch.record_count
+        kind = OutcomeUnknown if batch.may_be_written else TidegaugeError
         for promise in batch.promises:
             if not promise.done():
-                promise.set_exception(TidegaugeError(problem.code, problem.message))
+                promise.set_exception(kind(problem.code, problem.message))
         self._on_done(batch)
 
     def abandon(self, problem: TidegaugeError) -> None:
         """Report everything that is left: the producer stops or cannot go on."""
         self.close()
         for batch in self._accumulator.abandon():
+            batch.may_be_written = batch.may_be_written or batch.attempts > 0  # an answer may be on its way
             self._report(batch, problem)
 
 

@@ -2,16 +2,13 @@
 
 Order is kept per key and per partition. Every record ends acknowledged or failed: sent = acked + failed.
 
-``--history F`` writes what happened to each record, for the accountant: JSON lines ``{"process","type","time_ms",
-"index","topic","partition","offset","key","value","error"}``. A record has an ``invoke`` when it is handed over and
-then ``ok``, ``fail`` (it certainly had no effect) or ``info`` (nobody knows); without a second line: info.
+``--history F`` appends what happened to each record to F, for the accountant (``tidegauge verify``); its format stands
+in ``tidegauge_client.history``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import sys
 import time
 from collections import Counter
@@ -20,15 +17,16 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 import click
 
 from tidegauge.cli import EXIT_FAILED, fail, print_json, say, tells_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cli.common import JSON, run, servers
-from tidegauge_client.cli.formatting import json_bytes, unescape
+from tidegauge_client.cli.formatting import unescape
 from tidegauge_client.cli.lines import read_lines
+from tidegauge_client.history import HistoryWriter
 from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_client.producer import Producer
 
@@ -51,7 +49,7 @@ class Work:
     partition: int | None
     separator: bytes | None
     rate: float | None
-    history: IO[str] | None
+    history: HistoryWriter | None
     refused: int = 0
     line_number: int = 0
     problems: Counter[str] = field(default_factory=Counter)
@@ -66,40 +64,21 @@ class Work:
             raise NoKeySeparator(f"No key separator found on line number {self.line_number}")
         return key, value
 
-    def note(self, kind: str, index: int, key: bytes | None, value: bytes, **fields: object) -> None:
-        """Write a line of the history."""
-        if self.history is None:
-            return
-        line = {
-            "process": os.getpid(),
-            "type": kind,
-            "time_ms": int(time.time() * 1000),
-            "index": index,
-            "topic": self.topic,
-            "partition": self.partition,
-            "offset": None,
-            "key": json_bytes(key),
-            "value": json_bytes(value),
-            "error": None,
-            **fields,
-        }
-        self.history.write(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n")
-
-    def failed(self, index: int, key: bytes | None, value: bytes, problem: TidegaugeError) -> None:
+    def failed(self, index: int, problem: TidegaugeError, *, is_definite: bool) -> None:
         """A record was refused, or its fate is unknown."""
         self.problems[str(problem)] += 1
-        self.note("fail" if problem.definite else "info", index, key, value, error=problem.code.name)
+        if self.history is not None:
+            self.history.failed(index, problem, is_definite=is_definite)
 
-    def answered(self, index: int, key: bytes | None, value: bytes, future: asyncio.Future[RecordMetadata]) -> None:
+    def answered(self, index: int, future: asyncio.Future[RecordMetadata]) -> None:
         """The acknowledgement, or why there is none."""
         if future.cancelled():
             return
         problem = future.exception()
         if isinstance(problem, TidegaugeError):
-            self.failed(index, key, value, problem)
+            self.failed(index, problem, is_definite=problem.definite)
         elif problem is None and self.history is not None:
-            where = future.result()
-            self.note("ok", index, key, value, partition=where.partition, offset=where.offset)
+            self.history.acknowledged(index, future.result())
 
 
 async def numbered(count: int) -> AsyncIterator[list[bytes]]:
@@ -123,14 +102,18 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
                 ahead = index / work.rate - (time.monotonic() - begun)
                 if ahead > 0:
                     await asyncio.sleep(ahead)
-            work.note("invoke", index, key, value)
+            timestamp_ms = int(time.time() * 1000)
+            if work.history is not None:
+                work.history.invoked(index, key, value, work.partition, timestamp_ms)
             try:
-                future = await producer.send(work.topic, value, key, partition=work.partition)
+                future = await producer.send(
+                    work.topic, value, key, partition=work.partition, timestamp_ms=timestamp_ms
+                )
             except TidegaugeError as problem:
                 work.refused += 1
-                work.failed(index, key, value, problem)
+                work.failed(index, problem, is_definite=True)  # it was never handed over
             else:
-                future.add_done_callback(partial(work.answered, index, key, value))
+                future.add_done_callback(partial(work.answered, index))
             index += 1
 
 
@@ -142,7 +125,7 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
 @click.option("--key-separator", metavar="S", help="The key stands before its first occurrence; escapes as \\t work.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="P", help="Write to this partition.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records a second, at most.")
-@click.option("--history", type=click.Path(path_type=Path, dir_okay=False), help="Note what happened to each record.")
+@click.option("--history", type=click.Path(path_type=Path, dir_okay=False), help="Append what happens to each record.")
 @verb_options
 @tells_errors
 def produce(
@@ -167,7 +150,12 @@ def produce(
         raise click.UsageError(f"Invalid value for '--key-separator': {problem}") from None
     bootstrap = servers(bootstrap_server, directory)
     with ExitStack() as files:
-        written = None if history is None else files.enter_context(history.open("w", encoding="utf-8"))
+        level = str(ACKS[acks])
+        written = (
+            None
+            if history is None
+            else files.enter_context(HistoryWriter(history, topic, level, is_idempotent=level == "all"))
+        )
         source = sys.stdin.buffer if file is None else files.enter_context(file.open("rb"))
         work = Work(topic, partition, separator, rate, written)
         lines = read_lines(source) if count is None else numbered(count)

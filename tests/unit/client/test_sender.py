@@ -482,3 +482,21 @@ def test_what_is_not_retriable_is_reported_as_it_is(code: ErrorCode) -> None:
 
     assert isinstance(promise.exception, TidegaugeError)
     assert promise.exception.code is code
+
+
+@pytest.mark.parametrize("is_lost_first", [True, False])
+def test_a_refusal_after_an_attempt_of_unknown_outcome_is_not_definite(*, is_lost_first: bool) -> None:
+    """History, rule 3: a definite error says nothing of an earlier attempt whose answer was lost."""
+    world = World(idempotence=False)
+    promise = world.send(b"a")
+    world.step()
+    if is_lost_first:
+        world.connections["b0"].take()
+        world.connections["b0"].break_()
+        world.step(1_000)
+    world.connections["b0"].take(refuse=ErrorCode.INVALID_RECORD)
+    world.connections["b0"].deliver()
+
+    assert isinstance(promise.exception, TidegaugeError)
+    assert promise.exception.code is ErrorCode.INVALID_RECORD
+    assert promise.exception.definite is not is_lost_first

@@ -1,0 +1,276 @@
+"""The history of producers: what was sent and what was answered, for the accountant (row B6).
+
+One JSON object a line; a file may hold several producers, written one after the other or at the same time. A record has
+one ``invoke`` and at most one answer, both found by ``producer`` and ``number``:
+
+| field | in | meaning |
+|---|---|---|
+| ``type`` | all | ``invoke``: handed over; ``ok``: acknowledged; ``fail``: surely no effect; ``info``: nobody knows |
+| ``producer`` | all | one run of one producer; unique over runs |
+| ``number`` | all | 0, 1, 2, ... in the order in which the producer was given its records |
+| ``time_us`` | all | microseconds since 1970: just before the hand-over, or just after the answer came |
+| ``topic``, ``partition`` | invoke | where to; partition is null where the producer was to choose |
+| ``acks`` | invoke | ``all``, ``1`` or ``0``, as text |
+| ``idempotent`` | invoke | whether the producer numbers its batches, so that a retry writes nothing twice |
+| ``key``, ``value`` | invoke | as text; null where there is none; left out where the bytes are not UTF-8 |
+| ``key_base64``, ``value_base64`` | invoke | instead of those, then |
+| ``timestamp_ms`` | invoke | the record's own timestamp; it tells two records with the same bytes apart |
+| ``partition``, ``offset`` | ok | where it lies; the offset is -1 with acks=0: then nothing was acknowledged |
+| ``error`` | fail, info | the error's name |
+
+Rules:
+    1. An ``invoke`` is in the file before the producer has the record, so what is in the log stands in the history too,
+       also when the producer is killed at any moment (each line is one write to the end of the file).
+    2. A record without an answer counts as ``info``.
+    3. ``fail`` only where no attempt can have had an effect (``TidegaugeError.definite``).
+    4. Times of one producer never go back; those of several are comparable as far as the machine's clock is.
+    5. A line that was cut off when its writer died is left out by readers; the next writer begins on a new line.
+
+Source: verification.md section 3 (Jepsen's invoke, ok, fail, info).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.partition_queue import RecordMetadata
+
+INVOKE = "invoke"
+OK = "ok"
+FAIL = "fail"
+INFO = "info"
+NO_TIME = -1
+NO_OFFSET = -1
+NO_PARTITION = -1
+
+
+class SentRecord(NamedTuple):
+    """One record as its producer's history has it.
+
+    Attributes:
+        producer: whose.
+        number: its place in the order of that producer.
+        key: None where there is none.
+        value: None where there is none.
+        timestamp_ms: of the record.
+        acks: ``all``, ``1`` or ``0``.
+        is_idempotent: whether a retry could write it twice is excluded.
+        invoked_us: when it was handed over.
+        outcome: ``ok``, ``fail`` or ``info``.
+        answered_us: when the answer came; -1 without one.
+        partition: where it was acknowledged, else where it was to go, else -1.
+        offset: where it was acknowledged; -1 where it was not, or nobody told.
+        error: the error's name; empty without one.
+    """
+
+    producer: str
+    number: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    acks: str
+    is_idempotent: bool
+    invoked_us: int
+    outcome: str = INFO
+    answered_us: int = NO_TIME
+    partition: int = NO_PARTITION
+    offset: int = NO_OFFSET
+    error: str = ""
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether a broker has said that it has the record: with acks=0 nobody ever does."""
+        return self.outcome == OK and self.acks != "0"
+
+
+class History(NamedTuple):
+    """What some files say of one topic: records in the order of their hand-overs, and lines that could not be read."""
+
+    records: list[SentRecord]
+    damaged_lines: int
+
+
+def _bytes_fields(name: str, content: bytes | None) -> dict[str, str | None]:
+    if content is None:
+        return {name: None}
+    try:
+        return {name: content.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(content).decode()}
+
+
+def _read_bytes(line: dict[str, Any], name: str) -> bytes | None:
+    encoded = line.get(f"{name}_base64")
+    if encoded is not None:
+        return base64.b64decode(encoded)
+    text = line[name]
+    return None if text is None else str(text).encode()
+
+
+class HistoryWriter:
+    """Appends what one producer sends and is answered to a file.
+
+    Args:
+        path: the file; it may hold other producers' lines already.
+        topic: where records go.
+        acks: ``all``, ``1`` or ``0``.
+        is_idempotent: whether the producer is.
+
+    Raises:
+        TidegaugeError: the file can't be written.
+    """
+
+    def __init__(self, path: Path, topic: str, acks: str, *, is_idempotent: bool) -> None:
+        self._path = path
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as problem:
+            raise _unwritable(path, problem) from None
+        # Wall-clock time may be set back; within a producer time must not be.
+        self._wall_minus_monotonic_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        self._producer = f"{os.getpid()}-{self._now_us()}"
+        self._common = {
+            "topic": topic,
+            "acks": acks,
+            "idempotent": is_idempotent,
+        }
+        size_bytes = os.fstat(self._descriptor).st_size
+        if size_bytes and os.pread(self._descriptor, 1, size_bytes - 1) != b"\n":
+            self._write_bytes(b"\n")  # rule 5
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is noted any more; a second time does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _now_us(self) -> int:
+        return time.monotonic_ns() // 1000 + self._wall_minus_monotonic_us
+
+    def _write_bytes(self, data: bytes) -> None:
+        if self._descriptor < 0:
+            return
+        try:
+            os.write(self._descriptor, data)
+        except OSError as problem:
+            raise _unwritable(self._path, problem) from None
+
+    def _write(self, kind: str, number: int, fields: dict[str, Any]) -> None:
+        line = {"type": kind, "producer": self._producer, "number": number, "time_us": self._now_us(), **fields}
+        self._write_bytes(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+
+    def invoked(
+        self, number: int, key: bytes | None, value: bytes | None, partition: int | None, timestamp_ms: int
+    ) -> None:
+        """A record is about to be handed over; call it before (rule 1)."""
+        self._write(
+            INVOKE,
+            number,
+            {
+                **self._common,
+                "partition": partition,
+                **_bytes_fields("key", key),
+                **_bytes_fields("value", value),
+                "timestamp_ms": timestamp_ms,
+            },
+        )
+
+    def acknowledged(self, number: int, where: RecordMetadata) -> None:
+        """The producer says that it was written (with acks=0: that it was sent)."""
+        self._write(OK, number, {"partition": where.partition, "offset": where.offset})
+
+    def failed(self, number: int, problem: TidegaugeError, *, is_definite: bool) -> None:
+        """It was refused, or its fate is unknown (rule 3)."""
+        self._write(FAIL if is_definite else INFO, number, {"error": problem.code.name})
+
+
+def _unwritable(path: Path, problem: OSError) -> TidegaugeError:
+    return TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"the history {path} can't be written: {problem.strerror}")
+
+
+def _lines(paths: Iterable[Path]) -> Iterator[dict[str, Any] | None]:
+    """The lines of all files; None for one that is damaged."""
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                for raw in file:
+                    if raw == b"\n":
+                        continue
+                    try:
+                        line = json.loads(raw)
+                    except ValueError:
+                        line = None
+                    yield line if isinstance(line, dict) else None
+        except OSError as problem:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST, f"the history {path} can't be read: {problem.strerror}"
+            ) from None
+
+
+def read_history(paths: Iterable[Path], topic: str) -> History:
+    """What these files say of a topic.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, a file can't be read.
+    """
+    records: list[SentRecord] = []
+    places: dict[tuple[str, int], int] = {}
+    damaged = 0
+    for line in _lines(paths):
+        try:
+            if line is None:
+                damaged += 1
+            elif line["type"] == INVOKE:
+                if line["topic"] == topic:
+                    places[line["producer"], line["number"]] = len(records)
+                    records.append(_invocation(line))
+            else:
+                # Each record has one answer, so its place may be forgotten.
+                place = places.pop((line["producer"], line["number"]), None)
+                if place is not None:
+                    records[place] = _answered(records[place], line)
+        except (KeyError, TypeError, ValueError):
+            damaged += 1
+    return History(records, damaged)
+
+
+def _invocation(line: dict[str, Any]) -> SentRecord:
+    partition = line["partition"]
+    return SentRecord(
+        str(line["producer"]),
+        int(line["number"]),
+        _read_bytes(line, "key"),
+        _read_bytes(line, "value"),
+        int(line["timestamp_ms"]),
+        str(line["acks"]),
+        bool(line["idempotent"]),
+        int(line["time_us"]),
+        partition=NO_PARTITION if partition is None else int(partition),
+    )
+
+
+def _answered(record: SentRecord, line: dict[str, Any]) -> SentRecord:
+    kind = line["type"]
+    if kind == OK:
+        return record._replace(
+            outcome=OK,
+            answered_us=int(line["time_us"]),
+            partition=int(line["partition"]),
+            offset=int(line["offset"]),
+        )
+    if kind not in {FAIL, INFO}:
+        raise ValueError(f"{kind!r} is no kind of line")
+    return record._replace(outcome=kind, answered_us=int(line["time_us"]), error=str(line["error"]))
