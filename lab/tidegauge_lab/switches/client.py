@@ -1,0 +1,262 @@
+"""``Switches``: a typed asynchronous client of the brokers' Lab service.
+
+Whoever writes scenarios or tests codes against this::
+
+    async with Switches.of_cluster(load_cluster_file(directory)) as lab:
+        await lab.hold_fetch(TopicPartition("orders", 0), [2])
+        step = await lab.step_fetch(TopicPartition("orders", 0), 2, until=Until.REQUEST)
+        await lab.isolate(1, Plane.BROKERS, Direction.IN)
+        await lab.heal(1)
+
+Rules:
+    1. Every method returns when what it says is true: a hold when no round is under way that names the partition, a
+       cut when nothing passes any more, a flush when the bytes are on disk, an expiry when the session has ended on
+       the server (the broker notices it a little later).
+    2. What is already so is no error.
+    3. A refused round is no exception: it is a ``Step`` with its ``error``. What can't be asked for (a partition that
+       isn't held here, a broker that doesn't run, or one without lab.enable=true) raises TidegaugeError.
+    4. The Lab service itself is never cut, so ``observe`` sees through every fault.
+    5. A restart of a broker clears what was in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Self
+
+import grpc
+import grpc.aio
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import lab_pb2, metadata_pb2
+from tidegauge.v1.lab_service_pb2_grpc import LabServiceStub
+from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_lab.switches import wire
+from tidegauge_lab.switches.model import (
+    CUT,
+    BrokerSwitches,
+    Direction,
+    DiskEffect,
+    Fault,
+    InjectedError,
+    NetworkEffect,
+    Plane,
+    Step,
+    Until,
+)
+
+if TYPE_CHECKING:  # it exists in the stubs only
+    from tidegauge.v1.lab_service_pb2_grpc import LabServiceAsyncStub
+
+_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
+_DEADLINE_SECONDS = 10.0
+STEP_LIMIT_SECONDS = 30.0
+
+
+class Switches:
+    """The switches of some brokers; use it in an ``async with``, or ``close`` it.
+
+    Args:
+        addresses: ``host:port`` by broker id.
+    """
+
+    def __init__(self, addresses: Mapping[int, str]) -> None:
+        self._addresses = dict(addresses)
+        self._channels: dict[int, grpc.aio.Channel] = {}
+
+    @classmethod
+    def of_cluster(cls, file: ClusterFile) -> Self:
+        """Those of all brokers of a cluster."""
+        return cls({broker.id: broker.address for broker in file.brokers})
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all channels."""
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+
+    # Holds and steps
+
+    async def hold_fetch(self, at: TopicPartition, brokers: Sequence[int]) -> list[int]:
+        """Hold the partition's follower on these brokers; a hold lasts over changes of leader and role.
+
+        Returns:
+            Those on which that changed something.
+        """
+        return [broker_id for broker_id in brokers if await self._hold(at, broker_id, release=False)]
+
+    async def release_fetch(self, at: TopicPartition, brokers: Sequence[int]) -> list[int]:
+        """Let it fetch by itself again; returns the brokers on which that changed something."""
+        return [broker_id for broker_id in brokers if await self._hold(at, broker_id, release=True)]
+
+    async def _hold(self, at: TopicPartition, broker_id: int, *, release: bool) -> bool:
+        request = lab_pb2.HoldFetchRequest(partition=wire.to_partition(at), release=release)
+        with _telling(broker_id):
+            return (await self._stub(broker_id).HoldFetch(request, timeout=STEP_LIMIT_SECONDS)).changed
+
+    async def step_fetch(
+        self,
+        at: TopicPartition,
+        broker_id: int,
+        *,
+        until: Until = Until.ANSWER,
+        limit_seconds: float = STEP_LIMIT_SECONDS,
+    ) -> Step:
+        """One round of a held follower: request, answer (after its wait in the purgatory), append.
+
+        ``Until.REQUEST`` stops when the leader has taken the request and keeps the answer back until the next step.
+        A step after such a one ends that round.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, it is not held or does not follow; BROKER_NOT_AVAILABLE.
+        """
+        leader = await self._leader_in_view_of(at, broker_id)
+        before = await self._look(at, broker_id, leader)
+        request = lab_pb2.StepFetchRequest(partition=wire.to_partition(at), until=wire.UNTIL[until])
+        with _telling(broker_id):
+            response = await self._stub(broker_id).StepFetch(request, timeout=limit_seconds)
+        asked = response.leader_id if response.HasField("leader_id") else leader
+        after = await self._look(at, broker_id, asked)
+        return wire.from_step(at, broker_id, response, before, after)
+
+    async def _leader_in_view_of(self, at: TopicPartition, broker_id: int) -> int | None:
+        replica = (await self.observe(broker_id, [at.topic])).get(at)
+        return replica.leader_id if replica is not None and replica.HasField("leader_id") else None
+
+    async def _look(
+        self, at: TopicPartition, follower: int, leader: int | None
+    ) -> dict[int, metadata_pb2.ReplicaDescription]:
+        """The replica on the follower and on the leader, where they answer."""
+        found = {}
+        for broker_id in (follower, leader):
+            if broker_id is None or broker_id not in self._addresses:
+                continue
+            try:
+                replica = (await self.observe(broker_id, [at.topic])).get(at)
+            except TidegaugeError:
+                continue
+            if replica is not None:
+                found[broker_id] = replica
+        return found
+
+    # Faults
+
+    async def isolate(
+        self,
+        broker_id: int,
+        ends: Plane | Sequence[int],
+        direction: Direction = Direction.BOTH,
+        effect: NetworkEffect = CUT,
+    ) -> Fault:
+        """Cut (or delay, or drop) what the broker has with other brokers, some of them, ZooKeeper or clients.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, ``CLIENTS`` with ``OUT``: a broker calls no clients.
+        """
+        return await self._set(broker_id, lab_pb2.LabFault(network=wire.to_network(ends, direction, effect)))
+
+    async def inject_error(self, broker_id: int, injected: InjectedError) -> Fault:
+        """Make calls of an RPC fail at this broker."""
+        return await self._set(broker_id, lab_pb2.LabFault(error=wire.to_error_fault(injected)))
+
+    async def set_disk(self, broker_id: int, effect: DiskEffect) -> Fault:
+        """Make the broker's disk slow or failing."""
+        return await self._set(broker_id, lab_pb2.LabFault(disk=wire.to_disk(effect)))
+
+    async def _set(self, broker_id: int, fault: lab_pb2.LabFault) -> Fault:
+        with _telling(broker_id):
+            answer = await self._stub(broker_id).SetFault(
+                lab_pb2.SetFaultRequest(fault=fault), timeout=_DEADLINE_SECONDS
+            )
+        return wire.from_fault(broker_id, answer.fault)
+
+    async def heal(self, broker_id: int) -> list[Fault]:
+        """End all network faults of the broker; returns those that ended."""
+        return (await self._clear(broker_id, lab_pb2.ClearFaultsRequest(network_only=True)))[0]
+
+    async def clear(
+        self, broker_id: int, fault_ids: Sequence[int] = (), *, holds: bool = False
+    ) -> tuple[list[Fault], list[TopicPartition]]:
+        """End these faults, or all; with ``holds`` release all followers of the broker too."""
+        return await self._clear(broker_id, lab_pb2.ClearFaultsRequest(fault_ids=fault_ids, holds=holds))
+
+    async def _clear(
+        self, broker_id: int, request: lab_pb2.ClearFaultsRequest
+    ) -> tuple[list[Fault], list[TopicPartition]]:
+        with _telling(broker_id):
+            answer = await self._stub(broker_id).ClearFaults(request, timeout=_DEADLINE_SECONDS)
+        ended = [wire.from_fault(broker_id, fault) for fault in answer.faults]
+        return ended, [wire.from_partition(partition) for partition in answer.released]
+
+    async def list_faults(self, broker_id: int) -> BrokerSwitches:
+        """All that is in force on the broker."""
+        with _telling(broker_id):
+            answer = await self._stub(broker_id).ListFaults(lab_pb2.ListFaultsRequest(), timeout=_DEADLINE_SECONDS)
+        return wire.from_list(answer)
+
+    async def expire_session(self, broker_id: int) -> int:
+        """End the broker's ZooKeeper session on the server, at once; returns the session's id."""
+        with _telling(broker_id):
+            answer = await self._stub(broker_id).ExpireSession(
+                lab_pb2.ExpireSessionRequest(), timeout=_DEADLINE_SECONDS
+            )
+        return answer.session_id
+
+    async def sync_log(self, broker_id: int, at: TopicPartition | None = None) -> dict[TopicPartition, int]:
+        """Flush a replica's log to the disk, or all of the broker; returns the recovery points."""
+        request = lab_pb2.SyncLogRequest(partition=None if at is None else wire.to_partition(at))
+        with _telling(broker_id):
+            answer = await self._stub(broker_id).SyncLog(request, timeout=STEP_LIMIT_SECONDS)
+        return {wire.from_partition(log.partition): log.recovery_point for log in answer.logs}
+
+    async def observe(
+        self, broker_id: int, topics: Sequence[str] = ()
+    ) -> dict[TopicPartition, metadata_pb2.ReplicaDescription]:
+        """The broker's replicas (LEO, HW, epochs, ISR, ...), through every cut."""
+        with _telling(broker_id):
+            answer = await self._stub(broker_id).ObserveReplicas(
+                lab_pb2.ObserveReplicasRequest(topics=topics), timeout=_DEADLINE_SECONDS
+            )
+        return {TopicPartition(replica.topic, replica.partition): replica for replica in answer.replicas}
+
+    def _stub(self, broker_id: int) -> LabServiceAsyncStub:
+        channel = self._channels.get(broker_id)
+        if channel is None:
+            address = self._addresses.get(broker_id)
+            if address is None:
+                known = ", ".join(map(str, sorted(self._addresses)))
+                raise TidegaugeError(
+                    ErrorCode.BROKER_NOT_AVAILABLE,
+                    f"there is no broker {broker_id} in this cluster; its brokers are {known}",
+                )
+            channel = self._channels[broker_id] = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        # The stub class is one; the generated types know it under two names.
+        return LabServiceStub(channel)  # type: ignore[return-value]  # see above
+
+
+class _telling:  # noqa: N801 - reads as a word of a `with`
+    """Turn a failed call into one sentence."""
+
+    def __init__(self, broker_id: int) -> None:
+        self._broker_id = broker_id
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
+        if isinstance(problem, grpc.aio.AioRpcError):
+            raise wire.from_problem(self._broker_id, problem) from None

@@ -1,0 +1,259 @@
+"""The Lab service's messages, to and from the plain values of ``model``; and what a failed call means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import grpc
+import grpc.aio
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import common_pb2, lab_pb2, metadata_pb2
+from tidegauge_lab.switches.model import (
+    BrokerSwitches,
+    Change,
+    Direction,
+    DiskEffect,
+    Fault,
+    InjectedError,
+    NetworkEffect,
+    Plane,
+    Step,
+    Until,
+)
+
+UNTIL = {Until.ANSWER: lab_pb2.STEP_UNTIL_ANSWER, Until.REQUEST: lab_pb2.STEP_UNTIL_REQUEST}
+_PLANES = {
+    Plane.BROKERS: lab_pb2.LAB_PLANE_BROKERS,
+    Plane.ZOOKEEPER: lab_pb2.LAB_PLANE_ZOOKEEPER,
+    Plane.CLIENTS: lab_pb2.LAB_PLANE_CLIENTS,
+}
+_DIRECTIONS = {
+    Direction.IN: lab_pb2.LAB_DIRECTION_IN,
+    Direction.OUT: lab_pb2.LAB_DIRECTION_OUT,
+    Direction.BOTH: lab_pb2.LAB_DIRECTION_BOTH,
+}
+
+
+def to_partition(at: TopicPartition) -> lab_pb2.LabPartition:
+    """On the wire."""
+    return lab_pb2.LabPartition(topic=at.topic, partition=at.partition)
+
+
+def from_partition(message: lab_pb2.LabPartition) -> TopicPartition:
+    """From the wire."""
+    return TopicPartition(message.topic, message.partition)
+
+
+def to_network(ends: Plane | Sequence[int], direction: Direction, effect: NetworkEffect) -> lab_pb2.NetworkFault:
+    """On the wire."""
+    plane = ends if isinstance(ends, Plane) else Plane.BROKERS
+    message = lab_pb2.NetworkFault(
+        plane=_PLANES[plane],
+        broker_ids=[] if isinstance(ends, Plane) else ends,
+        direction=_DIRECTIONS[direction],
+        seed=effect.seed,
+    )
+    if effect.delay_ms:
+        message.delay_ms = effect.delay_ms
+    elif effect.drop_probability:
+        message.drop_probability = effect.drop_probability
+    else:
+        message.cut = True
+    return message
+
+
+def to_error_fault(injected: InjectedError) -> lab_pb2.ErrorFault:
+    """On the wire."""
+    return lab_pb2.ErrorFault(
+        rpc=injected.rpc,
+        error=common_pb2.ErrorCode.Value(f"ERROR_CODE_{injected.error.name}"),
+        grpc_status=injected.grpc_status,
+        after_effect=injected.after_effect,
+        skip=injected.skip,
+        times=injected.times,
+        probability=injected.probability,
+        seed=injected.seed,
+    )
+
+
+def to_disk(effect: DiskEffect) -> lab_pb2.DiskFault:
+    """On the wire."""
+    message = lab_pb2.DiskFault(
+        operation=effect.operation, path_contains=effect.path_contains, skip=effect.skip, times=effect.times
+    )
+    if effect.errno_name:
+        message.errno_name = effect.errno_name
+    else:
+        message.delay_ms = effect.delay_ms
+    return message
+
+
+def from_fault(broker_id: int, message: lab_pb2.LabFault) -> Fault:
+    """From the wire."""
+    return Fault(broker_id, message.fault_id, describe_fault(message), message.met, message)
+
+
+def describe_fault(message: lab_pb2.LabFault) -> str:
+    """One line for people."""
+    match message.WhichOneof("kind"):
+        case "network":
+            return _describe_network(message.network)
+        case "error":
+            return _describe_error(message.error)
+        case "disk":
+            return _describe_disk(message.disk)
+    return "a fault of an unknown kind"
+
+
+def _describe_network(fault: lab_pb2.NetworkFault) -> str:
+    if fault.broker_ids:
+        ends = f"broker{'s' if len(fault.broker_ids) > 1 else ''} {', '.join(map(str, fault.broker_ids))}"
+    else:
+        plane = next((plane for plane, number in _PLANES.items() if number == fault.plane), None)
+        ends = {Plane.BROKERS: "all other brokers", Plane.ZOOKEEPER: "ZooKeeper", Plane.CLIENTS: "clients"}.get(
+            plane or Plane.BROKERS, "?"
+        )
+    direction = next((way for way, number in _DIRECTIONS.items() if number == fault.direction), Direction.BOTH)
+    ways = {Direction.IN: "calls from", Direction.OUT: "calls to", Direction.BOTH: "calls from and to"}[direction]
+    if fault.plane == lab_pb2.LAB_PLANE_ZOOKEEPER:
+        ways = {Direction.IN: "what comes from", Direction.OUT: "what goes to", Direction.BOTH: "the connection with"}[
+            direction
+        ]
+    effect = NetworkEffect(fault.delay_ms, fault.drop_probability, fault.seed)
+    return f"{ways} {ends}: {effect}"
+
+
+def _describe_error(fault: lab_pb2.ErrorFault) -> str:
+    error = fault.grpc_status or ErrorCode.of(fault.error).name
+    which = "" if fault.times == 0 else f", {fault.times} time{'s' if fault.times > 1 else ''}"
+    after = f" after {fault.skip} that pass" if fault.skip else ""
+    chance = f" with probability {fault.probability:g} (seed {fault.seed})" if 0 < fault.probability < 1 else ""
+    effect = ", although it takes effect" if fault.after_effect else ""
+    return f"{fault.rpc} answers {error}{which}{after}{chance}{effect}"
+
+
+def _describe_disk(fault: lab_pb2.DiskFault) -> str:
+    operation = fault.operation or "every disk operation"
+    where = f" on files with {fault.path_contains!r} in their path" if fault.path_contains else ""
+    effect = f"fails with {fault.errno_name}" if fault.errno_name else f"takes {fault.delay_ms} ms more"
+    which = f", {fault.times} times" if fault.times else ""
+    after = f" after {fault.skip} that pass" if fault.skip else ""
+    return f"{operation}{where} {effect}{which}{after}"
+
+
+def from_list(message: lab_pb2.ListFaultsResponse) -> BrokerSwitches:
+    """From the wire."""
+    held = {
+        from_partition(item.partition): item.answer_kept_by if item.HasField("answer_kept_by") else None
+        for item in message.held
+    }
+    return BrokerSwitches(message.broker_id, [from_fault(message.broker_id, fault) for fault in message.faults], held)
+
+
+def from_step(
+    at: TopicPartition,
+    broker_id: int,
+    response: lab_pb2.StepFetchResponse,
+    before: dict[int, metadata_pb2.ReplicaDescription],
+    after: dict[int, metadata_pb2.ReplicaDescription],
+) -> Step:
+    """From the wire, with what the step changed."""
+    leader = response.leader_id if response.HasField("leader_id") else None
+    changes = []
+    for asked in (broker_id, leader):
+        if asked is not None and asked in before and asked in after:
+            changes += differences(asked, before[asked], after[asked])
+    return Step(
+        topic_partition=at,
+        broker_id=broker_id,
+        error=ErrorCode.of(response.error),
+        message=response.error_message,
+        leader=leader,
+        answer_kept_back=response.answer_kept_back,
+        text=_describe_step(at, broker_id, response),
+        changes=changes,
+        before=before,
+        after=after,
+        response=response,
+    )
+
+
+def differences(
+    broker_id: int, before: metadata_pb2.ReplicaDescription, after: metadata_pb2.ReplicaDescription
+) -> list[Change]:
+    """What differs between two descriptions of one replica."""
+    old, new = _attributes(before), _attributes(after)
+    return [
+        Change(broker_id, after.role, name, old.get(name, "-"), new.get(name, "-"))
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _attributes(replica: metadata_pb2.ReplicaDescription) -> dict[str, str]:
+    found = {
+        "leader epoch": str(replica.leader_epoch) if replica.HasField("leader_epoch") else "-",
+        "LEO": str(replica.log_end_offset),
+        "HW": str(replica.high_watermark),
+        "log start": str(replica.log_start_offset),
+        "epochs": " ".join(f"({entry.leader_epoch},{entry.start_offset})" for entry in replica.epochs) or "-",
+    }
+    if replica.role == "leader":
+        for remote in replica.remote_replicas:
+            known = str(remote.log_end_offset) if remote.HasField("log_end_offset") else "-"
+            found[f"remote LEO of {remote.broker_id}"] = known
+        found["ISR"] = ",".join(map(str, replica.isr))
+    return found
+
+
+def _describe_step(at: TopicPartition, broker_id: int, response: lab_pb2.StepFetchResponse) -> str:
+    error = ErrorCode.of(response.error)
+    if not response.HasField("leader_id"):
+        return f"Broker {broker_id} asked nobody for {at}: {error.name}: {response.error_message}"
+    leader = f"broker {response.leader_id}"
+    if response.kind == lab_pb2.STEP_KIND_EPOCH_END:
+        question = response.epoch_question
+        asked = f"Broker {broker_id} asked {leader} where epoch {question.leader_epoch} of {at} ends"
+    else:
+        fetch = response.fetch
+        epoch = f", last epoch {fetch.last_fetched_epoch}" if fetch.HasField("last_fetched_epoch") else ""
+        asked = f"Broker {broker_id} asked {leader} for {at} from offset {fetch.fetch_offset}{epoch}"
+    if response.answer_kept_back:
+        return f"{asked}; {leader} has taken the request and keeps the answer back"
+    if error is not ErrorCode.NONE:
+        return f"{asked}: {error.name}: {response.error_message}"
+    return f"{asked}: {_describe_answer(response)}"
+
+
+def _describe_answer(response: lab_pb2.StepFetchResponse) -> str:
+    if response.kind == lab_pb2.STEP_KIND_EPOCH_END:
+        end = response.epoch_result
+        if not end.HasField("end"):
+            return "it knows no such epoch"
+        return f"epoch {end.end.leader_epoch} ends at {end.end.end_offset}"
+    result = response.fetch_result
+    if result.HasField("diverging_epoch"):
+        epoch = result.diverging_epoch
+        return f"the logs part: its epoch {epoch.leader_epoch} ends at {epoch.end_offset}"
+    records = f"{response.records_bytes} bytes of record batches" if response.records_bytes else "no records"
+    return f"{records}, high watermark {result.high_watermark}"
+
+
+def from_problem(broker_id: int, problem: grpc.aio.AioRpcError) -> TidegaugeError:
+    """What a failed call of the Lab service means."""
+    code, text = problem.code(), problem.details() or ""
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return TidegaugeError(
+            ErrorCode.UNSUPPORTED_VERSION, f"broker {broker_id} has no Lab service: it runs without lab.enable=true"
+        )
+    if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
+        return TidegaugeError(ErrorCode.INVALID_REQUEST, text)
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, f"broker {broker_id} did not answer in time")
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return TidegaugeError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} does not answer: is it down or paused?"
+        )
+    return TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id}: {code.name}: {text}")
