@@ -61,6 +61,7 @@ from tidegauge_controller.decisions.steps import (
     ZnodeStat,
 )
 from tidegauge_controller.driver import Driver
+from tidegauge_controller.stop_at import answer_step, switch_of
 from tidegauge_controller.topic_admin import MetadataView, TopicAdmin
 from tidegauge_controller.zookeeper import (
     Closed,
@@ -129,7 +130,8 @@ class Controller:
         self._note = note
         self._now_ms = now_ms
         self._random_bytes = random_bytes
-        self._topics = TopicAdmin(zookeeper, settings, metadata, random_bytes)
+        self._stop_at = switch_of(settings)
+        self._topics = TopicAdmin(zookeeper, settings, metadata, random_bytes, self._stop_at)
         self._term: _Term | None = None
         self._events: deque[tuple[str, Handler]] = deque()
         self._waiting_looks: set[str] = set()
@@ -224,7 +226,7 @@ class Controller:
         async def handle() -> None:
             term = self._term
             if term is not None:
-                await term.driver.run(make(term.context))
+                await term.driver.run(name, make(self._fresh(term)))
 
         handle.__name__ = name
         return handle
@@ -242,7 +244,7 @@ class Controller:
         async def handle() -> None:
             try:
                 if self._term is not None:
-                    result = await self._term.driver.run(make(self._term.context))
+                    result = await self._term.driver.run(name, make(self._fresh(self._term)))
                     if not answer.done():
                         answer.set_result(result)
             finally:
@@ -334,13 +336,14 @@ class Controller:
             changed=self._changed,
             note=self._note,
             random_bytes=self._random_bytes,
+            stop_at=self._stop_at,
         )
         self._term = term = _Term(context, driver, channels)
         LOG.info("Broker %d is the controller, epoch %d", self._endpoint.broker_id, epoch)
         self._note("controller", "Election", {"state": "elected", "controller_epoch": epoch})
         try:
             await driver.watch_children(_WATCHED_CHILDREN)
-            await driver.run(fail_over(context))
+            await driver.run("ControllerFailover", fail_over(context))
         except (ControllerMoved, SessionExpired, Closed):
             raise
         except Exception:
@@ -364,6 +367,11 @@ class Controller:
             delete_topic_enable=self._settings.flag("delete.topic.enable"),
             leader_imbalance_percentage=self._settings.integer("leader.imbalance.per.broker.percentage"),
         )
+
+    def _fresh(self, term: _Term) -> ControllerContext:
+        """The term's context with the settings as they are now: some are dynamic."""
+        term.context.settings = self._decision_settings()
+        return term.context
 
     def _resign(self, cause: str) -> None:
         """End the term, if there is one: watches, timer, queues, context."""
@@ -400,6 +408,7 @@ class Controller:
 
     def _answered(self, broker_id: int, request: ControlRequest, response: PartitionsResponse) -> None:
         """A broker answered a control request."""
+        self._stop_at(answer_step(request))
         match request:
             case StopReplicaRequest():
                 deleted = [entry.topic_partition for entry in request.partitions if entry.delete]
@@ -422,6 +431,11 @@ class Controller:
                     ),
                 )
 
+    def unclean_election_enabled(self, topic: str | None = None) -> None:
+        """``unclean.leader.election.enable`` has become true, for a topic or (None) for all: elect where it helps."""
+        name = "UncleanLeaderElectionEnable"
+        self._put(name, self._decide(name, lambda context: leaders.process_unclean_election_enabled(context, topic)))
+
     def _schedule_rebalance(self, term: _Term, seconds: float) -> None:
         term.rebalance_timer = asyncio.get_running_loop().call_later(
             seconds, self._put, "AutoLeaderRebalance", self._rebalance
@@ -432,7 +446,7 @@ class Controller:
         if term is None:
             return
         try:
-            await term.driver.run(leaders.rebalance_leaders(term.context))
+            await term.driver.run("AutoLeaderRebalance", leaders.rebalance_leaders(self._fresh(term)))
         finally:
             if self._term is term:
                 self._schedule_rebalance(term, self._settings.integer("leader.imbalance.check.interval.seconds"))

@@ -39,6 +39,7 @@ from tidegauge_controller.decisions.steps import (
     WriteResult,
     ZnodeStat,
 )
+from tidegauge_controller.stop_at import StepNames, StopAt, what_was_done
 from tidegauge_controller.zookeeper import (
     BadVersion,
     MultiFailed,
@@ -68,6 +69,7 @@ class Driver:
         changed: called with name and subject when a watched znode changes.
         note: writes to the event log.
         random_bytes: source of topic ids.
+        stop_at: told each step of a decision when it is done.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Driver:
         changed: Callable[[str, str], None],
         note: Callable[[str, str, dict[str, Any]], None],
         random_bytes: Callable[[int], bytes],
+        stop_at: StopAt,
     ) -> None:
         self._zookeeper = zookeeper
         self._epoch_version = epoch_version
@@ -90,6 +93,7 @@ class Driver:
         self._changed = changed
         self._note = note
         self._random_bytes = random_bytes
+        self._stop_at = stop_at
         self._watches: dict[str, Watch] = {}
         self._closed = False
 
@@ -106,17 +110,24 @@ class Driver:
             self._watches[path] = self._zookeeper.watch_children(path, partial(self._changed, name, ""))
         await asyncio.gather(*(self._watches[path].armed for path in names))
 
-    async def run(self, steps: Steps[Result]) -> Result:
+    async def run(self, event: str, steps: Steps[Result]) -> Result:
         """Drive a decision to its end.
+
+        Args:
+            event: the name of what makes it decide.
+            steps: the decision.
 
         Raises:
             ControllerMoved: another controller was elected, or this term has ended.
             ZooKeeperError: the session expired on the way.
         """
+        names = StepNames(event)
         try:
             request = next(steps)
             while True:
                 answer = await self._execute(request)
+                for what in what_was_done(request):
+                    self._stop_at(names.of(what))
                 if self._closed:
                     raise ControllerMoved("This controller has resigned")
                 request = steps.send(answer)

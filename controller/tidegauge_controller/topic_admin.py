@@ -35,6 +35,7 @@ from tidegauge_controller.decisions.topics import (
     plan_assignment,
     plan_new_partitions,
 )
+from tidegauge_controller.stop_at import StopAt
 from tidegauge_controller.zookeeper import BadVersion, NodeExists, NoNode, ZooKeeper
 
 TIMED_OUT = "The request timed out."
@@ -60,12 +61,18 @@ class TopicAdmin:
     """Creates, grows and deletes topics for the active controller."""
 
     def __init__(
-        self, zookeeper: ZooKeeper, settings: Values, metadata: MetadataView, random_bytes: Callable[[int], bytes]
+        self,
+        zookeeper: ZooKeeper,
+        settings: Values,
+        metadata: MetadataView,
+        random_bytes: Callable[[int], bytes],
+        stop_at: StopAt,
     ) -> None:
         self._zookeeper = zookeeper
         self._settings = settings
         self._metadata = metadata
         self._random_bytes = random_bytes
+        self._stop_at = stop_at
 
     async def create(
         self, context: ControllerContext, topics: Sequence[NewTopic], timeout_ms: int
@@ -113,6 +120,7 @@ class TopicAdmin:
             marked_for_deletion=await self._zookeeper.children(DELETE_TOPICS),
         )
         await self._write_config(topic)
+        self._stop_at("CreateTopics/create config")
         topic_id = new_uuid(self._random_bytes(16))
         try:
             await self._zookeeper.create(topic_path(topic.name), TopicNode(assignment, topic_id).encode())
@@ -121,6 +129,7 @@ class TopicAdmin:
             data, _ = await self._zookeeper.get(topic_path(topic.name))
             if TopicNode.decode(topic.name, data).topic_id != topic_id:
                 raise already_exists(topic.name) from None
+        self._stop_at("CreateTopics/create topic")
         return topic_id, [TopicPartition(topic.name, partition) for partition in sorted(assignment)]
 
     async def _write_config(self, topic: NewTopic) -> None:
@@ -163,6 +172,7 @@ class TopicAdmin:
                 await self._zookeeper.set(topic_path(topic.name), grown.encode(), stat.version)
             except BadVersion:
                 continue
+            self._stop_at("CreatePartitions/set topic")
             return [TopicPartition(topic.name, partition) for partition in sorted(added)]
 
     async def delete(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
@@ -196,6 +206,7 @@ class TopicAdmin:
         # Marked already: the deletion is waited for all the same, as in Kafka.
         with contextlib.suppress(NodeExists):
             await self._zookeeper.create(delete_topic_path(name), None)
+        self._stop_at("DeleteTopics/create marker")
 
     async def wait_for_leaders(self, leaders: Mapping[TopicPartition, int], timeout_ms: int) -> list[TopicPartition]:
         """Wait until the metadata shows these leaders; answers the partitions that do not."""

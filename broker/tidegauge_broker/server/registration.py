@@ -1,7 +1,8 @@
 """This broker in ZooKeeper: its znode ``/brokers/ids/N``, its broker epoch, and a new session after an expired one.
 
 Rules:
-- The broker epoch is the czxid of the znode (kafka-behaviour 8.9).
+- The broker epoch is the czxid of the znode (kafka-behaviour 8.9). As Kafka's, the znode is created with null data and
+  set in one transaction, so its version is 1 (7.1).
 - A znode of another session is not ours to touch: after ``kill -9`` the old one lives until its session ends. Kafka
   gives up then; we wait for it to go and say so (docs/not-emulated.md).
 - An expired session takes the znode with it. The controller candidate resigns at once; once there is a new session
@@ -17,7 +18,16 @@ from typing import Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.znodes import CLUSTER_ID, PERSISTENT_PATHS, BrokerNode, broker_path, decode_cluster_id, encode_cluster_id
-from tidegauge_controller.zookeeper import Closed, NodeExists, NoNode, SessionExpired, SessionState, ZooKeeper
+from tidegauge_controller.decisions.steps import CreateNode, SetNode
+from tidegauge_controller.zookeeper import (
+    Closed,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    SessionState,
+    ZooKeeper,
+)
 
 LOG = logging.getLogger("tidegauge.registration")
 
@@ -108,8 +118,12 @@ class Registration:
         path = broker_path(self._node.broker_id)
         while True:
             try:
-                await self._zookeeper.create(path, self._node.encode(), ephemeral=True)
-            except NodeExists:
+                await self._zookeeper.multi(
+                    [CreateNode(path, None, ephemeral=True), SetNode(path, self._node.encode(), 0)]
+                )
+            except MultiFailed as failure:
+                if not isinstance(failure.error, NodeExists):
+                    raise
                 if await self._is_ours(path):
                     break
                 await self._wait_until_gone(path)

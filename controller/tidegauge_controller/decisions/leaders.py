@@ -15,7 +15,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_controller.decisions.batch import RequestBatch
 from tidegauge_controller.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
 from tidegauge_controller.decisions.election import Strategy, elect_preferred
-from tidegauge_controller.decisions.partition_machine import ElectionChoice, change_partitions
+from tidegauge_controller.decisions.partition_machine import ElectionChoice, change_partitions, trigger_online
 from tidegauge_controller.decisions.replica_machine import change_replicas
 from tidegauge_controller.decisions.steps import Steps
 
@@ -85,6 +85,15 @@ def rebalance_leaders(context: ControllerContext) -> Steps[None]:
     partitions = partitions_to_rebalance(context)
     if partitions:
         yield from change_partitions(context, partitions, PartitionStatus.ONLINE, ElectionChoice(Strategy.PREFERRED))
+
+
+def process_unclean_election_enabled(context: ControllerContext, topic: str | None) -> Steps[None]:
+    """Unclean elections are allowed from now on, for a topic or (None) for all: leaderless partitions get their chance.
+
+    Source: KafkaController.processTopicUncleanLeaderElectionEnable (kafka-behaviour 8.6).
+    """
+    context.cause = "UncleanLeaderElectionEnable"
+    yield from trigger_online(context, topic)
 
 
 def elect_leaders(

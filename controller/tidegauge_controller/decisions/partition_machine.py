@@ -7,7 +7,7 @@ Source: kafka.controller.PartitionStateMachine (kafka-behaviour 8.5).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegauge.partition import TopicPartition
@@ -73,9 +73,17 @@ def initialise_partitions(context: ControllerContext) -> None:
             context.partition_status[at] = _S.OFFLINE
 
 
-def trigger_online(context: ControllerContext) -> Steps[bool]:
-    """Try to bring all new and offline partitions online, those to be deleted left out; whether any came."""
-    partitions = [at for at in context.partitions_in(_S.OFFLINE, _S.NEW) if not context.is_to_be_deleted(at.topic)]
+def trigger_online(context: ControllerContext, topic: str | None = None) -> Steps[bool]:
+    """Try to bring new and offline partitions (of one topic, or all) online, those to be deleted left out.
+
+    Returns:
+        Whether any came online.
+    """
+    partitions = [
+        at
+        for at in context.partitions_in(_S.OFFLINE, _S.NEW)
+        if topic in {None, at.topic} and not context.is_to_be_deleted(at.topic)
+    ]
     failed = yield from change_partitions(context, partitions, _S.ONLINE, OFFLINE_CHOICE)
     return len(failed) < len(partitions)
 
@@ -136,14 +144,26 @@ def _initialise(
     results: list[WriteResult] = yield Write(
         tuple(CreateNode(state_path(*at), state.node().encode()) for at, state in states.items())
     )
+    existing = [at for at, result in zip(states, results, strict=True) if result.outcome is Outcome.NODE_EXISTS]
+    own = yield from _own_creations(context, existing, states)
     for (at, state), result in zip(states.items(), results, strict=True):
-        if result.outcome is not Outcome.OK:
+        if result.outcome is not Outcome.OK and at not in own:
             failed[at] = f"its state could not be created: {result.outcome.value}"
             continue
         context.leadership[at] = replace(state, partition_epoch=INITIAL_PARTITION_EPOCH)
         batch.leader_and_isr(elections[at].recipients, at, is_new=True)
         yield election_note(context, at, Strategy.INITIAL)
     return failed
+
+
+def _own_creations(
+    context: ControllerContext, existing: Sequence[TopicPartition], wanted: Mapping[TopicPartition, Leadership]
+) -> Steps[frozenset[TopicPartition]]:
+    """Which states are there because a creation succeeded whose answer was lost with the connection (7.3)."""
+    if not existing:
+        return frozenset()
+    found, _ = yield from read_states(context, existing)
+    return frozenset(at for at, state in found.items() if state == wanted[at])
 
 
 def _elect(

@@ -153,6 +153,9 @@ _CONTROLLER = (
 
 _OWN = (
     flag("lab.enable", False, "Offer the Lab service with its fault switches (not in Kafka)."),
+    text(
+        "lab.controller.stop.file", None, "File that names the step at which a controller kills itself (not in Kafka)."
+    ),
     text("event.log.file", None, "File for the event log, one JSON object a line (not in Kafka)."),
 )
 

@@ -1,0 +1,170 @@
+"""A controller that dies at a named step, so that a test can see what the next one makes of the rest (issue 4, races).
+
+The setting ``lab.controller.stop.file`` names a file. When it holds the name of the step that the controller has just
+done, the process takes the file away and kills itself, as ``kill -9`` would: one death, whoever is the controller.
+Without the setting, or without ``lab.enable``, nothing is ever looked at.
+
+A step is ``EVENT/what``, with the event under way:
+- ``TopicChange/create state``: these znodes have been written, nothing after them;
+- ``TopicChange/send``: requests stand in the brokers' queues, none is under way yet;
+- ``Answer/LeaderAndIsr``: a broker, the first one, has done what it was told.
+The second of a kind in one event ends in ``#2``, and so on. ``STEPS`` lists what topics and elections go through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from tidegauge.control import LeaderAndIsrRequest, StopReplicaRequest
+from tidegauge.settings import Values
+from tidegauge.znodes import BROKER_TOPICS, CONFIG, CONTROLLER, CONTROLLER_EPOCH, DELETE_TOPICS
+from tidegauge_controller.decisions.steps import (
+    ControlRequest,
+    CreateNode,
+    DeleteNode,
+    Operation,
+    Request,
+    Send,
+    SetNode,
+    Write,
+)
+
+SETTING = "lab.controller.stop.file"
+
+STEPS: dict[str, tuple[str, ...]] = {
+    "creation": (
+        "CreateTopics/create config",
+        "CreateTopics/create topic",
+        "TopicChange/create partitions",
+        "TopicChange/create partition",
+        "TopicChange/create state",
+        "TopicChange/send",
+        "Answer/LeaderAndIsr",
+        "Answer/UpdateMetadata",
+    ),
+    "deletion": (
+        "DeleteTopics/create marker",
+        "TopicDeletion/send",
+        "TopicDeletion/send#2",
+        "TopicDeletion/send#3",
+        "Answer/UpdateMetadata",
+        "Answer/StopReplica",
+        "Answer/StopReplica delete",
+        "StopReplicaResponse/delete state",
+        "StopReplicaResponse/delete partition",
+        "StopReplicaResponse/delete partitions",
+        "StopReplicaResponse/delete topic",
+        "StopReplicaResponse/delete config",
+        "StopReplicaResponse/delete marker",
+    ),
+    "election": (
+        "BrokerChange/set state",
+        "BrokerChange/send",
+        "BrokerChange/set state#2",
+        "BrokerChange/send#2",
+        "ElectLeaders/set state",
+        "ElectLeaders/send",
+        "Answer/LeaderAndIsr",
+        "Answer/UpdateMetadata",
+    ),
+}
+"""Every step of these three, in its order."""
+
+StopAt = Callable[[str], None]
+"""Told each step when it is done."""
+
+
+def never(step: str) -> None:
+    """No switch."""
+
+
+def switch_of(settings: Values) -> StopAt:
+    """What the settings say."""
+    file = settings[SETTING]
+    return FileSwitch(Path(str(file)), _die) if file and settings.flag("lab.enable") else never
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FileSwitch:
+    """Dies at the step whose name the file holds.
+
+    Args:
+        file: the switch; it need not exist.
+        die: what ends the process.
+    """
+
+    def __init__(self, file: Path, die: Callable[[], None]) -> None:
+        self._file = file
+        self._die = die
+
+    def __call__(self, step: str) -> None:
+        """A step is done."""
+        with contextlib.suppress(FileNotFoundError):
+            if self._file.read_text().strip() == step:
+                self._file.unlink()
+                self._die()
+
+
+class StepNames:
+    """Counts what one event does, so that each step has a name of its own."""
+
+    def __init__(self, event: str) -> None:
+        self._event = event
+        self._seen: Counter[str] = Counter()
+
+    def of(self, what: str) -> str:
+        """The name of the step that does this."""
+        self._seen[what] += 1
+        count = self._seen[what]
+        return f"{self._event}/{what}" + (f"#{count}" if count > 1 else "")
+
+
+def what_was_done(request: Request) -> list[str]:
+    """What a request does, in order; nothing for one that only looks."""
+    match request:
+        case Write():
+            return list(dict.fromkeys(what_was_written(operation) for operation in request.operations))
+        case Send() if request.messages:
+            return ["send"]
+        case _:
+            return []
+
+
+def what_was_written(operation: Operation) -> str:
+    """A write, by its kind and its znode's."""
+    match operation:
+        case CreateNode():
+            return f"create {_kind(operation.path)}"
+        case SetNode():
+            return f"set {_kind(operation.path)}"
+        case DeleteNode():
+            return f"delete {_kind(operation.path)}"
+        case _:
+            return f"check {_kind(operation.path)}"
+
+
+def answer_step(request: ControlRequest) -> str:
+    """The name of the step that is a broker's answer to this request."""
+    if isinstance(request, StopReplicaRequest):
+        deletes = any(entry.delete for entry in request.partitions)
+        return "Answer/StopReplica delete" if deletes else "Answer/StopReplica"
+    return "Answer/LeaderAndIsr" if isinstance(request, LeaderAndIsrRequest) else "Answer/UpdateMetadata"
+
+
+def _kind(path: str) -> str:
+    if path.startswith(f"{BROKER_TOPICS}/"):
+        parts = path.removeprefix(f"{BROKER_TOPICS}/").split("/")
+        return ("topic", "partitions", "partition", "state")[len(parts) - 1]
+    if path.startswith(f"{CONFIG}/"):
+        return "config"
+    if path.startswith(f"{DELETE_TOPICS}/"):
+        return "marker"
+    return {CONTROLLER: "controller", CONTROLLER_EPOCH: "controller epoch"}.get(path, path)
