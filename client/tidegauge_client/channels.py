@@ -16,11 +16,12 @@ import grpc
 import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.v1 import admin_service_pb2_grpc, broker_service_pb2_grpc
+from tidegauge.v1 import admin_service_pb2_grpc, broker_service_pb2_grpc, replica_log_service_pb2_grpc
 
 if TYPE_CHECKING:
     from tidegauge.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
     from tidegauge.v1.broker_service_pb2_grpc import BrokerServiceAsyncStub
+    from tidegauge.v1.replica_log_service_pb2_grpc import ReplicaLogServiceAsyncStub
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
@@ -71,6 +72,11 @@ class Channels:
     def admin(self, address: str) -> AdminServiceAsyncStub:
         """The admin plane of the broker at an address."""
         return cast("AdminServiceAsyncStub", admin_service_pb2_grpc.AdminServiceStub(self.channel(address)))
+
+    def replica_log(self, address: str) -> ReplicaLogServiceAsyncStub:
+        """Looks into the replicas of the broker at an address."""
+        channel = self.channel(address)
+        return cast("ReplicaLogServiceAsyncStub", replica_log_service_pb2_grpc.ReplicaLogServiceStub(channel))
 
     async def discard(self, address: str) -> None:
         """Close the channel to an address, so that the next call connects anew; running calls are cancelled."""

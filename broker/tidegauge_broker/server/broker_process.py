@@ -37,6 +37,8 @@ from tidegauge.v1 import (
     control_service_pb2_grpc,
     controller_service_pb2,
     controller_service_pb2_grpc,
+    replica_log_service_pb2,
+    replica_log_service_pb2_grpc,
     replication_service_pb2,
     replication_service_pb2_grpc,
 )
@@ -61,6 +63,7 @@ from tidegauge_broker.server.metadata_cache import MetadataCache
 from tidegauge_broker.server.peers import Peers
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.registration import Registration, prepare_cluster
+from tidegauge_broker.server.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.topic_configs import TopicConfigs
@@ -76,6 +79,7 @@ _SERVICES = (
     replication_service_pb2.DESCRIPTOR,
     control_service_pb2.DESCRIPTOR,
     controller_service_pb2.DESCRIPTOR,
+    replica_log_service_pb2.DESCRIPTOR,
 )
 
 
@@ -231,6 +235,7 @@ class BrokerProcess:
         replication_service_pb2_grpc.add_ReplicationServiceServicer_to_server(ReplicationServicer(service), server)
         control_service_pb2_grpc.add_ControlServiceServicer_to_server(ControlServicer(service), server)
         controller_service_pb2_grpc.add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
+        replica_log_service_pb2_grpc.add_ReplicaLogServiceServicer_to_server(ReplicaLogServicer(self._replicas), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [name.full_name for file in _SERVICES for name in file.services_by_name.values()]
         reflection.enable_server_reflection(
