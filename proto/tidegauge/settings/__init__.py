@@ -5,8 +5,21 @@ of Kafka 3.9 (kafka-behaviour 9); a setting that Kafka does not have says so in 
 """
 
 from tidegauge.settings.broker import BROKER_GROUPS, BROKER_SETTINGS
+from tidegauge.settings.dynamic import (
+    BrokerSettings,
+    SettingView,
+    Synonym,
+    altered,
+    usable_topic_settings,
+)
 from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, Values
-from tidegauge.settings.parsing import parse_broker_settings, parse_topic_settings, read_assignments, read_properties
+from tidegauge.settings.parsing import (
+    parse_broker_settings,
+    parse_topic_settings,
+    read_assignments,
+    read_properties,
+    topic_values,
+)
 from tidegauge.settings.topic import TOPIC_SETTINGS
 
 __all__ = [
@@ -15,10 +28,16 @@ __all__ = [
     "INT_MAX",
     "LONG_MAX",
     "TOPIC_SETTINGS",
+    "BrokerSettings",
     "Setting",
+    "SettingView",
+    "Synonym",
     "Values",
+    "altered",
     "parse_broker_settings",
     "parse_topic_settings",
     "read_assignments",
     "read_properties",
+    "topic_values",
+    "usable_topic_settings",
 ]

@@ -78,14 +78,31 @@ class Setting:
         try:
             value = self._convert(text)
         except ValueError:
-            raise self._refusal(text) from None
+            raise self._refusal(text, self._not_of_its_type()) from None
         if self.kind in {"int", "float"} and not self._in_range(value):
-            raise self._refusal(text)
+            raise self._refusal(text, self._out_of_range(value))
         if self.choices:
             members = value if self.kind == "list" else [value]
             if not members or any(member not in self.choices for member in members):
-                raise self._refusal(text)
+                raise self._refusal(text, f"String must be one of: {', '.join(self.choices)}")
         return value
+
+    @property
+    def type_name(self) -> str:
+        """Kafka's word for the type: INT, LONG, DOUBLE, BOOLEAN, STRING, LIST."""
+        if self.kind == "int":
+            return "LONG" if self.maximum == LONG_MAX else "INT"
+        return {"bool": "BOOLEAN", "float": "DOUBLE", "text": "STRING", "list": "LIST"}[self.kind]
+
+    def _not_of_its_type(self) -> str:
+        if self.kind == "bool":
+            return "Expected value to be either true or false"
+        return f"Not a number of type {self.type_name}"
+
+    def _out_of_range(self, value: float) -> str:
+        if self.minimum is not None and not value >= self.minimum:
+            return f"Value must be at least {number_text(self.minimum)}"
+        return f"Value must be no more than {number_text(self.maximum or 0)}"
 
     def _in_range(self, value: float) -> bool:
         # Said so that NaN is out of every range.
@@ -133,10 +150,11 @@ class Setting:
             return ",".join(value)
         return str(value)
 
-    def _refusal(self, text: str) -> TidegaugeError:
+    def _refusal(self, text: str, why: str) -> TidegaugeError:
+        """Kafka's sentence (ConfigException), then what would be legal."""
         return TidegaugeError(
             ErrorCode.INVALID_CONFIG,
-            f"Invalid value {text!r} for configuration {self.name}: it must be {self.legal()}",
+            f"Invalid value {text} for configuration {self.name}: {why}; it must be {self.legal()}",
         )
 
 

@@ -52,11 +52,16 @@ def parse_broker_settings(texts: Mapping[str, str]) -> tuple[Values, list[str]]:
     """
     given = {name: BROKER_SETTINGS[name].parse(text) for name, text in texts.items() if name in BROKER_SETTINGS}
     values = Values(BROKER_SETTINGS, given)
-    _check_broker(values)
+    check_broker(values)
     return values, sorted(name for name in texts if name not in BROKER_SETTINGS)
 
 
-def _check_broker(values: Values) -> None:
+def check_broker(values: Values) -> None:
+    """Kafka's checks across a broker's settings.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, two contradict each other.
+    """
     wait_ms = values.integer("replica.fetch.wait.max.ms")
     for other in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         if wait_ms > values[other]:
@@ -87,19 +92,28 @@ def _check_lags(values: Values, minimum: str, maximum: str) -> None:
 
 
 def parse_topic_settings(texts: Mapping[str, str], broker: Values | None = None) -> Values:
-    """Parse a topic's settings over its broker's.
+    """Parse a topic's settings over its broker's, and hold Kafka's cross check.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, a name is unknown, a value illegal, or two contradict each other.
+    """
+    values = topic_values(texts, broker)
+    _check_lags(values, "min.compaction.lag.ms", "max.compaction.lag.ms")
+    return values
+
+
+def topic_values(texts: Mapping[str, str], broker: Values | None = None) -> Values:
+    """Parse a topic's settings over its broker's, as they come into force: nothing is held against each other.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, a name is unknown or a value illegal.
     """
     given: dict[str, Any] = {} if broker is None else topic_defaults(broker)
     for name, text in texts.items():
         if name not in TOPIC_SETTINGS:
             raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
         given[name] = TOPIC_SETTINGS[name].parse(text)
-    values = Values(TOPIC_SETTINGS, given)
-    _check_lags(values, "min.compaction.lag.ms", "max.compaction.lag.ms")
-    return values
+    return Values(TOPIC_SETTINGS, given)
 
 
 def topic_defaults(broker: Values) -> dict[str, Any]:

@@ -1,0 +1,209 @@
+"""Settings that change while brokers run: whose value counts, what may be altered, and how both are shown.
+
+Rules:
+    1. For a topic: its own, else the broker's. For a broker: its own dynamic ones, else those of all brokers
+       (``<default>``), else server.properties, else the table's default.
+    2. What stands in ZooKeeper and is unknown, illegal or not dynamic is left out, and told: a broker must not fail
+       for a znode that somebody else wrote. What contradicts the rest leaves the layer out as a whole.
+    3. An alteration is checked as a whole before anything is written: one bad key or value, and nothing changes.
+    4. A broker setting that the table lacks is refused; Kafka would keep it for a plug-in, which there is none of here.
+
+Pure. Source: DynamicBrokerConfig, ConfigAdminManager, ZkAdminManager.alterTopicConfigs and alterBrokerConfigs,
+ConfigHelper.createTopicConfigEntry and createBrokerConfigEntry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings.broker import BROKER_SETTINGS
+from tidegauge.settings.model import Setting, Values
+from tidegauge.settings.parsing import check_broker, topic_values
+from tidegauge.settings.topic import TOPIC_SETTINGS
+
+DYNAMIC_TOPIC = "DYNAMIC_TOPIC_CONFIG"
+DYNAMIC_BROKER = "DYNAMIC_BROKER_CONFIG"
+DYNAMIC_DEFAULT = "DYNAMIC_DEFAULT_BROKER_CONFIG"
+STATIC = "STATIC_BROKER_CONFIG"
+DEFAULT = "DEFAULT_CONFIG"
+
+
+class Synonym(NamedTuple):
+    """One place that has a say in a setting: Kafka's source, the setting's name there, and its text."""
+
+    source: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettingView:
+    """A setting as it is in force; ``value`` is None where a broker setting has none of its own."""
+
+    name: str
+    value: str | None
+    source: str
+    is_read_only: bool
+    synonyms: tuple[Synonym, ...] = ()
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody has set it."""
+        return self.source == DEFAULT
+
+
+class BrokerSettings:
+    """A broker's settings in layers. ``live`` is what is in force; it is changed in place, so it may be held.
+
+    Args:
+        static: from server.properties and the command line.
+    """
+
+    def __init__(self, static: Values) -> None:
+        self._static = dict(static.given)
+        self._default: dict[str, str] = {}
+        self._own: dict[str, str] = {}
+        self._given = dict(static.given)
+        self.live = Values(static.table, self._given)
+
+    def replace(self, *, default: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
+        """Take the dynamic layers as they stand in ZooKeeper; returns what was left out and why (rule 2)."""
+        problems: list[str] = []
+        self._default = self._usable(default, {}, problems)
+        self._own = self._usable(own, self._default, problems)
+        given = self._merged(self._default, self._own)
+        self._given.update(given)
+        for name in self._given.keys() - given.keys():
+            del self._given[name]
+        return problems
+
+    def _usable(self, texts: Mapping[str, str], below: Mapping[str, str], problems: list[str]) -> dict[str, str]:
+        usable: dict[str, str] = {}
+        for name, text in texts.items():
+            try:
+                _check_dynamic({name: text})
+            except TidegaugeError as problem:
+                problems.append(problem.message)
+            else:
+                usable[name] = text
+        try:
+            check_broker(Values(self.live.table, self._merged(below, usable)))
+        except TidegaugeError as problem:
+            problems.append(problem.message)
+            return {}
+        return usable
+
+    def _merged(self, *layers: Mapping[str, str]) -> dict[str, Any]:
+        merged = dict(self._static)
+        for layer in layers:
+            merged.update((name, BROKER_SETTINGS[name].parse(text)) for name, text in layer.items())
+        return merged
+
+    def check(self, texts: Mapping[str, str], *, for_all: bool) -> None:
+        """Whether these may become this broker's dynamic settings, or those of all brokers.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, a setting is not dynamic; INVALID_CONFIG, one is unknown, a value illegal,
+                or two contradict each other.
+        """
+        _check_dynamic(texts)
+        layers = (texts, self._own) if for_all else (self._default, texts)
+        check_broker(Values(self.live.table, self._merged(*layers)))
+
+    # Showing
+
+    def views(self) -> list[SettingView]:
+        """This broker's settings, by name."""
+        return [self._view(setting) for _, setting in sorted(self.live.table.items())]
+
+    def default_views(self) -> list[SettingView]:
+        """What is set for all brokers, by name."""
+        return [
+            SettingView(
+                name, text, DYNAMIC_DEFAULT, is_read_only=False, synonyms=(Synonym(DYNAMIC_DEFAULT, name, text),)
+            )
+            for name, text in sorted(self._default.items())
+        ]
+
+    def _view(self, setting: Setting) -> SettingView:
+        names = [setting.name, *(fallback.name for fallback in setting.fallbacks)]
+        synonyms = tuple(self._synonyms(names))
+        value = self.live.given.get(setting.name, setting.default)
+        return SettingView(
+            setting.name,
+            None if value is None else setting.text_of(value),
+            synonyms[0].source if synonyms else DEFAULT,
+            is_read_only=not setting.dynamic,
+            synonyms=synonyms,
+        )
+
+    def _synonyms(self, names: Iterable[str]) -> Iterator[Synonym]:
+        """All that has a say, the strongest first: the layers one after the other, the names within each."""
+        names = list(names)
+        for source, layer in ((DYNAMIC_BROKER, self._own), (DYNAMIC_DEFAULT, self._default)):
+            yield from (Synonym(source, name, layer[name]) for name in names if name in layer)
+        for name in names:
+            if name in self._static:
+                yield Synonym(STATIC, name, BROKER_SETTINGS[name].text_of(self._static[name]))
+        for name in names:
+            if BROKER_SETTINGS[name].default is not None:
+                yield Synonym(DEFAULT, name, BROKER_SETTINGS[name].text_of(BROKER_SETTINGS[name].default))
+
+    def topic_views(self, own: Mapping[str, str]) -> list[SettingView]:
+        """A topic's settings over this broker's, by name; ``own`` holds what is set for the topic."""
+        own, _ = usable_topic_settings(own)
+        values = topic_values(own, self.live)
+        views: list[SettingView] = []
+        for name, setting in sorted(TOPIC_SETTINGS.items()):
+            synonyms = [Synonym(DYNAMIC_TOPIC, name, own[name])] if name in own else []
+            if setting.broker_key is not None:
+                synonyms.extend(self._synonyms([setting.broker_key]))
+            source = synonyms[0].source if synonyms else DEFAULT
+            text = own.get(name, setting.text_of(values[name]))
+            views.append(SettingView(name, text, source, is_read_only=False, synonyms=tuple(synonyms)))
+        return views
+
+
+def usable_topic_settings(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """What of a topic's znode can be used, and what was left out and why (rule 2)."""
+    usable: dict[str, str] = {}
+    problems: list[str] = []
+    for name, text in texts.items():
+        try:
+            topic_values({name: text})
+        except TidegaugeError as problem:
+            problems.append(problem.message)
+        else:
+            usable[name] = text
+    return usable, problems
+
+
+def altered(current: Mapping[str, str], changes: Mapping[str, str], deleted: Collection[str]) -> dict[str, str]:
+    """The settings of an entity after an alteration; to delete what is not set changes nothing, as in Kafka.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, a name is both set and deleted.
+    """
+    twice = sorted(name for name in deleted if name in changes)
+    if twice:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(twice)} is both set and deleted"
+        )
+    return {name: text for name, text in {**current, **changes}.items() if name not in deleted}
+
+
+def _check_dynamic(texts: Mapping[str, str]) -> None:
+    """Whether each may be changed while brokers run, and has a legal value."""
+    unknown = sorted(name for name in texts if name not in BROKER_SETTINGS)
+    if unknown:
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {', '.join(unknown)}")
+    fixed = sorted(name for name in texts if not BROKER_SETTINGS[name].dynamic)
+    if fixed:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(fixed)})"
+        )
+    for name, text in texts.items():
+        BROKER_SETTINGS[name].parse(text)

@@ -1,0 +1,188 @@
+"""Settings in layers: dynamic topic > dynamic broker > dynamic default > server.properties > default (issue 4)."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from tidegauge import settings
+from tidegauge.errors import ErrorCode, TidegaugeError
+
+MIN_ISR = "min.insync.replicas"
+
+
+def broker(**static):
+    values, _ = settings.parse_broker_settings({key.replace("_", "."): text for key, text in static.items()})
+    return settings.BrokerSettings(values)
+
+
+@hypothesis_settings(max_examples=50)
+@given(st.tuples(*[st.none() | st.integers(1, 9)] * 4))
+def test_the_strongest_layer_that_has_a_value_counts(layers):
+    """DynamicBrokerConfig's precedence, with a topic's own on top."""
+    topic, own, default, static = layers
+    made = broker(**({} if static is None else {"min_insync_replicas": str(static)}))
+
+    def layer(number):
+        return {} if number is None else {MIN_ISR: str(number)}
+
+    assert made.replace(default=layer(default), own=layer(own)) == []
+    expected = next((number for number in (own, default, static) if number is not None), 1)
+    assert made.live.integer(MIN_ISR) == expected
+    values = settings.topic_values(layer(topic), made.live)
+    assert values.integer(MIN_ISR) == (expected if topic is None else topic)
+
+
+def test_every_source_is_shown_with_all_that_has_a_say():
+    """ConfigHelper.configSynonyms: the strongest first."""
+    made = broker(min_insync_replicas="2")
+    made.replace(default={MIN_ISR: "3"}, own={MIN_ISR: "4"})
+    view = next(view for view in made.topic_views({MIN_ISR: "5"}) if view.name == MIN_ISR)
+    assert (view.value, view.source, view.is_default) == ("5", "DYNAMIC_TOPIC_CONFIG", False)
+    assert [(synonym.source, synonym.value) for synonym in view.synonyms] == [
+        ("DYNAMIC_TOPIC_CONFIG", "5"),
+        ("DYNAMIC_BROKER_CONFIG", "4"),
+        ("DYNAMIC_DEFAULT_BROKER_CONFIG", "3"),
+        ("STATIC_BROKER_CONFIG", "2"),
+        ("DEFAULT_CONFIG", "1"),
+    ]
+
+
+def test_what_is_taken_back_falls_to_the_layer_below():
+    made = broker(message_max_bytes="5000")
+    held = made.live
+    made.replace(default={"message.max.bytes": "6000"}, own={"message.max.bytes": "7000"})
+    seen = [held.integer("message.max.bytes")]
+    made.replace(default={"message.max.bytes": "6000"}, own={})
+    seen.append(held.integer("message.max.bytes"))
+    made.replace(default={}, own={})
+    seen.append(held.integer("message.max.bytes"))
+    assert seen == [7000, 6000, 5000]
+
+
+def test_a_topic_view_names_the_brokers_setting():
+    """As kafka-configs prints it: a synonym has the broker's name; retention.ms has none by default."""
+    views = {view.name: view for view in broker(log_segment_bytes="4096", log_retention_hours="1").topic_views({})}
+    assert views["segment.bytes"].value == "4096"
+    assert views["segment.bytes"].source == "STATIC_BROKER_CONFIG"
+    assert views["segment.bytes"].synonyms == (
+        settings.Synonym("STATIC_BROKER_CONFIG", "log.segment.bytes", "4096"),
+        settings.Synonym("DEFAULT_CONFIG", "log.segment.bytes", "1073741824"),
+    )
+    assert views["retention.ms"].value == "3600000"
+    assert views["retention.ms"].synonyms == ()
+
+
+def test_a_broker_view_lists_the_names_that_stand_in():
+    """DynamicBrokerConfig.brokerConfigSynonyms: log.retention.ms may come from minutes or hours."""
+    views = {view.name: view for view in broker(log_retention_minutes="5").views()}
+    assert views["log.retention.ms"].value is None
+    assert views["log.retention.ms"].source == "STATIC_BROKER_CONFIG"
+    assert [synonym.name for synonym in views["log.retention.ms"].synonyms] == [
+        "log.retention.minutes",
+        "log.retention.hours",
+    ]
+    assert views["broker.id"].is_read_only
+    assert not views["log.retention.ms"].is_read_only
+
+
+def test_what_somebody_wrote_wrong_is_left_out_and_told():
+    made = broker()
+    problems = made.replace(
+        default={"nonsense": "1", "broker.id": "7", MIN_ISR: "none", "log.segment.bytes": "2000"}, own={}
+    )
+    assert made.live.integer("log.segment.bytes") == 2000
+    assert made.live.integer(MIN_ISR) == 1
+    assert made.live.integer("broker.id") == -1
+    assert [problem.split(":")[0] for problem in problems] == [
+        "Unknown config name",
+        "Cannot update these configs dynamically",
+        "Invalid value none for configuration min.insync.replicas",
+    ]
+    usable, problems = settings.usable_topic_settings({"retention.ms": "5", "nonsense": "1", "segment.bytes": "3"})
+    assert usable == {"retention.ms": "5"}
+    assert problems == [
+        "Unknown topic config name: nonsense",
+        "Invalid value 3 for configuration segment.bytes: Value must be at least 14; "
+        "it must be a whole number from 14 to 2147483647",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "code", "message"),
+    [
+        ({"nonsense": "1"}, ErrorCode.INVALID_CONFIG, "Unknown config name: nonsense"),
+        (
+            {"auto.leader.rebalance.enable": "false"},
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs dynamically: Set(auto.leader.rebalance.enable)",
+        ),
+        ({"log.segment.bytes": "2"}, ErrorCode.INVALID_CONFIG, "Value must be at least 14"),
+        ({MIN_ISR: "x"}, ErrorCode.INVALID_CONFIG, "Not a number of type INT"),
+        ({"unclean.leader.election.enable": "yes"}, ErrorCode.INVALID_CONFIG, "Expected value to be either true or"),
+        ({"log.cleanup.policy": "delete,keep"}, ErrorCode.INVALID_CONFIG, "String must be one of: delete, compact"),
+        ({"log.cleaner.min.cleanable.ratio": "1.5"}, ErrorCode.INVALID_CONFIG, "Value must be no more than 1"),
+        (
+            {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"},
+            ErrorCode.INVALID_CONFIG,
+            "conflict topic config setting log.cleaner.min.compaction.lag.ms (9) >",
+        ),
+        ({"log.retention.ms": "0"}, ErrorCode.INVALID_CONFIG, "log.retention.ms must be unlimited (-1) or"),
+    ],
+)
+@pytest.mark.parametrize("for_all", [True, False])
+def test_an_alteration_is_refused_as_a_whole(texts, code, message, for_all):
+    """DynamicBrokerConfig.validate: nothing of it is taken when one is bad."""
+    made = broker()
+    with pytest.raises(TidegaugeError) as refusal:
+        made.check({MIN_ISR: "2", **texts}, for_all=for_all)
+    assert refusal.value.code is code
+    assert message in refusal.value.message
+    assert made.live.integer(MIN_ISR) == 1
+
+
+def test_a_contradiction_with_another_layer_is_refused():
+    made = broker(log_cleaner_max_compaction_lag_ms="100")
+    made.check({"log.cleaner.min.compaction.lag.ms": "100"}, for_all=False)
+    with pytest.raises(TidegaugeError, match="conflict topic config setting"):
+        made.check({"log.cleaner.min.compaction.lag.ms": "101"}, for_all=False)
+    assert made.replace(default={"log.cleaner.min.compaction.lag.ms": "101"}, own={MIN_ISR: "2"}) != []
+    assert made.live.integer("log.cleaner.min.compaction.lag.ms") == 0
+    assert made.live.integer(MIN_ISR) == 2
+
+
+def test_altered_sets_and_takes_back():
+    assert settings.altered({"a": "1", "b": "2"}, {"b": "3", "c": "4"}, ["a", "z"]) == {"b": "3", "c": "4"}
+    with pytest.raises(TidegaugeError, match="Error due to duplicate config keys: a"):
+        settings.altered({}, {"a": "1"}, ["a"])
+
+
+def test_a_topics_own_contradiction_does_not_stop_a_broker():
+    """LogConfig.fromProps holds nothing against each other; LogConfig.validate does, before it is written."""
+    texts = {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}
+    assert settings.topic_values(texts).integer("min.compaction.lag.ms") == 9
+    with pytest.raises(TidegaugeError, match="conflict topic config setting"):
+        settings.parse_topic_settings(texts)
+
+
+def test_dynamic_settings_are_those_of_kafka():
+    """DynamicLogConfig, LogCleaner, DynamicThreadPool, DynamicProducerStateManagerConfig: all cluster-wide."""
+    dynamic = {name for name, setting in settings.BROKER_SETTINGS.items() if setting.dynamic}
+    keys = {setting.broker_key for setting in settings.TOPIC_SETTINGS.values()}
+    assert keys - dynamic == set()
+    assert dynamic - keys == {
+        "background.threads",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "producer.id.expiration.ms",
+    }
+    groups = itertools.chain(*settings.BROKER_GROUPS.values())
+    assert len(list(groups)) == len(settings.BROKER_SETTINGS), "no name stands twice"
