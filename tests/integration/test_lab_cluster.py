@@ -217,7 +217,7 @@ def test_when_a_broker_refuses_to_start_its_sentence_is_told_and_the_others_end(
     cluster = make_cluster(up=False, brokers=2)
     data = cluster.directory / "broker-1" / "data"
     data.mkdir()
-    (data / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=somebody-elses\n")
+    (data / "meta.properties").write_text("version=0\nbroker.id=7\n")
     with pytest.raises(TidegaugeError, match=r"broker-1 ended while it started: .*7") as caught:
         cluster.up()
     assert "Traceback" not in str(caught.value)

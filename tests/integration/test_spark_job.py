@@ -199,7 +199,11 @@ async def test_exactly_once_through_a_killed_and_a_frozen_leader(
             await job.wait("all that is acknowledged", lambda: job.end_offsets(topic) == hoped)
         finally:
             await asyncio.to_thread(cluster.resume, frozen)
-    assert await high_watermarks(cluster, topic) == hoped
+
+    async def all_leaders_agree() -> bool:
+        return await high_watermarks(cluster, topic) == hoped
+
+    await until_async(all_leaders_agree, what="the thawed broker learns that it leads no more, and tells the end")
     assert job.process is not None
     job.process.terminate()
     summary = await job.end()
