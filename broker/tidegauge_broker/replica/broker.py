@@ -53,7 +53,7 @@ from tidegauge_broker.replica.messages import (
 from tidegauge_broker.replica.partition import Partition, Role
 from tidegauge_broker.replica.ports import LoadedLog, Logs, Metadata
 from tidegauge_broker.replica.producer_state import ProducerState
-from tidegauge_broker.replica.rounds import Rounds
+from tidegauge_broker.replica.rounds import Admits, Rounds
 from tidegauge_broker.replica.view import view_of
 
 LATEST = -1
@@ -473,9 +473,9 @@ class BrokerCore:
         """Brokers that lead a partition which this broker follows."""
         return self._rounds.leaders()
 
-    def next_round(self, leader: int, now_ms: int) -> FetchRound | EpochRound | Wait:
-        """What to ask this leader now; marks the round as the outstanding one of its partitions."""
-        return self._rounds.next(leader, now_ms)
+    def next_round(self, leader: int, now_ms: int, admits: Admits | None = None) -> FetchRound | EpochRound | Wait:
+        """What to ask this leader now, of the admitted partitions; marks the round as their outstanding one."""
+        return self._rounds.next(leader, now_ms, admits)
 
     def fetch_answered(
         self, leader: int, request_id: int, partitions: Sequence[FetchedPartition], now_ms: int

@@ -9,13 +9,15 @@ Rules (kafka-behaviour 3.8, AbstractFetcherThread):
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import Effect
 from tidegauge_broker.replica.follower import Follower
 from tidegauge_broker.replica.messages import EpochAnswer, EpochRound, FetchedPartition, FetchRound, Wait
 from tidegauge_broker.replica.partition import Partition
+
+Admits = Callable[[TopicPartition], bool]
 
 
 class Rounds:
@@ -50,12 +52,17 @@ class Rounds:
             del self._followed[leader]
         return True
 
-    def next(self, leader: int, now_ms: int) -> FetchRound | EpochRound | Wait:
-        """What to ask this leader now; marks the round as the outstanding one of its partitions."""
+    def next(self, leader: int, now_ms: int, admits: Admits | None = None) -> FetchRound | EpochRound | Wait:
+        """What to ask this leader now; marks the round as the outstanding one of its partitions.
+
+        With ``admits``, only partitions for which it says True are asked for.
+        """
         ready: list[Follower] = []
         truncating: list[Follower] = []
         wake_ms: int | None = None
         for partition in self.followed(leader).values():
+            if admits is not None and not admits(partition.topic_partition):
+                continue
             role = partition.follower_role
             assert role is not None
             if role.is_ready(now_ms):
