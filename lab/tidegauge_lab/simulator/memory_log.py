@@ -102,6 +102,12 @@ class MemoryLog:
         self.cuts += 1
         self.producer_state = self._producers()
 
+    def lose_beyond(self, to_offset: int) -> None:
+        """A power cut: what was never flushed is gone, and recovery trims the epochs that began there."""
+        if to_offset < self.log_end_offset:
+            self.truncate_to(to_offset)
+        self.epochs = [entry for entry in self.epochs if entry.start_offset < to_offset]
+
     def _producers(self) -> ProducerState:
         producers = ProducerState()
         for header, _ in self._batches:
