@@ -1,0 +1,358 @@
+"""From the text of a scenario file to a ``Scenario``; what is wrong is told with the file and the line.
+
+Rules:
+- Everything is checked before a process is started: words of the vocabulary, kinds of values, settings, and that each
+  broker, topic, mark and value that a step names is there.
+- All problems of a file are told at once, by line; only text that is not YAML ends the reading at its first fault.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Collection, Iterable
+from collections.abc import Mapping as MappingOf
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition, topic_name_problem
+from tidegauge_lab.broker_settings import DEFAULT_PROFILE, check_settings
+from tidegauge_lab.scenario import readers, steps
+from tidegauge_lab.scenario.model import LIMIT_SECONDS, SETTINGS, Scenario, Topic
+from tidegauge_lab.scenario.readers import NOBODY, Reader
+from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, Sequence, read_yaml
+
+SUFFIX = ".yaml"
+MAX_BROKERS = 9
+Read = TypeVar("Read")
+Other = TypeVar("Other")
+_NOTHING: MappingOf[str, str] = MappingProxyType({})
+
+
+class ScenarioError(TidegaugeError):
+    """A scenario file is wrong; ``message`` holds a line for each problem."""
+
+    def __init__(self, source: str, problems: Iterable[MalformedYaml]) -> None:
+        told = sorted({(problem.line, problem.message) for problem in problems})
+        super().__init__(ErrorCode.INVALID_REQUEST, "\n".join(f"{source}:{line}: {message}" for line, message in told))
+
+
+def shipped_names() -> list[str]:
+    """Scenarios that come with Tidegauge, by name."""
+    folder = resources.files("tidegauge_lab.scenario") / "files"
+    return sorted(one.name.removesuffix(SUFFIX) for one in folder.iterdir() if one.name.endswith(SUFFIX))
+
+
+def text_of(name_or_file: str) -> tuple[str, str]:
+    """The text of a shipped scenario or of a file, and how it is called in errors.
+
+    A name without a folder and without ``.yaml`` is that of a shipped scenario, unless there is such a file only.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, there is neither, or the file can't be read.
+    """
+    names = shipped_names()
+    path = Path(name_or_file)
+    if name_or_file in names:
+        file = resources.files("tidegauge_lab.scenario") / "files" / (name_or_file + SUFFIX)
+        return file.read_text(encoding="utf-8"), name_or_file + SUFFIX
+    if not path.is_file():
+        near = difflib.get_close_matches(name_or_file, names, n=1)
+        hint = f"; did you mean {near[0]}?" if near else "; `tidegauge scenario list` shows those that are shipped"
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST, f"there is no scenario and no file of the name {name_or_file}{hint}"
+        )
+    try:
+        return path.read_text(encoding="utf-8"), str(path)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{path} can't be read: {problem}") from None
+
+
+def load(name_or_file: str) -> Scenario:
+    """A shipped scenario, or one from a file.
+
+    Raises:
+        TidegaugeError: it is not there; ``ScenarioError``: it is wrong.
+    """
+    text, source = text_of(name_or_file)
+    return parse(text, source)
+
+
+def parse(text: str, source: str) -> Scenario:
+    """The scenario in a text.
+
+    Args:
+        text: of the file.
+        source: how the file is called in errors.
+
+    Raises:
+        ScenarioError: with all that is wrong.
+    """
+    loader = _Loader()
+    try:
+        scenario = loader.scenario(read_yaml(text), default_name=Path(source).name.removesuffix(SUFFIX))
+    except MalformedYaml as problem:
+        raise ScenarioError(source, [*loader.problems, problem]) from None
+    if scenario is not None:
+        _Context(scenario, loader.problems).check(with_names=not loader.problems)
+    if scenario is None or loader.problems:
+        raise ScenarioError(source, loader.problems)
+    return scenario
+
+
+class _Fields:
+    """Takes the entries of one mapping, each once; what nobody takes is unknown."""
+
+    def __init__(self, node: Mapping, problems: list[MalformedYaml], what: str) -> None:
+        self.node = node
+        self._problems = problems
+        self._what = what
+        self._known: list[str] = []
+
+    def take(self, key: str, read: Reader[Read], default: Other) -> Read | Other:
+        """An entry that may be left out."""
+        self._known.append(key)
+        if key not in self.node.entries:
+            return default
+        return tried(self._problems, default, read, self.node.entries[key])
+
+    def need(self, key: str, read: Reader[Read], stand_in: Other) -> Read | Other:
+        """An entry that must be there; ``stand_in`` lets the reading go on where it is missing."""
+        if key not in self.node.entries:
+            self._problems.append(MalformedYaml(self.node.line, f"{self._what} needs {key!r}"))
+        return self.take(key, read, stand_in)
+
+    def end(self) -> None:
+        """Tell what is unknown."""
+        for key, line in self.node.key_lines.items():
+            if key not in self._known:
+                self._problems.append(MalformedYaml(line, unknown(key, self._known, f"in {self._what}")))
+
+
+def tried(problems: list[MalformedYaml], stand_in: Other, read: Reader[Read], node: Node) -> Read | Other:
+    """What is read, or the stand-in and one problem more."""
+    try:
+        return read(node)
+    except MalformedYaml as problem:
+        problems.append(problem)
+        return stand_in
+
+
+def unknown(word: str, known: Collection[str], where: str) -> str:
+    """The sentence for a word that does not exist."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"there is no {word!r} {where}; " + (f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}")
+
+
+class _Loader:
+    """Reads the tree; problems are collected."""
+
+    def __init__(self) -> None:
+        self.problems: list[MalformedYaml] = []
+
+    def scenario(self, node: Node, default_name: str) -> Scenario | None:
+        if not isinstance(node, Mapping):
+            raise MalformedYaml(node.line, "a scenario is a mapping: title, cluster, topics, steps")
+        fields = _Fields(node, self.problems, "a scenario")
+        name = fields.take("name", readers.text, default_name)
+        title = fields.need("title", readers.text, "")
+        teaches = fields.take("teaches", readers.text, "")
+        rule = fields.take("rule", readers.text, "")
+        limit = fields.take("limit_seconds", readers.seconds, LIMIT_SECONDS)
+        brokers, controller, settings = fields.need("cluster", self._cluster, (0, 0, _NOTHING))
+        topics = fields.need("topics", self._topics, ())
+        found = fields.need("steps", self._steps, ())
+        fields.end()
+        if brokers == 0 or not topics:
+            return None
+        return Scenario(
+            name=name,
+            title=title.strip(),
+            teaches=teaches.strip(),
+            rule=rule.strip(),
+            brokers=brokers,
+            controller=controller,
+            settings=settings,
+            topics=topics,
+            steps=found,
+            limit_seconds=limit,
+        )
+
+    def _cluster(self, node: Node) -> tuple[int, int, MappingOf[str, str]]:
+        if not isinstance(node, Mapping):
+            raise MalformedYaml(node.line, "cluster is a mapping: brokers, controller, settings")
+        fields = _Fields(node, self.problems, "cluster")
+        brokers = fields.need("brokers", readers.positive, 0)
+        controller = fields.take("controller", readers.integer, 0)
+        settings = fields.take("settings", self._settings, _NOTHING)
+        fields.end()
+        if brokers > MAX_BROKERS:
+            raise MalformedYaml(node.line, f"a scenario has at most {MAX_BROKERS} brokers, not {brokers}")
+        if controller >= brokers > 0:
+            self.problems.append(MalformedYaml(node.key_lines.get("controller", node.line), no_broker(controller)))
+        return brokers, controller, settings
+
+    def _settings(self, node: Node) -> dict[str, str]:
+        found = dict(readers.by_name(readers.setting)(node))
+        assert isinstance(node, Mapping), "by_name has looked"
+        for name, value in found.items():
+            try:
+                check_settings({name: value}, DEFAULT_PROFILE)
+            except TidegaugeError as problem:
+                self.problems.append(MalformedYaml(node.key_lines[name], problem.message))
+        if not self.problems:
+            try:
+                check_settings({**SETTINGS, **found}, DEFAULT_PROFILE)
+            except TidegaugeError as problem:
+                self.problems.append(MalformedYaml(node.line, problem.message))
+        return found
+
+    def _topics(self, node: Node) -> tuple[Topic, ...]:
+        if not isinstance(node, Sequence) or not node.items:
+            raise MalformedYaml(node.line, "topics is a list of at least one topic: name, assignment, config")
+        found = [topic for one in node.items if (topic := tried(self.problems, None, self._topic, one)) is not None]
+        names = [topic.name for topic in found]
+        for place, topic in enumerate(found):
+            if topic.name in names[:place]:
+                self.problems.append(MalformedYaml(topic.line, f"topic {topic.name} stands here a second time"))
+        return tuple(found)
+
+    def _topic(self, node: Node) -> Topic | None:
+        if not isinstance(node, Mapping):
+            raise MalformedYaml(node.line, "a topic is a mapping: name, assignment, config")
+        fields = _Fields(node, self.problems, "a topic")
+        name = fields.need("name", readers.text, "")
+        assignment = fields.need("assignment", readers.assignment, ())
+        config = fields.take("config", readers.by_name(readers.setting), _NOTHING)
+        fields.end()
+        problem = topic_name_problem(name) if name else ""
+        if problem:
+            raise MalformedYaml(node.key_lines["name"], problem)
+        return Topic(name, assignment, config, node.line) if name and assignment else None
+
+    def _steps(self, node: Node) -> tuple[steps.Step, ...]:
+        if not isinstance(node, Sequence) or not node.items:
+            raise MalformedYaml(node.line, "steps is a list of at least one step")
+        found = (tried(self.problems, None, self._step, one) for one in node.items)
+        return tuple(step for step in found if step is not None)
+
+    def _step(self, node: Node) -> steps.Step | None:
+        if not isinstance(node, Mapping):
+            raise MalformedYaml(node.line, f"a step is a verb with its arguments, not {readers.shown(node)}")
+        verbs = [key for key in node.entries if key != "note"]
+        if len(verbs) != 1:
+            raise MalformedYaml(
+                node.line, f"a step has one verb, not {len(verbs)}" + (": " + ", ".join(verbs) if verbs else "")
+            )
+        [verb] = verbs
+        kind = steps.STEPS.get(verb)
+        if kind is None:
+            raise MalformedYaml(node.key_lines[verb], unknown(verb, steps.STEPS, "among the steps"))
+        note = tried(self.problems, "", readers.text, node.entries["note"]) if "note" in node.entries else ""
+        before = len(self.problems)
+        values = self._arguments(kind, node.entries[verb], node.key_lines[verb])
+        if len(self.problems) > before:
+            return None
+        return kind(line=node.key_lines[verb], note=note.strip(), **values)
+
+    def _arguments(self, kind: type[steps.Step], node: Node, line: int) -> dict[str, Any]:
+        arguments = steps.arguments_of(kind)
+        named = isinstance(node, Mapping) and (
+            not kind.main or not node.entries or any(key in arguments for key in node.entries)
+        )
+        if not named or not isinstance(node, Mapping):
+            if not kind.main:
+                raise MalformedYaml(node.line, f"{kind.verb} needs its arguments by name: {', '.join(arguments)}")
+            return {kind.main: arguments[kind.main].metadata["read"](node)}
+        fields = _Fields(dataclasses.replace(node, line=line), self.problems, kind.verb)
+        values = {}
+        for name, argument in arguments.items():
+            if argument.default is dataclasses.MISSING:
+                values[argument.name] = fields.need(name, argument.metadata["read"], None)
+            elif name in node.entries or argument.default is None:
+                values[argument.name] = fields.take(name, argument.metadata["read"], argument.default)
+            else:
+                fields.take(name, argument.metadata["read"], None)
+        fields.end()
+        return values
+
+
+def no_broker(broker_id: int) -> str:
+    """The sentence for a broker that the scenario does not have."""
+    return f"there is no broker {broker_id} in this scenario"
+
+
+class _Context:
+    """Whether what the steps name is there."""
+
+    def __init__(self, scenario: Scenario, problems: list[MalformedYaml]) -> None:
+        self._scenario = scenario
+        self._problems = problems
+        self._marks: set[str] = set()
+        self._produced: set[str] = set()
+
+    def check(self, *, with_names: bool) -> None:
+        """Look at all; at marks and values only where no step was left out, which might have made them."""
+        for topic in self._scenario.topics:
+            for broker_id in {broker_id for replicas in topic.assignment for broker_id in replicas}:
+                self._broker(topic.line, broker_id)
+        for step in self._scenario.steps:
+            for broker_id in brokers_named(step):
+                self._broker(step.line, broker_id)
+            if isinstance(step, steps.PartitionStep):
+                self._partition(step.line, self._scenario.partition_of(step))
+            if with_names:
+                self._names(step)
+
+    def _names(self, step: steps.Step) -> None:
+        if isinstance(step, steps.Mark):
+            self._marks.add(step.name)
+        elif isinstance(step, steps.Table) and step.since not in self._marks:
+            self._tell(step.line, f"nothing was marked {step.since!r} before this step")
+        elif isinstance(step, steps.Produce):
+            for value in step.values:
+                if value in self._produced:
+                    self._tell(step.line, f"{value!r} was produced before; values name records, so each is used once")
+                self._produced.add(value)
+        elif isinstance(step, steps.WaitAnswer):
+            self._values(step.line, step.values)
+        elif isinstance(step, steps.Expect) and step.answers is not None:
+            self._values(step.line, step.answers)
+
+    def _values(self, line: int, values: Iterable[str]) -> None:
+        for value in values:
+            if value not in self._produced:
+                self._tell(line, f"{value!r} was not produced before this step")
+
+    def _broker(self, line: int, broker_id: int) -> None:
+        if broker_id != NOBODY and broker_id >= self._scenario.brokers:
+            self._tell(line, no_broker(broker_id))
+
+    def _partition(self, line: int, partition: TopicPartition) -> None:
+        counts = {topic.name: len(topic.assignment) for topic in self._scenario.topics}
+        if partition.partition >= counts.get(partition.topic, 0):
+            self._tell(line, f"there is no partition {partition} in this scenario")
+
+    def _tell(self, line: int, message: str) -> None:
+        self._problems.append(MalformedYaml(line, message))
+
+
+_BROKER_ARGUMENTS = ("broker", "brokers", "via", "leader", "followers", "isr", "origin")
+_BY_BROKER_ARGUMENTS = ("hw", "leo", "remote_leo", "log", "epochs")
+
+
+def brokers_named(step: steps.Step) -> list[int]:
+    """All broker ids in a step."""
+    found: list[int] = []
+    for name in _BROKER_ARGUMENTS:
+        value = getattr(step, name, None)
+        if isinstance(value, int):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found.extend(value)
+    for name in _BY_BROKER_ARGUMENTS:
+        found.extend(getattr(step, name, None) or ())
+    return found

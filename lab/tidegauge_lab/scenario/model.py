@@ -1,0 +1,73 @@
+"""What a scenario file says, checked: the cluster, its topics, the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidegauge.partition import TopicPartition
+from tidegauge_lab.scenario.steps import PartitionStep, Step
+
+LIMIT_SECONDS = 120.0
+TRUNCATION_RULE = "replica.truncation.rule"
+
+# What every scenario needs to run the same way each time; a file may set them otherwise.
+SETTINGS: dict[str, str] = {
+    "auto.leader.rebalance.enable": "false",  # no election that no step asked for
+    "replica.lag.time.max.ms": "600000",  # a held follower stays in the ISR
+    "min.insync.replicas": "1",
+    "default.replication.factor": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that exists when the first step runs."""
+
+    name: str
+    assignment: tuple[tuple[int, ...], ...]
+    config: Mapping[str, str] = field(default_factory=dict)
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A story.
+
+    Attributes:
+        name: as it is called on the command line.
+        title: what it shows, one sentence.
+        teaches: what it teaches, some sentences.
+        rule: the rule of Kafka that it shows, one sentence.
+        brokers: how many; their ids begin at 0.
+        controller: the broker that is the controller from the start to the end.
+        settings: of all brokers, beside ``SETTINGS``.
+        topics: made before the first step.
+        steps: one after the other.
+        limit_seconds: for all of it.
+    """
+
+    name: str
+    title: str
+    teaches: str
+    rule: str
+    brokers: int
+    controller: int
+    settings: Mapping[str, str]
+    topics: tuple[Topic, ...]
+    steps: tuple[Step, ...]
+    limit_seconds: float = LIMIT_SECONDS
+
+    @property
+    def all_settings(self) -> dict[str, str]:
+        """Settings of all brokers."""
+        return {**SETTINGS, **self.settings}
+
+    @property
+    def first_partition(self) -> TopicPartition:
+        """What a step means that names no partition."""
+        return TopicPartition(self.topics[0].name, 0)
+
+    def partition_of(self, step: PartitionStep) -> TopicPartition:
+        """The partition on which a step acts."""
+        return step.partition or self.first_partition
