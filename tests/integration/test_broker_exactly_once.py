@@ -1,0 +1,109 @@
+"""The leader dies between its append and its answer: the next leader knows the batch, and each record stands once.
+
+Row R3 and KIP-98 (kafka-behaviour 12.3): followers keep the producers' sequences from what they copy, so a retry
+that reaches the next leader is answered with the offset of the first try. The death is no matter of luck: one
+follower is frozen, so that acks=all can't be answered; the leader dies once the other follower has the records.
+
+What each round costs is a session of ZooKeeper (4 s), so there are few rounds; the long run has ten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.waiting import until_async
+
+from tidegauge.partition import TopicPartition
+from tidegauge.v1.metadata_pb2 import ReplicaDescription
+from tidegauge_client import Admin, Consumer, Producer
+from tidegauge_client.metadata import PartitionInfo
+from tidegauge_lab.cluster import LocalCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+TOPIC = "orders"
+AT = TopicPartition(TOPIC, 0)
+BATCH = 20
+
+
+class Story:
+    """One partition of three replicas, a producer that goes on through all rounds, and what it was promised."""
+
+    def __init__(self, cluster: LocalCluster, admin: Admin, producer: Producer) -> None:
+        self.cluster = cluster
+        self.admin = admin
+        self.producer = producer
+        self.sent = 0
+        self.offsets: list[int] = []
+
+    async def partition(self) -> PartitionInfo:
+        return (await self.admin.describe_topics([TOPIC]))[0].partitions[0]
+
+    async def replica(self, broker_id: int) -> ReplicaDescription:
+        """What this broker holds."""
+        found = (await self.admin.describe_replicas([TOPIC]))[broker_id]
+        assert found is not None
+        (replica,) = found
+        return replica
+
+    async def all_in_sync(self) -> bool:
+        return set((await self.partition()).isr) == {0, 1, 2}
+
+    async def round(self) -> None:
+        """Append, copy to the next leader alone, kill, and see that the promises are kept by the next leader."""
+        await until_async(self.all_in_sync, limit=60)
+        before = await self.partition()
+        leader = before.leader_id
+        assert leader is not None
+        heir, other = (broker for broker in before.replicas if broker != leader)
+        end = (await self.replica(leader)).log_end_offset + BATCH
+        await asyncio.to_thread(self.cluster.pause, other)
+        try:
+            promises = [await self.producer.send(TOPIC, b"%d" % (self.sent + number)) for number in range(BATCH)]
+            self.sent += BATCH
+
+            async def copied() -> bool:
+                return (await self.replica(heir)).log_end_offset == end
+
+            await until_async(copied, limit=60)
+            assert [promise.done() for promise in promises] == [False] * BATCH, "answered before all had it"
+            await asyncio.to_thread(self.cluster.kill, leader)
+        finally:
+            await asyncio.to_thread(self.cluster.resume, other)
+        answers = await asyncio.wait_for(asyncio.gather(*promises), 60)
+        self.offsets += [answer.offset for answer in answers]
+        after = await self.partition()
+        assert (after.leader_id, after.leader_epoch > before.leader_epoch) == (heir, True)
+        assert (await self.replica(heir)).log_end_offset == end, "a record was appended again"
+        await asyncio.to_thread(self.cluster.start, leader)
+
+
+async def read_all(cluster: LocalCluster, count: int) -> list[tuple[int, bytes | None]]:
+    """Offset and value of every record."""
+    records: list[tuple[int, bytes | None]] = []
+    async with Consumer(cluster.bootstrap_servers) as consumer:
+        consumer.assign([AT])
+        await consumer.seek_to_beginning()
+        async with asyncio.timeout(60):
+            while len(records) < count:
+                records += [(record.offset, record.value) for record in await consumer.poll(500)]
+        assert await consumer.poll(200) == []
+    return records
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(10, marks=pytest.mark.long)])
+async def test_a_leader_that_dies_between_append_and_answer_costs_no_record_and_doubles_none(make_cluster, rounds: int):
+    cluster = make_cluster(settings={"auto.leader.rebalance.enable": "false", "replica.lag.time.max.ms": "600000"})
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topic(TOPIC, partitions=1, replication_factor=3, configs={"min.insync.replicas": "2"})
+        await admin.wait_for_topic(TOPIC)
+        async with Producer(cluster.bootstrap_servers, request_timeout_ms=60_000, linger_ms=20) as producer:
+            story = Story(cluster, admin, producer)
+            for _ in range(rounds):
+                await story.round()
+            assert (producer.counters.acked, producer.counters.failed) == (story.sent, 0)
+            assert producer.counters.retries >= rounds
+    records = await read_all(cluster, story.sent)
+    assert [value for _, value in records] == [b"%d" % number for number in range(story.sent)]
+    assert [offset for offset, _ in records] == story.offsets == list(range(story.sent))
