@@ -1,4 +1,5 @@
-"""The admin client: asks brokers and the controller about a cluster; topics are changed in ``admin_topics``.
+"""The admin client: asks brokers and the controller about a cluster; topics are changed in ``admin_topics``,
+records deleted in ``admin_records``.
 
 Rules (1 stands in ``admin_base``):
     2. What only a partition's leader knows goes to it, with patience.
@@ -16,6 +17,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2, offsets_pb2, topics_pb2
 from tidegauge_client.admin_base import raise_for
+from tidegauge_client.admin_records import RecordAdmin
 from tidegauge_client.admin_topics import NewTopic, TopicAdmin, check_new_topic
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, now_ms, unknown_topic
@@ -55,7 +57,7 @@ class TopicConfig(NamedTuple):
     source: str
 
 
-class Admin(TopicAdmin):
+class Admin(TopicAdmin, RecordAdmin):
     """Asynchronous admin client; an asynchronous context manager, or ``start`` and ``stop``."""
 
     # Metadata -----------------------------------------------------------------------------------------------

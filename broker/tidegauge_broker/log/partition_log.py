@@ -278,6 +278,23 @@ class PartitionLog:
                         return found if found[0] < upper_bound else None
         return None
 
+    def find_largest_timestamp(self, upper_bound: int) -> tuple[int, int] | None:
+        """The first record with the largest timestamp of the whole log (ListOffsets' MAX_TIMESTAMP).
+
+        Returns:
+            Its offset and its timestamp in ms; None if no record has a time, or it is not below the bound.
+        """
+        with self._storage("searching"):
+            segment = max(self._segments, key=lambda one: one.largest_timestamp[0])
+            timestamp_ms, _ = segment.largest_timestamp
+            if timestamp_ms < 0:
+                return None
+            for spot in segment.find_by_time(timestamp_ms, self.log_start_offset):
+                found = first_record_at(segment.batch_bytes(spot), timestamp_ms, self.log_start_offset)
+                if found is not None:
+                    return found if found[0] < upper_bound else None
+        return None
+
     # Cutting
 
     def truncate_to(self, to_offset: int) -> ProducerState:

@@ -23,16 +23,24 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.purgatory.delete_records import DelayedDeleteRecords
 from tidegauge_broker.purgatory.fetch import DelayedFetch, is_due
 from tidegauge_broker.purgatory.produce import DelayedProduce
-from tidegauge_broker.purgatory.purgatory import Purgatory
-from tidegauge_broker.replica.effects import AnswerFetch, AnswerProduce, DeleteLog, Effect, FetchersChanged, LogLine
+from tidegauge_broker.replica.effects import (
+    AnswerFetch,
+    AnswerProduce,
+    DeleteLog,
+    Effect,
+    FetchersChanged,
+    LogLine,
+)
 from tidegauge_broker.replica.follower import Follower
+from tidegauge_broker.replica.hosted import HostedPartitions, words_for
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import (
     ACKS_ALL,
     CONSUMER,
-    CoreSettings,
+    DeleteRecordsResult,
     EpochAnswer,
     EpochQuestion,
     EpochRound,
@@ -41,43 +49,26 @@ from tidegauge_broker.replica.messages import (
     FetchRequest,
     FetchResult,
     FetchRound,
-    LeaderHint,
     OffsetAnswer,
     ProduceRequest,
     ProduceResult,
-    ReplicaView,
+    RecordsToDelete,
     TimeLookup,
     TopicRules,
     Wait,
 )
 from tidegauge_broker.replica.partition import Partition, Role
-from tidegauge_broker.replica.ports import LoadedLog, Logs, Metadata
+from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
-from tidegauge_broker.replica.rounds import Admits, Rounds
-from tidegauge_broker.replica.view import view_of
+from tidegauge_broker.replica.rounds import Admits
 
 LATEST = -1
 EARLIEST = -2
 _PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 
 
-class BrokerCore:
+class BrokerCore(HostedPartitions):
     """The replicas of one broker. Every method that may change something returns the effects to execute."""
-
-    def __init__(self, broker_id: int, settings: CoreSettings, logs: Logs, metadata: Metadata) -> None:
-        self.broker_id = broker_id
-        self.settings = settings
-        self.controller_epoch = 0
-        self.broker_epoch = -1
-        self._logs = logs
-        self._metadata = metadata
-        self._partitions: dict[TopicPartition, Partition] = {}
-        self._rules: dict[str, TopicRules] = {}
-        self._rounds = Rounds()
-        self._produces: Purgatory[DelayedProduce] = Purgatory()
-        self._fetches: Purgatory[DelayedFetch] = Purgatory()
-        self._next_shrink_ms = 0
-        self._next_producer_expiry_ms = 0
 
     # What the controller says
 
@@ -339,7 +330,7 @@ class BrokerCore:
         if partition is None or partition.leader_role is None:
             return (
                 ProduceResult(
-                    topic_partition, error, _words(error, topic_partition), leader_hint=self._hint(topic_partition)
+                    topic_partition, error, words_for(error, topic_partition), leader_hint=self._hint(topic_partition)
                 ),
                 -1,
             )
@@ -351,17 +342,8 @@ class BrokerCore:
     def _commit_outcome(self, topic_partition: TopicPartition, offset: int) -> tuple[ErrorCode, str] | None:
         partition, error = self._leader_of(topic_partition, None)
         if partition is None or partition.leader_role is None:
-            return error, _words(error, topic_partition)
-        if partition.high_watermark < offset:
-            return None
-        role = partition.leader_role
-        if len(role.isr.maximal_isr) < role.effective_min_isr:
-            return (
-                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                f"{topic_partition} was appended, but only {len(role.isr.maximal_isr)} replicas are in sync and "
-                f"min.insync.replicas is {role.effective_min_isr}",
-            )
-        return ErrorCode.NONE, ""
+            return error, words_for(error, topic_partition)
+        return partition.leader_role.commit_outcome(offset)
 
     def fetch(self, request: FetchRequest, token: object, now_ms: int) -> list[Effect]:
         """Read; AnswerFetch(token) comes now or later."""
@@ -399,7 +381,7 @@ class BrokerCore:
         return FetchResult(
             wanted.topic_partition,
             error,
-            _words(error, wanted.topic_partition),
+            words_for(error, wanted.topic_partition),
             leader_hint=self._hint(wanted.topic_partition),
         )
 
@@ -418,8 +400,36 @@ class BrokerCore:
 
     def cancel(self, token: object) -> None:
         """The asker has gone: forget its parked operation."""
-        if not self._fetches.cancel(token):
-            self._produces.cancel(token)
+        if not self._fetches.cancel(token) and not self._produces.cancel(token):
+            self._deletions.cancel(token)
+
+    def delete_records(
+        self, wanted: Sequence[RecordsToDelete], timeout_ms: int, token: object, now_ms: int
+    ) -> list[Effect]:
+        """Raise log start offsets; AnswerDeleteRecords(token) comes when all live replicas have followed."""
+        out: list[Effect] = []
+        results: list[DeleteRecordsResult] = []
+        required: dict[int, int] = {}
+        for index, item in enumerate(wanted):
+            partition, error = self._leader_of(item.topic_partition, None)
+            if partition is None or partition.leader_role is None:
+                words = words_for(error, item.topic_partition)
+                results.append(DeleteRecordsResult(item.topic_partition, error, words))
+                continue
+            result, offset = partition.leader_role.delete_records(item.before_offset, out)
+            results.append(result)
+            if offset >= 0:
+                required[index] = offset
+                self._settle(partition, out)
+        operation = DelayedDeleteRecords(token, now_ms + timeout_ms, results, required, self._low_watermark)
+        self._deletions.try_or_watch(operation, out)
+        return out
+
+    def _low_watermark(self, topic_partition: TopicPartition) -> int | tuple[ErrorCode, str]:
+        partition, error = self._leader_of(topic_partition, None)
+        if partition is None or partition.leader_role is None:
+            return error, words_for(error, topic_partition)
+        return partition.leader_role.low_watermark(self._metadata.live_brokers())
 
     def list_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
@@ -427,18 +437,14 @@ class BrokerCore:
         """Offsets by time for consumers; only the leader answers."""
         partition, error = self._leader_of(topic_partition, current_leader_epoch)
         if partition is None or partition.leader_role is None:
-            return OffsetAnswer(error, _words(error, topic_partition))
+            return OffsetAnswer(error, words_for(error, topic_partition))
         if timestamp_ms == EARLIEST:
             return OffsetAnswer(offset=partition.log_start_offset, leader_epoch=partition.leader_epoch)
+        nothing_yet = partition.leader_role.offset_not_available()
         if timestamp_ms == LATEST:
-            if partition.high_watermark < partition.leader_role.epoch_start_offset:
-                return OffsetAnswer(
-                    ErrorCode.OFFSET_NOT_AVAILABLE,
-                    f"The high watermark {partition.high_watermark} of {topic_partition} has not reached offset "
-                    f"{partition.leader_role.epoch_start_offset}, where the new leader's epoch begins",
-                )
-            return OffsetAnswer(offset=partition.high_watermark, leader_epoch=partition.leader_epoch)
-        return TimeLookup(timestamp_ms, partition.high_watermark, partition.leader_epoch)
+            return nothing_yet or OffsetAnswer(offset=partition.high_watermark, leader_epoch=partition.leader_epoch)
+        nothing = nothing_yet or OffsetAnswer(leader_epoch=partition.leader_epoch)
+        return TimeLookup(timestamp_ms, partition.high_watermark, partition.leader_epoch, nothing)
 
     def offset_for_leader_epoch(self, question: EpochQuestion) -> EpochAnswer:
         """Where an epoch ends in this broker's log, if it leads."""
@@ -447,25 +453,6 @@ class BrokerCore:
             return EpochAnswer(question.topic_partition, error)
         end = partition.truncation_rule.end_of_epoch(partition.epochs, question.leader_epoch, partition.log_end_offset)
         return EpochAnswer(question.topic_partition, ErrorCode.NONE, end)
-
-    def _leader_of(
-        self, topic_partition: TopicPartition, asked_epoch: int | None
-    ) -> tuple[Partition | None, ErrorCode]:
-        """The partition if this broker leads it, else why not (2.1: hosted-partition look-up)."""
-        partition = self._partitions.get(topic_partition)
-        if partition is None:
-            known = self._metadata.knows(topic_partition)
-            return None, ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        error = partition.refusal_as_leader(asked_epoch)
-        return (partition, error) if error is ErrorCode.NONE else (None, error)
-
-    def _hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
-        partition = self._partitions.get(topic_partition)
-        hint = None if partition is None else partition.leader_hint
-        told = self._metadata.leader_hint(topic_partition)
-        if hint is None or (told is not None and told.leader_epoch > hint.leader_epoch):
-            return told
-        return hint
 
     # What this broker asks as a follower
 
@@ -507,6 +494,7 @@ class BrokerCore:
         out: list[Effect] = []
         self._produces.expire(now_ms, out)
         self._fetches.expire(now_ms, out)
+        self._deletions.expire(now_ms, out)
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + max(1, self.settings.replica_lag_time_max_ms // 2)
             for partition in self._partitions.values():
@@ -520,7 +508,8 @@ class BrokerCore:
 
     def next_deadline_ms(self) -> int:
         """When tick has something to do next."""
-        waiting = (self._produces.next_deadline_ms(), self._fetches.next_deadline_ms())
+        purgatories = (self._produces, self._fetches, self._deletions)
+        waiting = (purgatory.next_deadline_ms() for purgatory in purgatories)
         return min(self._next_shrink_ms, self._next_producer_expiry_ms, *(at for at in waiting if at is not None))
 
     def log_truncated(self, topic_partition: TopicPartition, producer_state: ProducerState) -> None:
@@ -554,46 +543,3 @@ class BrokerCore:
             names = ",".join(sorted(map(str, topic_partitions)))
             out.append(LogLine("error", f"Broker {self.broker_id} stopped replicas {names}: their log folder failed"))
         return out
-
-    # What can be seen
-
-    def describe(self, now_ms: int, topics: Collection[str] | None = None) -> list[ReplicaView]:
-        """All local replicas, by topic and partition."""
-        return [
-            view_of(partition, now_ms)
-            for topic_partition, partition in sorted(self._partitions.items())
-            if topics is None or topic_partition.topic in topics
-        ]
-
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        """For replication-offset-checkpoint: every local replica, offline ones excepted."""
-        return {
-            topic_partition: partition.high_watermark
-            for topic_partition, partition in self._partitions.items()
-            if partition.role is not Role.OFFLINE
-        }
-
-    def partition(self, topic_partition: TopicPartition) -> Partition | None:
-        """A local replica's state, to look at."""
-        return self._partitions.get(topic_partition)
-
-    def _settle(self, partition: Partition, out: list[Effect], *, role_changed: bool = False) -> None:
-        """Wake what waits for this partition (the table of 2.3), once its own effects stand in ``out``."""
-        key = partition.topic_partition
-        if partition.moved_high_watermark or role_changed:
-            self._produces.check(key, out)
-            self._fetches.check(key, out)
-        elif partition.moved_log_end:
-            self._fetches.check(key, out)
-        partition.moved_high_watermark = False
-        partition.moved_log_end = False
-
-
-def _words(error: ErrorCode, topic_partition: TopicPartition) -> str:
-    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return f"This broker does not lead {topic_partition}; only the leader serves it"
-    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return f"This broker does not know {topic_partition}"
-    if error is ErrorCode.KAFKA_STORAGE_ERROR:
-        return f"The log folder of {topic_partition} is offline on this broker"
-    return f"{error.name} at {topic_partition}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tidegauge.control import IsrProposal
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader
-from tidegauge_broker.replica.messages import EpochEntry, FetchResult, ProduceResult
+from tidegauge_broker.replica.messages import DeleteRecordsResult, EpochEntry, FetchResult, ProduceResult
 
 
 @dataclass(slots=True)
@@ -104,6 +104,14 @@ class AnswerFetch:
 
 
 @dataclass(slots=True)
+class AnswerDeleteRecords:
+    """Complete the DeleteRecords that was asked with this token."""
+
+    token: object
+    results: Sequence[DeleteRecordsResult]
+
+
+@dataclass(slots=True)
 class ProposeIsr:
     """Send this to the controller (AlterPartition), and its verdict to ``BrokerCore.isr_verdict``."""
 
@@ -145,6 +153,7 @@ Effect = (
     | DeleteLog
     | AnswerProduce
     | AnswerFetch
+    | AnswerDeleteRecords
     | ProposeIsr
     | FetchersChanged
     | Note

@@ -21,15 +21,19 @@ from tidegauge_broker.replica.isr import CommittedIsr, IsrState, PendingExpand, 
 from tidegauge_broker.replica.messages import (
     ACKS_ALL,
     CONSUMER,
+    DeleteRecordsResult,
     EpochEnd,
     FetchPartition,
     FetchResult,
+    OffsetAnswer,
     ProduceResult,
     ReadRange,
 )
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.remote_replica import UNKNOWN_OFFSET, RemoteReplica
 
+HIGH_WATERMARK = -1
+"""DeleteRecords up to the high watermark (DeleteRecordsRequest.HIGH_WATERMARK)."""
 _ROLL_BACK = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 _WAIT_FOR_NEWS = frozenset(
     {
@@ -225,8 +229,10 @@ class Leader:
         self, wanted: FetchPartition, replica_id: int, now_ms: int, alive: Collection[int], out: list[Effect]
     ) -> None:
         remote = self.remotes[replica_id]
-        old_end = remote.log_end_offset
+        old_end, old_start = remote.log_end_offset, remote.log_start_offset
         remote.fetched(wanted.fetch_offset, wanted.log_start_offset, self.partition.log_end_offset, now_ms)
+        if remote.log_start_offset != old_start:
+            self.partition.moved_low_watermark = True
         self._maybe_expand(remote, alive, out)
         if remote.log_end_offset != old_end:
             self.maybe_advance_high_watermark(now_ms, alive, "Fetch", out)
@@ -248,6 +254,68 @@ class Leader:
             ):
                 candidate = remote.log_end_offset
         return candidate > partition.high_watermark and partition.set_high_watermark(candidate, cause, out)
+
+    def commit_outcome(self, offset: int) -> tuple[ErrorCode, str] | None:
+        """What became of records up to an (exclusive) offset that were appended with acks=all; None: they wait."""
+        partition = self.partition
+        if partition.high_watermark < offset:
+            return None
+        if len(self.isr.maximal_isr) < self.effective_min_isr:
+            return (
+                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                f"{partition.topic_partition} was appended, but only {len(self.isr.maximal_isr)} replicas are in sync "
+                f"and min.insync.replicas is {self.effective_min_isr}",
+            )
+        return ErrorCode.NONE, ""
+
+    def offset_not_available(self) -> OffsetAnswer | None:
+        """Why a new leader can't tell yet how far consumers may read; None when it can."""
+        partition = self.partition
+        if partition.high_watermark >= self.epoch_start_offset:
+            return None
+        return OffsetAnswer(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"The high watermark {partition.high_watermark} of {partition.topic_partition} has not reached offset "
+            f"{self.epoch_start_offset}, where the new leader's epoch begins",
+        )
+
+    # The log start offset
+
+    def delete_records(self, before_offset: int | None, out: list[Effect]) -> tuple[DeleteRecordsResult, int]:
+        """Raise the log start offset on a client's word (Partition.deleteRecordsOnLeader).
+
+        Returns:
+            The result, and the offset that the low watermark must reach; -1 with an error.
+        """
+        partition = self.partition
+        result = DeleteRecordsResult(partition.topic_partition)
+        offset = partition.high_watermark if before_offset in {None, HIGH_WATERMARK} else before_offset
+        assert offset is not None
+        if not partition.rules.deletes:
+            result.error = ErrorCode.POLICY_VIOLATION
+            result.message = (
+                f"Records of partition {partition.topic_partition} can not be deleted due to the configured policy: "
+                "cleanup.policy must contain delete"
+            )
+        elif offset < 0:
+            result.error = ErrorCode.OFFSET_OUT_OF_RANGE
+            result.message = f"The offset {offset} for partition {partition.topic_partition} is not valid"
+        elif offset > partition.high_watermark:
+            result.error = ErrorCode.OFFSET_OUT_OF_RANGE
+            result.message = (
+                f"Cannot increment the log start offset to {offset} of partition {partition.topic_partition} since it "
+                f"is larger than the high watermark {partition.high_watermark}"
+            )
+        else:
+            if partition.advance_log_start(offset, "DeleteRecords", out):
+                partition.moved_low_watermark = True
+            return result, offset
+        return result, UNKNOWN_OFFSET
+
+    def low_watermark(self, alive: Collection[int]) -> int:
+        """The smallest log start offset of the leader and the live replicas; -1 while one of them is unknown."""
+        starts = [remote.log_start_offset for remote in self.remotes.values() if remote.broker_id in alive]
+        return min(self.partition.log_start_offset, *starts) if starts else self.partition.log_start_offset
 
     # The in-sync replicas
 

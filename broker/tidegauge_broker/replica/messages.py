@@ -189,13 +189,21 @@ class Wait:
     until_ms: int | None
 
 
-@dataclass(slots=True)
-class TimeLookup:
-    """A time whose offset must be looked up in the log, below an upper bound."""
+class RecordsToDelete(NamedTuple):
+    """Up to where one partition's records shall go: the first offset to keep; None: the high watermark."""
 
-    timestamp_ms: int
-    upper_bound: int
-    leader_epoch: int
+    topic_partition: TopicPartition
+    before_offset: int | None
+
+
+@dataclass(slots=True)
+class DeleteRecordsResult:
+    """What became of one partition; ``low_watermark`` is -1 on error."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    low_watermark: int = -1
 
 
 @dataclass(slots=True)
@@ -206,6 +214,19 @@ class OffsetAnswer:
     message: str = ""
     offset: int = -1
     leader_epoch: int = -1
+
+
+@dataclass(slots=True)
+class TimeLookup:
+    """A time whose offset must be looked up in the log, below an upper bound; -3: the largest timestamp's.
+
+    ``nothing`` is the answer where the log has no such record below the bound.
+    """
+
+    timestamp_ms: int
+    upper_bound: int
+    leader_epoch: int
+    nothing: OffsetAnswer
 
 
 @dataclass(slots=True)
@@ -247,6 +268,7 @@ class TopicRules:
     unclean_leader_election: bool = False
     log_append_time: bool = False
     compacted: bool = False
+    deletes: bool = True
 
 
 @dataclass(slots=True)

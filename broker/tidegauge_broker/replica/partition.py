@@ -72,6 +72,7 @@ class Partition:
         "log_start_offset",
         "moved_high_watermark",
         "moved_log_end",
+        "moved_low_watermark",
         "partition_epoch",
         "producer_state",
         "replicas",
@@ -115,6 +116,7 @@ class Partition:
         self.awaiting_truncation = False
         self.moved_high_watermark = False
         self.moved_log_end = False
+        self.moved_low_watermark = False
         self.unwritten: list[BatchHeader] = []
         """Batches that this very step appends: the log does not have them before the effects are executed."""
 

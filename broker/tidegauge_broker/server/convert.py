@@ -13,6 +13,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import common_pb2, fetch_pb2, metadata_pb2, offsets_pb2, produce_pb2
 from tidegauge_broker.replica.messages import (
     UNDEFINED_EPOCH_END,
+    DeleteRecordsResult,
     EpochAnswer,
     EpochEnd,
     EpochQuestion,
@@ -162,6 +163,17 @@ def to_epoch_question(question: EpochQuestion) -> offsets_pb2.OffsetForLeaderEpo
         partition=question.topic_partition.partition,
         current_leader_epoch=question.current_leader_epoch,
         leader_epoch=question.leader_epoch,
+    )
+
+
+def to_delete_records_result(result: DeleteRecordsResult) -> offsets_pb2.DeleteRecordsResult:
+    """One partition's low watermark."""
+    return offsets_pb2.DeleteRecordsResult(
+        topic=result.topic_partition.topic,
+        partition=result.topic_partition.partition,
+        error=to_error(result.error),
+        error_message=result.message,
+        low_watermark=_known(result.low_watermark),
     )
 
 

@@ -30,7 +30,7 @@ from tidegauge.v1 import (
     replication_service_pb2_grpc,
     topics_pb2,
 )
-from tidegauge_broker.replica.messages import CONSUMER, EpochQuestion, FetchRequest
+from tidegauge_broker.replica.messages import CONSUMER, EpochQuestion, FetchRequest, RecordsToDelete
 from tidegauge_broker.server import convert
 from tidegauge_broker.server.fetch_session import FetchSession
 from tidegauge_broker.server.service import BrokerService, ClusterView, SettingView, TopicView
@@ -169,9 +169,17 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
     async def DeleteRecords(
         self, request: offsets_pb2.DeleteRecordsRequest, context: Context
     ) -> offsets_pb2.DeleteRecordsResponse:
-        """Not built yet."""
-        del request
-        return await _not_built(context, "DeleteRecords")
+        """Raise log start offsets."""
+        del context
+        wanted = [
+            RecordsToDelete(
+                TopicPartition(item.topic, item.partition),
+                item.before_offset if item.HasField("before_offset") else None,
+            )
+            for item in request.partitions
+        ]
+        results = await self._service.delete_records(wanted, request.timeout_ms)
+        return offsets_pb2.DeleteRecordsResponse(partitions=[convert.to_delete_records_result(one) for one in results])
 
 
 async def _not_built(context: Context, name: str) -> NoReturn:

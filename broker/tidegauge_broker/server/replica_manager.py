@@ -35,6 +35,7 @@ from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effects import (
     AdvanceLogStart,
+    AnswerDeleteRecords,
     AnswerFetch,
     AnswerProduce,
     AppendAsFollower,
@@ -50,6 +51,7 @@ from tidegauge_broker.replica.effects import (
     WriteEpochs,
 )
 from tidegauge_broker.replica.messages import (
+    DeleteRecordsResult,
     EpochAnswer,
     FetchedPartition,
     FetchRequest,
@@ -57,6 +59,7 @@ from tidegauge_broker.replica.messages import (
     OffsetAnswer,
     ProduceRequest,
     ProduceResult,
+    RecordsToDelete,
     TimeLookup,
     TopicRules,
 )
@@ -66,6 +69,8 @@ from tidegauge_broker.server.event_log_writer import EventLogWriter
 LOG = logging.getLogger("tidegauge.replica")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
+MAX_TIMESTAMP = -3
+"""ListOffsets for the record with the largest timestamp."""
 FetchAnswer = list[tuple[FetchResult, bytes]]
 
 
@@ -78,6 +83,7 @@ def topic_rules(values: Values) -> TopicRules:
         unclean_leader_election=values.flag("unclean.leader.election.enable"),
         log_append_time=values.text("message.timestamp.type") == "LogAppendTime",
         compacted="compact" in values["cleanup.policy"],
+        deletes="delete" in values["cleanup.policy"],
     )
 
 
@@ -144,10 +150,25 @@ class ReplicaManager:
         if not isinstance(answer, TimeLookup):
             return answer, -1
         log = self.logs.get(topic_partition)
-        found = None if log is None else log.find_offset_by_time(answer.timestamp_ms, answer.upper_bound)
+        if log is None:
+            return answer.nothing, -1
+        if answer.timestamp_ms == MAX_TIMESTAMP:
+            found = log.find_largest_timestamp(answer.upper_bound)
+        else:
+            found = log.find_offset_by_time(answer.timestamp_ms, answer.upper_bound)
         if found is None:
-            return OffsetAnswer(leader_epoch=answer.leader_epoch), -1
+            return answer.nothing, -1
         return OffsetAnswer(offset=found[0], leader_epoch=answer.leader_epoch), found[1]
+
+    async def delete_records(self, wanted: Sequence[RecordsToDelete], timeout_ms: int) -> Sequence[DeleteRecordsResult]:
+        """Raise log start offsets; returns when all live replicas have followed, or the time is over."""
+        answer: asyncio.Future[Sequence[DeleteRecordsResult]] = asyncio.get_running_loop().create_future()
+        self._execute(self.core.delete_records(wanted, timeout_ms, answer, self._now_ms()))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self.core.cancel(answer)
+            raise
 
     # The controller
 
@@ -248,6 +269,8 @@ class ReplicaManager:
                 self._answer_produce(effect.token, effect.results)
             case AnswerFetch():
                 self._answer_fetch(effect)
+            case AnswerDeleteRecords():
+                self._answer_delete_records(effect.token, effect.results)
             case TruncateLog():
                 state = self._log(effect.topic_partition).truncate_to(effect.to_offset)
                 self.core.log_truncated(effect.topic_partition, state)
@@ -277,6 +300,12 @@ class ReplicaManager:
 
     @staticmethod
     def _answer_produce(token: object, results: Sequence[ProduceResult]) -> None:
+        assert isinstance(token, asyncio.Future)
+        if not token.done():
+            token.set_result(results)
+
+    @staticmethod
+    def _answer_delete_records(token: object, results: Sequence[DeleteRecordsResult]) -> None:
         assert isinstance(token, asyncio.Future)
         if not token.done():
             token.set_result(results)
@@ -319,6 +348,9 @@ class ReplicaManager:
                 assert isinstance(effect.token, asyncio.Future)
                 if not effect.token.done():
                     effect.token.set_result([(_storage_error_of_fetch(result), b"") for result in effect.results])
+            elif isinstance(effect, AnswerDeleteRecords):
+                failed = [_storage_error_of_deletion(result) for result in effect.results]
+                self._answer_delete_records(effect.token, failed)
         log = None if topic_partition is None else self.logs.get(topic_partition)
         if log is not None:
             self.directory_failed(log.directory.parent)
@@ -377,3 +409,9 @@ def _storage_error_of_fetch(result: FetchResult) -> FetchResult:
     return replace(
         result, error=ErrorCode.KAFKA_STORAGE_ERROR, message="The log folder failed while it was read", read=None
     )
+
+
+def _storage_error_of_deletion(result: DeleteRecordsResult) -> DeleteRecordsResult:
+    if result.error is not ErrorCode.NONE:
+        return result
+    return DeleteRecordsResult(result.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, "The log folder failed")

@@ -26,12 +26,14 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.settings import Values
 from tidegauge_broker.replica.messages import (
+    DeleteRecordsResult,
     EpochAnswer,
     EpochQuestion,
     FetchRequest,
     OffsetAnswer,
     ProduceRequest,
     ProduceResult,
+    RecordsToDelete,
     ReplicaView,
 )
 from tidegauge_broker.server.controller_client import ProducerIds
@@ -41,6 +43,8 @@ from tidegauge_broker.server.topic_configs import TopicConfigs
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.controller import Controller
 
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics that only a broker itself may cut (Topic.INTERNAL_TOPICS)."""
 LOG = logging.getLogger("tidegauge.service")
 
 
@@ -130,6 +134,18 @@ class BrokerService:
     def offset_for_leader_epoch(self, question: EpochQuestion) -> EpochAnswer:
         """Where an epoch ends here, if this broker leads."""
         return self._replicas.core.offset_for_leader_epoch(question)
+
+    async def delete_records(self, wanted: Sequence[RecordsToDelete], timeout_ms: int) -> Sequence[DeleteRecordsResult]:
+        """Delete the records below offsets, for good."""
+        internal = [item.topic_partition for item in wanted if item.topic_partition.topic in INTERNAL_TOPICS]
+        refused = [
+            DeleteRecordsResult(
+                at, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {at.topic}"
+            )
+            for at in internal
+        ]
+        allowed = [item for item in wanted if item.topic_partition not in internal]
+        return [*refused, *await self._replicas.delete_records(allowed, timeout_ms)]
 
     def init_producer_id(self) -> tuple[ErrorCode, int]:
         """A new producer id, or why there is none yet."""

@@ -21,6 +21,7 @@ from tidegauge.record_batch import BatchHeader, patch, read_header
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effects import (
     AdvanceLogStart,
+    AnswerDeleteRecords,
     AnswerFetch,
     AnswerProduce,
     AppendAsFollower,
@@ -37,6 +38,7 @@ from tidegauge_broker.replica.effects import (
 )
 from tidegauge_broker.replica.messages import (
     CoreSettings,
+    DeleteRecordsResult,
     EpochEntry,
     FetchedPartition,
     FetchResult,
@@ -171,6 +173,7 @@ class Broker:
         self.control: list[Any] = []
         self.produced: dict[object, Sequence[ProduceResult]] = {}
         self.fetched: dict[object, list[FetchedPartition]] = {}
+        self.deleted: dict[object, Sequence[DeleteRecordsResult]] = {}
         self.proposals: list[IsrProposal] = []
         self.notes: list[Note] = []
         self.lines: list[str] = []
@@ -230,6 +233,10 @@ class Broker:
                 case AnswerFetch(token=token, results=results, max_bytes=max_bytes):
                     assert token not in self.fetched, "a fetch was answered twice"
                     self.fetched[token] = self._read(results, max_bytes)
+                    told |= {result.topic_partition for result in results}
+                case AnswerDeleteRecords(token=token, results=results):
+                    assert token not in self.deleted, "a DeleteRecords was answered twice"
+                    self.deleted[token] = results
                     told |= {result.topic_partition for result in results}
                 case ProposeIsr(proposal=proposal):
                     self.proposals.append(proposal)

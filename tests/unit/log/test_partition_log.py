@@ -186,6 +186,17 @@ def test_a_search_by_time_finds_the_first_record_of_that_time_or_later(bench, ba
     assert log.find_offset_by_time(0, 24) == (14, 4002)
 
 
+def test_the_largest_timestamp_is_the_first_record_that_has_it_in_the_whole_log(bench, batch):
+    """ListOffsets with -3 (UnifiedLog.fetchOffsetByTimestamp): committed or not, the whole log is looked at."""
+    bench.settings["log.segment.bytes"] = "300"
+    assert bench.log().find_largest_timestamp(0) is None
+    for at in (5000, 9000, 1000, 9000, 2000):
+        bench.append(batch(3, time_ms=at))
+    assert bench.log().find_largest_timestamp(15) == (5, 9002)
+    assert bench.log().find_largest_timestamp(5) is None, "not committed yet, and nothing else is told"
+    assert bench.restart().find_largest_timestamp(15) == (5, 9002)
+
+
 def test_a_cut_removes_whole_batches_and_index_entries(bench, batch):
     """Kafka-behaviour 3.9: a batch that reaches over the target goes as a whole; the end becomes the target."""
     size = len(batch(4))

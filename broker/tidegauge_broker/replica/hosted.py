@@ -1,0 +1,105 @@
+"""What the parts of BrokerCore share: the hosted partitions, who leads them, what waits for them, what can be seen.
+
+Contract: nothing here decides; it finds partitions and wakes operations (the table of kafka-behaviour 2.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.purgatory.delete_records import DelayedDeleteRecords
+from tidegauge_broker.purgatory.fetch import DelayedFetch
+from tidegauge_broker.purgatory.produce import DelayedProduce
+from tidegauge_broker.purgatory.purgatory import Purgatory
+from tidegauge_broker.replica.effects import Effect
+from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, ReplicaView, TopicRules
+from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.ports import Logs, Metadata
+from tidegauge_broker.replica.rounds import Rounds
+from tidegauge_broker.replica.view import view_of
+
+
+class HostedPartitions:
+    """The replicas of one broker, and the operations that wait for them."""
+
+    def __init__(self, broker_id: int, settings: CoreSettings, logs: Logs, metadata: Metadata) -> None:
+        self.broker_id = broker_id
+        self.settings = settings
+        self.controller_epoch = 0
+        self.broker_epoch = -1
+        self._logs = logs
+        self._metadata = metadata
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._rules: dict[str, TopicRules] = {}
+        self._rounds = Rounds()
+        self._produces: Purgatory[DelayedProduce] = Purgatory()
+        self._fetches: Purgatory[DelayedFetch] = Purgatory()
+        self._deletions: Purgatory[DelayedDeleteRecords] = Purgatory()
+        self._next_shrink_ms = 0
+        self._next_producer_expiry_ms = 0
+
+    # What can be seen
+
+    def describe(self, now_ms: int, topics: Collection[str] | None = None) -> list[ReplicaView]:
+        """All local replicas, by topic and partition."""
+        return [
+            view_of(partition, now_ms)
+            for topic_partition, partition in sorted(self._partitions.items())
+            if topics is None or topic_partition.topic in topics
+        ]
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """For replication-offset-checkpoint: every local replica, offline ones excepted."""
+        return {
+            topic_partition: partition.high_watermark
+            for topic_partition, partition in self._partitions.items()
+            if partition.role is not Role.OFFLINE
+        }
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | None:
+        """A local replica's state, to look at."""
+        return self._partitions.get(topic_partition)
+
+    def _leader_of(
+        self, topic_partition: TopicPartition, asked_epoch: int | None
+    ) -> tuple[Partition | None, ErrorCode]:
+        """The partition if this broker leads it, else why not (2.1: hosted-partition look-up)."""
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            known = self._metadata.knows(topic_partition)
+            return None, ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = partition.refusal_as_leader(asked_epoch)
+        return (partition, error) if error is ErrorCode.NONE else (None, error)
+
+    def _hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
+        partition = self._partitions.get(topic_partition)
+        hint = None if partition is None else partition.leader_hint
+        told = self._metadata.leader_hint(topic_partition)
+        if hint is None or (told is not None and told.leader_epoch > hint.leader_epoch):
+            return told
+        return hint
+
+    def _settle(self, partition: Partition, out: list[Effect], *, role_changed: bool = False) -> None:
+        """Wake what waits for this partition (the table of 2.3), once its own effects stand in ``out``."""
+        key = partition.topic_partition
+        if partition.moved_high_watermark or role_changed:
+            self._produces.check(key, out)
+            self._fetches.check(key, out)
+        elif partition.moved_log_end:
+            self._fetches.check(key, out)
+        if partition.moved_low_watermark or role_changed:
+            self._deletions.check(key, out)
+        partition.moved_high_watermark = partition.moved_log_end = partition.moved_low_watermark = False
+
+
+def words_for(error: ErrorCode, topic_partition: TopicPartition) -> str:
+    """A sentence for an error that no place with more knowledge has worded."""
+    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return f"This broker does not lead {topic_partition}; only the leader serves it"
+    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"This broker does not know {topic_partition}"
+    if error is ErrorCode.KAFKA_STORAGE_ERROR:
+        return f"The log folder of {topic_partition} is offline on this broker"
+    return f"{error.name} at {topic_partition}"

@@ -1,0 +1,108 @@
+"""Deleting records: the leaders are asked to raise their log start offsets (KIP-107; KafkaAdminClient.deleteRecords).
+
+Rules:
+    1. Each partition's leader is asked; while there is none, or it is another by now, it is asked again until the
+       time is over. Raising a log start offset twice does no harm, so a lost answer is asked for again, too.
+    2. The answer comes when all live replicas have followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import offsets_pb2
+from tidegauge_client.admin_base import AdminBase
+from tidegauge_client.channels import call
+from tidegauge_client.cluster import now_ms
+
+HIGH_WATERMARK = -1
+_ANSWER_MARGIN_MS = 1_000
+
+Outcomes = dict[TopicPartition, int | TidegaugeError]
+"""For each partition the low watermark, or why there is none."""
+
+
+class RecordAdmin(AdminBase):
+    """Records."""
+
+    async def delete_records(
+        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
+    ) -> Outcomes:
+        """Delete the records below offsets, for good; -1 means the high watermark.
+
+        Args:
+            before_offsets: the first offset to keep, by partition.
+            timeout_ms: how long to wait for all live replicas.
+
+        Returns:
+            For each partition its low watermark (the smallest log start offset of the live replicas), or the error:
+            OFFSET_OUT_OF_RANGE, POLICY_VIOLATION, UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT, ...
+        """
+        deadline_ms = now_ms() + (self._request_timeout_ms if timeout_ms is None else timeout_ms)
+        for topic in {tp.topic for tp in before_offsets}:
+            with suppress(TidegaugeError):  # told for each partition below, so that the others go ahead
+                await self._cluster.ensure_topics({topic}, timeout_ms=1_000.0)
+        outcomes: Outcomes = {}
+        for tp in before_offsets:
+            if self._cluster.info.partition(tp) is None:
+                outcomes[tp] = TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}")
+        while True:
+            missing = {tp: offset for tp, offset in before_offsets.items() if tp not in outcomes}
+            problems = await self._delete_once(missing, outcomes, deadline_ms)
+            if now_ms() >= deadline_ms:
+                outcomes.update(problems)
+            if len(outcomes) == len(before_offsets):
+                return {tp: outcomes[tp] for tp in before_offsets}
+            await asyncio.sleep(self._retry_backoff_ms / 1000)
+            self._cluster.request_refresh()
+
+    async def _delete_once(
+        self, wanted: Mapping[TopicPartition, int], outcomes: Outcomes, deadline_ms: float
+    ) -> dict[TopicPartition, TidegaugeError]:
+        """Ask each leader once; what is final stands in ``outcomes`` then, the rest is returned."""
+        by_address: dict[str, list[TopicPartition]] = {}
+        problems: dict[TopicPartition, TidegaugeError] = {}
+        for tp in wanted:
+            leader = self._cluster.leader(tp)
+            if leader is None:
+                problems[tp] = TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader right now")
+            else:
+                by_address.setdefault(leader.address, []).append(tp)
+
+        async def one(address: str, partitions: list[TopicPartition]) -> None:
+            entries = [
+                offsets_pb2.DeleteRecordsPartition(
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    before_offset=None if wanted[tp] == HIGH_WATERMARK else wanted[tp],
+                )
+                for tp in partitions
+            ]
+            left_ms = max(1.0, deadline_ms - now_ms())
+            request = offsets_pb2.DeleteRecordsRequest(timeout_ms=int(left_ms), partitions=entries)
+            stub = self._cluster.channels.broker(address)
+            try:
+                answer = await call(
+                    stub.DeleteRecords, request, timeout_ms=left_ms + _ANSWER_MARGIN_MS, address=address
+                )
+            except TidegaugeError as problem:
+                problems.update(dict.fromkeys(partitions, problem))
+                return
+            for result in answer.partitions:
+                tp = TopicPartition(result.topic, result.partition)
+                code = ErrorCode.of(result.error)
+                if code is ErrorCode.NONE:
+                    outcomes[tp] = result.low_watermark
+                    continue
+                error = TidegaugeError(code, result.error_message)
+                if error.retriable and code is not ErrorCode.REQUEST_TIMED_OUT:
+                    problems[tp] = error
+                else:
+                    outcomes[tp] = error
+
+        await asyncio.gather(*(one(*item) for item in by_address.items()))
+        return problems
