@@ -50,6 +50,8 @@ STEPS: dict[str, tuple[str, ...]] = {
     "deletion": (
         "DeleteTopics/create marker",
         "TopicDeletion/send",
+        "TopicDeletion/set state",
+        "TopicDeletion/set state#2",
         "TopicDeletion/send#2",
         "TopicDeletion/send#3",
         "Answer/UpdateMetadata",
@@ -73,7 +75,7 @@ STEPS: dict[str, tuple[str, ...]] = {
         "Answer/UpdateMetadata",
     ),
 }
-"""Every step of these three, in its order."""
+"""Every step of these three, in its order, for partitions with two replicas."""
 
 StopAt = Callable[[str], None]
 """Told each step when it is done."""

@@ -18,7 +18,16 @@ from tidegauge_controller.decisions.batch import RequestBatch
 from tidegauge_controller.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
 from tidegauge_controller.decisions.partition_machine import change_partitions
 from tidegauge_controller.decisions.replica_machine import change_replicas
-from tidegauge_controller.decisions.steps import DeleteNode, ReadChildren, Steps, UnwatchData, Write
+from tidegauge_controller.decisions.steps import (
+    DeleteNode,
+    Outcome,
+    Read,
+    ReadChildren,
+    ReadResult,
+    Steps,
+    UnwatchData,
+    Write,
+)
 
 _S = ReplicaStatus
 
@@ -31,7 +40,7 @@ def read_deletions(context: ControllerContext) -> Steps[None]:
         yield from _drop_markers(sorted(marked))
         return
     context.topics_to_delete = marked & context.topics
-    yield from _drop_markers(sorted(marked - context.topics))
+    yield from _drop_markers_of_unknown(sorted(marked - context.topics))
     dead = {
         replica.topic_partition.topic
         for replica in context.replicas()
@@ -46,6 +55,16 @@ def _drop_markers(topics: Sequence[str]) -> Steps[None]:
         yield Write(tuple(DeleteNode(delete_topic_path(topic)) for topic in topics))
 
 
+def _drop_markers_of_unknown(topics: Sequence[str]) -> Steps[None]:
+    """There is nothing to delete but, where a controller died in between, settings. (Kafka leaves these.)"""
+    if not topics:
+        return
+    results: list[ReadResult] = yield Read(tuple(topic_path(topic) for topic in topics))
+    gone = [topic for topic, result in zip(topics, results, strict=True) if result.outcome is Outcome.NO_NODE]
+    yield Write(tuple(DeleteNode(topic_config_path(topic)) for topic in gone))
+    yield from _drop_markers(topics)
+
+
 def process_delete_markers(context: ControllerContext) -> Steps[None]:
     """Markers have come: drop those of unknown topics (or all, where deletion is disabled), begin the others."""
     context.cause = "TopicDeletion"
@@ -54,7 +73,7 @@ def process_delete_markers(context: ControllerContext) -> Steps[None]:
     if not context.settings.delete_topic_enable:
         yield from _drop_markers(sorted(marked))
         return
-    yield from _drop_markers(sorted(marked - context.topics))
+    yield from _drop_markers_of_unknown(sorted(marked - context.topics))
     new = (marked & context.topics) - context.topics_to_delete
     if not new:
         return

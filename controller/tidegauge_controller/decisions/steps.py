@@ -37,13 +37,17 @@ class ControllerMoved(Exception):
 
 
 class ZnodeStat(NamedTuple):
-    """What ZooKeeper keeps about a znode. ``czxid`` is the transaction that made it: a broker's epoch."""
+    """What ZooKeeper keeps about a znode. ``czxid`` is the transaction that made it: a broker's epoch.
+
+    ``ctime_ms`` is when it was made, by ZooKeeper's clock.
+    """
 
     czxid: int
     mzxid: int
     version: int
     ephemeral_owner: int
     child_count: int = 0
+    ctime_ms: int = 0
 
 
 class Outcome(Enum):

@@ -27,6 +27,7 @@ from tidegauge.znodes import (
     PartitionStateNode,
     encode_config,
     encode_log_dir_event,
+    state_path,
     topic_config_path,
 )
 from tidegauge_controller.decisions.broker_events import (
@@ -35,7 +36,7 @@ from tidegauge_controller.decisions.broker_events import (
     process_log_dir_notifications,
 )
 from tidegauge_controller.decisions.context import ControllerSettings, PartitionStatus, Replica, ReplicaStatus
-from tidegauge_controller.decisions.leaders import process_controlled_shutdown
+from tidegauge_controller.decisions.leaders import process_controlled_shutdown, process_unclean_election_enabled
 from tidegauge_controller.decisions.steps import ControllerMoved
 from tidegauge_controller.decisions.topic_events import process_topic_change
 
@@ -462,3 +463,42 @@ def test_an_answer_that_failed_as_a_whole_says_nothing_of_folders(error: ErrorCo
     term = term_of()
     term.run(process_leader_and_isr_response(term.context, 1, PartitionsResponse(error, {AT: STORAGE})))
     assert term.context.offline_folders.get(1, set()) == set()
+
+
+def test_unclean_elections_that_become_allowed_elect_at_once():
+    """8.6: the setting, switched on for a topic or the cluster, brings leaderless partitions a leader."""
+    term = term_of({0: (1, 2)}, brokers=(1, 2))
+    die(term, 2)
+    die(term, 1)
+    come(term, 2)
+    term.run(process_unclean_election_enabled(term.context, "orders"))
+    assert row(term)[0] == NO_LEADER
+    path = topic_config_path("orders")
+    term.zookeeper.set(path, encode_config({"unclean.leader.election.enable": "true"}))
+    term.run(process_unclean_election_enabled(term.context, "another"))
+    assert row(term)[0] == NO_LEADER
+    term.run(process_unclean_election_enabled(term.context, "orders"))
+    assert row(term)[:2] == (2, (2,))
+
+
+def test_a_creation_whose_answer_was_lost_counts_and_anothers_does_not():
+    """7.3: a create that is sent twice meets its own first success; what else is there is not touched."""
+    zookeeper = MemoryZooKeeper()
+    for broker_id in (1, 2):
+        zookeeper.register_broker(broker_id)
+    term = Term(zookeeper).start()
+    zookeeper.add_topic("orders", {0: (1, 2), 1: (2, 1)})
+    second = TopicPartition("orders", 1)
+    own = PartitionStateNode(1, 0, (1, 2), term.context.epoch)
+    anothers = PartitionStateNode(1, 0, (1,), term.context.epoch)
+    for index, state in enumerate((own, anothers)):
+        zookeeper.ensure(state_path("orders", index))
+        zookeeper.nodes[state_path("orders", index)].data = state.encode()
+    term.run(process_topic_change(term.context))
+    status = term.context.partition_status
+    assert (status[AT], status[second]) == (PartitionStatus.ONLINE, PartitionStatus.NEW)
+    partitions = {
+        e.state.topic_partition for _, m in term.sent if isinstance(m, LeaderAndIsrRequest) for e in m.partitions
+    }
+    assert partitions == {AT}
+    assert zookeeper.state(second) == anothers

@@ -1,0 +1,78 @@
+"""Dynamic settings in ZooKeeper: ``/config/<type>/<name>`` written, then a notification for all brokers.
+
+As in Kafka any broker writes them, whether it is the controller or not, without a check of the controller epoch; the
+write is one transaction with a check that ``/controller`` has not changed since it was read, where there is one. The
+znode is written expecting the version that was read, where Kafka writes blindly: of two alterations at once neither
+is lost. The notification stands under ``/config/changes``; it only names the entity, brokers read the rest.
+Source: AdminZkClient.changeEntityConfig, KafkaZkClient.setOrCreateEntityConfigs (kafka-behaviour 7, 7.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.znodes import (
+    CONFIG,
+    CONFIG_CHANGE_PREFIX,
+    CONTROLLER,
+    MalformedZnode,
+    change_number,
+    decode_config,
+    encode_config,
+    encode_config_change,
+)
+from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, Operation, SetNode
+from tidegauge_controller.zookeeper import MultiFailed, NoNode, ZooKeeper
+
+
+class ConfigAdmin:
+    """Reads and alters entities' settings; an entity is named by its path below ``/config``, like ``topics/T``."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+
+    async def read(self, entity: str) -> dict[str, str]:
+        """What is set, as it stands there; nothing where the znode is missing.
+
+        Raises:
+            MalformedZnode: somebody wrote what is no settings.
+        """
+        try:
+            data, _ = await self._zookeeper.get(f"{CONFIG}/{entity}")
+        except NoNode:
+            return {}
+        return decode_config(data)
+
+    async def alter(self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> int:
+        """Write what ``change`` makes of the settings, and tell all brokers; returns the notification's number.
+
+        Raises:
+            TidegaugeError: what ``change`` refuses; nothing was written.
+        """
+        path = f"{CONFIG}/{entity}"
+        while True:
+            try:
+                data, stat = await self._zookeeper.get(path)
+                version = stat.version
+            except NoNode:
+                data, version = b"", None
+            try:
+                wanted = encode_config(change(decode_config(data)))
+            except MalformedZnode as problem:
+                raise TidegaugeError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"The znode {problem} holds no settings; delete it or repair it first",
+                ) from problem
+            operations: list[Operation] = []
+            controller = await self._zookeeper.exists(CONTROLLER)
+            if controller is not None:
+                operations.append(CheckVersion(CONTROLLER, controller.version))
+            operations.append(CreateNode(path, wanted) if version is None else SetNode(path, wanted, version))
+            try:
+                await self._zookeeper.multi(operations)
+            except MultiFailed:
+                continue  # somebody else was quicker: look again
+            break
+        made = await self._zookeeper.create(CONFIG_CHANGE_PREFIX, encode_config_change(entity), sequence=True)
+        return change_number(made)

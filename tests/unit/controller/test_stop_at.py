@@ -1,0 +1,133 @@
+"""The switch at which a controller dies: the names are those of steps that exist, and it dies once (issue 4, races)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from memory_zookeeper import MemoryZooKeeper, Term
+
+from tidegauge.control import PartitionsResponse
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import parse_broker_settings
+from tidegauge.znodes import delete_topic_path
+from tidegauge_controller.decisions.broker_events import process_broker_change
+from tidegauge_controller.decisions.deletion import process_delete_markers, process_stop_replica_response
+from tidegauge_controller.decisions.leaders import elect_leaders
+from tidegauge_controller.decisions.steps import Request, Steps
+from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_controller.stop_at import (
+    SETTING,
+    STEPS,
+    FileSwitch,
+    StepNames,
+    answer_step,
+    never,
+    switch_of,
+    what_was_done,
+)
+
+
+class NamedTerm(Term):
+    """A term that writes down the names of its steps, as the driver does."""
+
+    def __init__(self, zookeeper: MemoryZooKeeper) -> None:
+        super().__init__(zookeeper)
+        self.steps: list[str] = []
+        self.names = StepNames("ControllerFailover")
+
+    def answer(self, request: Request) -> Any:
+        answer = super().answer(request)
+        self.steps += [self.names.of(what) for what in what_was_done(request)]
+        return answer
+
+    def event(self, name: str, steps: Steps[Any]) -> list[str]:
+        """Run a decision; the steps it took."""
+        self.names = StepNames(name)
+        self.steps = []
+        self.run(steps)
+        return list(self.steps)
+
+
+@pytest.fixture
+def term() -> NamedTerm:
+    zookeeper = MemoryZooKeeper()
+    for broker_id in (1, 2, 3):
+        zookeeper.register_broker(broker_id)
+    made = NamedTerm(zookeeper)
+    made.start()
+    zookeeper.add_topic("orders", {0: (1, 2), 1: (2, 1)})
+    return made
+
+
+def test_the_steps_of_creation_are_those_of_the_table(term):
+    steps = term.event("TopicChange", process_topic_change(term.context))
+    assert tuple(steps) == tuple(step for step in STEPS["creation"] if step.startswith("TopicChange/"))
+
+
+def test_the_steps_of_deletion_are_those_of_the_table(term):
+    term.event("TopicChange", process_topic_change(term.context))
+    term.zookeeper.create(delete_topic_path("orders"), None)
+    steps = term.event("TopicDeletion", process_delete_markers(term.context))
+    assert tuple(steps) == tuple(step for step in STEPS["deletion"] if step.startswith("TopicDeletion/"))
+    deleted = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+    for broker_id in (1, 2):
+        steps = term.event(
+            "StopReplicaResponse",
+            process_stop_replica_response(term.context, broker_id, deleted, PartitionsResponse()),
+        )
+    # Each partition's znodes go in turn: the second one's bear a #2.
+    firsts = [step for step in steps if not step.endswith("#2")]
+    assert sorted(firsts) == sorted(step for step in STEPS["deletion"] if step.startswith("StopReplicaResponse/"))
+
+
+def test_the_steps_of_elections_are_those_of_the_table(term):
+    term.event("TopicChange", process_topic_change(term.context))
+    term.zookeeper.unregister_broker(1)
+    steps = term.event("BrokerChange", process_broker_change(term.context))
+    term.zookeeper.register_broker(1)
+    term.run(process_broker_change(term.context))
+    state = term.zookeeper.state(TopicPartition("orders", 0))
+    term.zookeeper.write_state(TopicPartition("orders", 0), state.__class__(2, state.leader_epoch, (2, 1), 1))
+    steps += term.event("ElectLeaders", elect_leaders(term.context, None, unclean=False))
+    assert set(STEPS["election"]) - {step for step in STEPS["election"] if step.startswith("Answer/")} == set(steps)
+
+
+def test_answers_are_named_by_what_was_asked(term):
+    term.event("TopicChange", process_topic_change(term.context))
+    term.take_sent()
+    term.zookeeper.create(delete_topic_path("orders"), None)
+    term.event("TopicDeletion", process_delete_markers(term.context))
+    named = [answer_step(request) for broker_id, request in term.sent if broker_id == 1]
+    assert named == ["Answer/UpdateMetadata", "Answer/StopReplica", "Answer/StopReplica delete"]
+    assert set(named) <= set(STEPS["deletion"])
+
+
+def test_it_dies_once_at_the_step_that_the_file_names(tmp_path: Path):
+    deaths: list[str] = []
+    file = tmp_path / "stop"
+    switch = FileSwitch(file, lambda: deaths.append("died"))
+    switch("TopicChange/send")
+    file.write_text("TopicChange/send\n")
+    switch("TopicChange/create state")
+    assert deaths == []
+    switch("TopicChange/send")
+    assert deaths == ["died"]
+    assert not file.exists()
+    switch("TopicChange/send")
+    assert deaths == ["died"]
+
+
+@pytest.mark.parametrize(
+    ("given", "is_switch"),
+    [
+        ({}, False),
+        ({SETTING: "/x"}, False),
+        ({"lab.enable": "true"}, False),
+        ({SETTING: "/x", "lab.enable": "true"}, True),
+    ],
+)
+def test_only_the_lab_has_the_switch(given: dict[str, str], is_switch: bool):
+    settings, _ = parse_broker_settings(given)
+    assert (switch_of(settings) is not never) == is_switch
