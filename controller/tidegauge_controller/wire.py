@@ -28,6 +28,7 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.listeners import Listener
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import common_pb2, control_pb2
 
@@ -49,13 +50,25 @@ def _to_leader(leader: int) -> int | None:
 def to_endpoint(endpoint: Endpoint) -> common_pb2.BrokerEndpoint:
     """Where a broker is reached."""
     return common_pb2.BrokerEndpoint(
-        broker_id=endpoint.broker_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack
+        broker_id=endpoint.broker_id,
+        host=endpoint.host,
+        port=endpoint.port,
+        rack=endpoint.rack,
+        listeners=[
+            common_pb2.ListenerAddress(name=one.name, host=one.host, port=one.port) for one in endpoint.listeners
+        ],
     )
 
 
 def from_endpoint(message: common_pb2.BrokerEndpoint) -> Endpoint:
     """Where a broker is reached."""
-    return Endpoint(message.broker_id, message.host, message.port, message.rack if message.HasField("rack") else None)
+    return Endpoint(
+        message.broker_id,
+        message.host,
+        message.port,
+        message.rack if message.HasField("rack") else None,
+        tuple(Listener(one.name, one.host, one.port) for one in message.listeners),
+    )
 
 
 def _to_header(header: ControlHeader) -> control_pb2.ControlHeader:

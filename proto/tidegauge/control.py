@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.errors import ErrorCode
+from tidegauge.listeners import Listener
 from tidegauge.partition import TopicPartition
 
 NO_LEADER = -1
@@ -18,12 +19,25 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker is reached."""
+    """Where a broker is reached.
+
+    Attributes:
+        host, port: of the listener that brokers use among themselves; for a client, of the one through which it asked.
+        listeners: all that the broker advertises; empty where only one is known.
+    """
 
     broker_id: int
     host: str
     port: int
     rack: str | None = None
+    listeners: tuple[Listener, ...] = ()
+
+    def through(self, listener: str) -> Endpoint | None:
+        """The broker as seen through the listener of this name; None: it has none of that name."""
+        for one in self.listeners:
+            if one.name == listener:
+                return Endpoint(self.broker_id, one.host, one.port, self.rack)
+        return None if self.listeners else self
 
     @property
     def address(self) -> str:

@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegauge.errors import TidegaugeError
+from tidegauge.listeners import Listener, parse_listeners
+
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
@@ -178,24 +181,30 @@ def decode_cluster_id(data: bytes | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """``/brokers/ids/N``, version 5: where a broker is reached. Its czxid is the broker epoch."""
+    """``/brokers/ids/N``, version 5: where a broker is reached. Its czxid is the broker epoch.
+
+    Host and port are those that brokers use among themselves. (Kafka's are of the first plaintext listener, whatever
+    its use; the two differ only where there are several.)
+    """
 
     broker_id: int
     host: str
     port: int
     timestamp_ms: int
     rack: str | None = None
+    listeners: tuple[Listener, ...] = ()
 
     def encode(self) -> bytes:
         """Kafka's payload."""
+        listeners = self.listeners or (Listener("PLAINTEXT", self.host, self.port),)
         value: dict[str, Any] = {
             "version": 5,
             "host": self.host,
             "port": self.port,
-            "endpoints": [f"PLAINTEXT://{self.host}:{self.port}"],
+            "endpoints": [str(listener) for listener in listeners],
             "jmx_port": -1,
             "timestamp": str(self.timestamp_ms),
-            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "listener_security_protocol_map": {listener.name: "PLAINTEXT" for listener in listeners},
             "features": {},
         }
         if self.rack is not None:
@@ -214,8 +223,9 @@ class BrokerNode:
                 int(value["port"]),
                 int(value["timestamp"]),
                 None if rack is None else str(rack),
+                parse_listeners(",".join(value["endpoints"]), "endpoints"),
             )
-        except (KeyError, TypeError, ValueError) as problem:
+        except (KeyError, TypeError, ValueError, TidegaugeError) as problem:
             raise MalformedZnode(f"{broker_path(broker_id)}: {data!r}") from problem
 
 
@@ -327,11 +337,26 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 def decode_config_change(data: bytes | None) -> str:
-    """Read a change notification; raises MalformedZnode."""
-    value = _decode(data, CONFIG_CHANGES).get("entity_path")
-    if not isinstance(value, str):
+    """Read a change notification: the entity's path relative to /config.
+
+    Version 1, of Kafka before 0.9, names type and name apart. Raises MalformedZnode.
+    """
+    value = _decode(data, CONFIG_CHANGES)
+    entity = value.get("entity_path")
+    if value.get("version") == 1:
+        entity = f"{value.get('entity_type')}/{value.get('entity_name')}"
+    if not isinstance(entity, str) or not all(entity.partition("/")):
         raise MalformedZnode(f"{CONFIG_CHANGES}: {data!r}")
-    return value
+    return entity
+
+
+def change_number(path: str) -> int:
+    """The number that ZooKeeper gave a change notification; raises MalformedZnode for another kind of name."""
+    name = path.rpartition("/")[2]
+    number = name.removeprefix(CONFIG_CHANGE_PREFIX.rpartition("/")[2])
+    if number == name or not number.isdecimal():
+        raise MalformedZnode(f"{CONFIG_CHANGES}: the name {name!r}")
+    return int(number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,9 @@ def read_brokers() -> Steps[dict[int, LiveBroker]]:
             node = BrokerNode.decode(broker_id, result.data)
         except MalformedZnode:
             continue
-        found[broker_id] = LiveBroker(Endpoint(broker_id, node.host, node.port, node.rack), result.stat.czxid)
+        found[broker_id] = LiveBroker(
+            Endpoint(broker_id, node.host, node.port, node.rack, node.listeners), result.stat.czxid
+        )
     return found
 
 

@@ -9,15 +9,25 @@ from __future__ import annotations
 
 from tidegauge.settings.broker_log import LOG_SETTINGS
 from tidegauge.settings.model import Setting
-from tidegauge.settings.tables import flag, long, text, whole
+from tidegauge.settings.tables import flag, long, names, text, whole
 
 _IDENTITY_AND_NETWORK = (
     whole("broker.id", -1, "", "Id of this broker; it must be given.", -1),
     flag("broker.id.generation.enable", True, "Give a broker without an id one.", has_effect=False),
     whole("reserved.broker.max.id", 1000, "", "Largest id that is not generated.", 0, has_effect=False),
     text("broker.rack", None, "Rack of this broker, for rack-aware assignment."),
-    text("listeners", "PLAINTEXT://127.0.0.1:9092", "Address and port to bind."),
-    text("advertised.listeners", None, "Address and port that clients shall use; absent: listeners."),
+    text("listeners", "PLAINTEXT://127.0.0.1:9092", "Addresses to bind, as NAME://HOST:PORT,..."),
+    text("advertised.listeners", None, "Addresses that clients and brokers shall use, by name; absent: listeners."),
+    names(
+        "listener.security.protocol.map",
+        ("PLAINTEXT:PLAINTEXT",),
+        "Protocol of each listener, as NAME:PROTOCOL,...; PLAINTEXT where none is given, and nothing else is served.",
+    ),
+    text(
+        "inter.broker.listener.name",
+        None,
+        "Listener that brokers use among themselves; absent: PLAINTEXT, else the first.",
+    ),
     whole("request.timeout.ms", 30_000, "ms", "Time for a request between brokers.", 1),
     whole("socket.request.max.bytes", 104_857_600, "bytes", "Largest request accepted.", 1),
     whole("socket.send.buffer.bytes", 102_400, "bytes", "Send buffer of a socket.", has_effect=False),

@@ -4,7 +4,9 @@ isort:skip_file
 Words that several messages share."""
 
 import builtins
+import collections.abc
 import google.protobuf.descriptor
+import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import sys
@@ -248,6 +250,32 @@ ERROR_CODE_INELIGIBLE_REPLICA: ErrorCode.ValueType  # 107
 global___ErrorCode = ErrorCode
 
 @typing.final
+class ListenerAddress(google.protobuf.message.Message):
+    """One of the addresses that a broker advertises."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    HOST_FIELD_NUMBER: builtins.int
+    PORT_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """The listener's name."""
+    host: builtins.str
+    """Host name or address that clients use."""
+    port: builtins.int
+    """TCP port."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        host: builtins.str = ...,
+        port: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["host", b"host", "name", b"name", "port", b"port"]) -> None: ...
+
+global___ListenerAddress = ListenerAddress
+
+@typing.final
 class BrokerEndpoint(google.protobuf.message.Message):
     """Where a broker can be reached."""
 
@@ -257,6 +285,7 @@ class BrokerEndpoint(google.protobuf.message.Message):
     HOST_FIELD_NUMBER: builtins.int
     PORT_FIELD_NUMBER: builtins.int
     RACK_FIELD_NUMBER: builtins.int
+    LISTENERS_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """The broker's id."""
     host: builtins.str
@@ -265,6 +294,10 @@ class BrokerEndpoint(google.protobuf.message.Message):
     """TCP port."""
     rack: builtins.str
     """Rack, absent when the broker has none."""
+    @property
+    def listeners(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ListenerAddress]:
+        """All that it advertises; only in control requests."""
+
     def __init__(
         self,
         *,
@@ -272,9 +305,10 @@ class BrokerEndpoint(google.protobuf.message.Message):
         host: builtins.str = ...,
         port: builtins.int = ...,
         rack: builtins.str | None = ...,
+        listeners: collections.abc.Iterable[global___ListenerAddress] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_rack", b"_rack", "rack", b"rack"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_rack", b"_rack", "broker_id", b"broker_id", "host", b"host", "port", b"port", "rack", b"rack"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_rack", b"_rack", "broker_id", b"broker_id", "host", b"host", "listeners", b"listeners", "port", b"port", "rack", b"rack"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_rack", b"_rack"]) -> typing.Literal["rack"] | None: ...
 
 global___BrokerEndpoint = BrokerEndpoint

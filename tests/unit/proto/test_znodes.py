@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge import znodes
+from tidegauge.listeners import Listener
 
 
 def test_controller_is_as_in_seed_004():
@@ -17,7 +18,9 @@ def test_controller_is_as_in_seed_004():
 
 
 def test_broker_version_5():
-    node = znodes.BrokerNode(1, "127.0.0.1", 19093, 1700000000000)
+    node = znodes.BrokerNode(
+        1, "127.0.0.1", 19093, 1700000000000, listeners=(Listener("PLAINTEXT", "127.0.0.1", 19093),)
+    )
     assert json.loads(node.encode()) == {
         "version": 5,
         "host": "127.0.0.1",

@@ -1,0 +1,80 @@
+"""Listeners and the environment: what is bound and told, and what is refused before anything starts (row C1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegauge.control import Endpoint
+from tidegauge.environment import settings_of_environment
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.listeners import Listener, parse_listeners, resolve_listeners
+
+PLAIN = ("PLAINTEXT:PLAINTEXT",)
+
+
+def test_one_listener_is_bound_and_told() -> None:
+    found = resolve_listeners("PLAINTEXT://127.0.0.1:19092", None, None, PLAIN)
+    assert found.bound == found.advertised == (Listener("PLAINTEXT", "127.0.0.1", 19092),)
+    assert found.inter_broker.address == "127.0.0.1:19092"
+
+
+def test_a_listener_without_host_is_on_the_loopback_address_only() -> None:
+    assert resolve_listeners("PLAINTEXT://:9092", None, None, PLAIN).bound[0].host == "127.0.0.1"
+
+
+def test_inside_and_outside_have_addresses_of_their_own() -> None:
+    found = resolve_listeners(
+        "INTERNAL://0.0.0.0:9092,EXTERNAL://0.0.0.0:19092",
+        "INTERNAL://broker-0:9092,EXTERNAL://127.0.0.1:19092",
+        "INTERNAL",
+        ("INTERNAL:PLAINTEXT", "EXTERNAL:PLAINTEXT"),
+    )
+    assert found.inter_broker == Listener("INTERNAL", "broker-0", 9092)
+    endpoint = Endpoint(0, "broker-0", 9092, None, found.advertised)
+    assert endpoint.through("EXTERNAL") == Endpoint(0, "127.0.0.1", 19092)
+    assert endpoint.through("INTERNAL") == Endpoint(0, "broker-0", 9092)
+    assert endpoint.through("OTHER") is None
+
+
+def test_an_ipv6_address_stands_in_brackets() -> None:
+    (listener,) = parse_listeners("PLAINTEXT://[::1]:9092", "listeners")
+    assert (listener.host, listener.address, str(listener)) == ("::1", "[::1]:9092", "PLAINTEXT://[::1]:9092")
+
+
+@pytest.mark.parametrize(
+    ("listeners", "advertised", "inter_broker", "protocols", "sentence"),
+    [
+        ("", None, None, PLAIN, "at least one listener is needed"),
+        ("127.0.0.1:9092", None, None, PLAIN, "is not a listener; write PLAINTEXT://HOST:PORT"),
+        ("PLAINTEXT://h:0", None, None, PLAIN, "is not a listener"),
+        ("PLAINTEXT://h:65536", None, None, PLAIN, "is not a listener"),
+        ("A://h:1,a://h:2", None, None, PLAIN, "each listener must have a different name"),
+        ("A://h:1,B://h:1", None, None, PLAIN, "each listener must have a different port"),
+        ("A://h:1", "B://h:1", None, PLAIN, "there is no listener B in listeners=A://h:1"),
+        ("A://h:1", "A://0.0.0.0:1", None, PLAIN, "can't be reached by anybody"),
+        ("A://h:1", "A://:1", None, PLAIN, "an empty host can't be reached by anybody"),
+        ("A://h:1", None, "B", PLAIN, "it must be the name of an advertised listener: A"),
+        ("A://h:1", None, None, ("A:SSL",), "A must be PLAINTEXT"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    listeners: str, advertised: str | None, inter_broker: str | None, protocols: tuple[str, ...], sentence: str
+) -> None:
+    with pytest.raises(TidegaugeError) as caught:
+        resolve_listeners(listeners, advertised, inter_broker, protocols)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert sentence in caught.value.message
+
+
+def test_variables_become_settings_as_in_kafkas_images() -> None:
+    variables = {
+        "KAFKA_BROKER_ID": "3",
+        "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181",
+        "KAFKA_A__B___C": "x",
+        "KAFKA_HEAP_OPTS": "-Xmx1G",
+        "PATH": "/bin",
+        "KAFKA_": "nothing",
+    }
+    assert settings_of_environment(variables) == {
+        "broker.id": "3", "zookeeper.connect": "zookeeper:2181", "a_b-c": "x",
+    }  # fmt: skip
