@@ -27,7 +27,7 @@ from grpc_reflection.v1alpha import reflection
 
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.settings import Values
+from tidegauge.settings import BrokerSettings, Values
 from tidegauge.v1 import (
     admin_service_pb2,
     admin_service_pb2_grpc,
@@ -50,6 +50,7 @@ from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.server.auto_topics import AutoTopics
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
+from tidegauge_broker.server.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.fetchers import FetcherIdentity, Fetchers
 from tidegauge_broker.server.grpc_services import (
@@ -64,9 +65,8 @@ from tidegauge_broker.server.peers import Peers
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.registration import Registration, prepare_cluster
 from tidegauge_broker.server.replica_log import ReplicaLogServicer
-from tidegauge_broker.server.replica_manager import ReplicaManager
+from tidegauge_broker.server.replica_manager import ReplicaManager, topic_rules
 from tidegauge_broker.server.service import BrokerService
-from tidegauge_broker.server.topic_configs import TopicConfigs
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
 
@@ -104,7 +104,8 @@ class BrokerProcess:
         self.stopping = asyncio.Event()
         self.exit_code = 0
         self._identity = identity
-        self._settings = settings
+        self._layers = BrokerSettings(settings)
+        self._settings = self._layers.live
         self._now_ms = Clock()
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="log")
         self._peers = Peers()
@@ -127,14 +128,16 @@ class BrokerProcess:
         Raises:
             TidegaugeError: with one sentence, what prevents it.
         """
-        settings = self._settings
         self._note_state("starting")
         try:
             await self._connect()
-            configs = TopicConfigs(self._zookeeper, settings)
-            await configs.read_all()
-            await self._open_logs(configs)
-            self._assemble(configs)
+            self._configs = DynamicConfigs(
+                self._zookeeper, self._identity.broker_id, self._layers, self._metadata.knows_topic, self._now_ms
+            )
+            await self._configs.read_all()
+            await self._open_logs()
+            self._assemble()
+            self._configs.follow(_InForce(self._settings, self._replicas, self._controller))
             await self._listen()
             await self._registration.register()
             await self._controller.start()
@@ -156,7 +159,7 @@ class BrokerProcess:
         )
         self._cluster_id = await prepare_cluster(self._zookeeper, lambda: new_uuid(secrets.token_bytes(16)))
 
-    async def _open_logs(self, configs: TopicConfigs) -> None:
+    async def _open_logs(self) -> None:
         directories = [Path(text) for text in self._settings["log.dirs"]]
         self._logs = await asyncio.get_running_loop().run_in_executor(
             self._pool,
@@ -165,13 +168,13 @@ class BrokerProcess:
                 broker_id=self._identity.broker_id,
                 cluster_id=self._cluster_id,
                 broker=self._settings,
-                topic_values=configs.known,
+                topic_values=self._configs.topics.known,
                 now_ms=self._now_ms,
             ),
         )
         LOG.info("Cluster ID = %s; %d logs loaded", self._cluster_id, len(self._logs.logs))
 
-    def _assemble(self, configs: TopicConfigs) -> None:
+    def _assemble(self) -> None:
         """Put the parts together; nothing runs yet."""
         settings, identity = self._settings, self._identity
         core = BrokerCore(identity.broker_id, _core_settings(settings), self._logs, self._metadata)
@@ -214,7 +217,7 @@ class BrokerProcess:
             metadata=self._metadata,
             controller=self._controller,
             producer_ids=self._producer_ids,
-            configs=configs,
+            configs=self._configs,
             create_topic=self._auto_topics.create,
         )
         at = identity.advertised
@@ -355,6 +358,7 @@ class BrokerProcess:
                 LOG.info("Controlled shutdown request returned successfully")
             else:
                 LOG.warning("Proceeding to do an unclean shutdown as all the controlled shutdown attempts failed")
+        await self._configs.close()
         await self._fetchers.close()
         await self._alter_partition.close()
         await self._producer_ids.close()
@@ -382,6 +386,8 @@ class BrokerProcess:
             self._replicas.close()
             await self._fetchers.close()
             await self._controller.stop()
+        if hasattr(self, "_configs"):
+            await self._configs.close()
         if hasattr(self, "_logs"):
             logs = self._logs
             await self._in_pool(lambda: logs.close({}, clean=False))
@@ -390,6 +396,26 @@ class BrokerProcess:
         await self._peers.close()
         self._pool.shutdown()
         self._events.close()
+
+
+class _InForce:
+    """Carries changed settings to those who keep what they once read of them."""
+
+    def __init__(self, settings: Values, replicas: ReplicaManager, controller: Controller) -> None:
+        self._settings = settings
+        self._replicas = replicas
+        self._controller = controller
+
+    def topic_settings_changed(self, topic: str, values: Values) -> None:
+        self._replicas.core.configure_topic(topic, topic_rules(values))
+        self._replicas.logs.settings_changed(topic)
+
+    def broker_settings_changed(self) -> None:
+        expiration_ms = self._settings.integer("producer.id.expiration.ms")
+        self._replicas.core.settings.producer_id_expiration_ms = expiration_ms
+
+    def unclean_election_enabled(self, topic: str | None) -> None:
+        self._controller.unclean_election_enabled(topic)
 
 
 def _core_settings(settings: Values) -> CoreSettings:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge.settings import SettingView
 from tidegauge.v1 import (
     admin_service_pb2_grpc,
     broker_service_pb2_grpc,
@@ -33,7 +34,7 @@ from tidegauge.v1 import (
 from tidegauge_broker.replica.messages import CONSUMER, EpochQuestion, FetchRequest, RecordsToDelete
 from tidegauge_broker.server import convert
 from tidegauge_broker.server.fetch_session import FetchSession
-from tidegauge_broker.server.service import BrokerService, ClusterView, SettingView, TopicView
+from tidegauge_broker.server.service import BrokerService, ClusterView, TopicView
 from tidegauge_controller import wire
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 
@@ -180,11 +181,6 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         ]
         results = await self._service.delete_records(wanted, request.timeout_ms)
         return offsets_pb2.DeleteRecordsResponse(partitions=[convert.to_delete_records_result(one) for one in results])
-
-
-async def _not_built(context: Context, name: str) -> NoReturn:
-    await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"This version of Tidegauge has no {name} yet")
-    raise AssertionError("abort raises")
 
 
 def _epoch_ends(
@@ -426,41 +422,47 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
     async def AlterConfigs(
         self, request: topics_pb2.AlterConfigsRequest, context: Context
     ) -> topics_pb2.AlterConfigsResponse:
-        """Not built yet."""
-        del request
-        return await _not_built(context, "AlterConfigs")
+        """Change dynamic settings, all of the request or nothing."""
+        del context
+        configs = self._service.configs
+        is_topic = request.resource_type == topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC
+        alter = configs.alter_topic if is_topic else configs.alter_broker
+        try:
+            number = await alter(request.resource_name, dict(request.set), list(request.delete))
+        except TidegaugeError as problem:
+            return topics_pb2.AlterConfigsResponse(status=_to_status(problem.code, problem.message))
+        return topics_pb2.AlterConfigsResponse(change_number=number)
 
     async def DescribeConfigs(
         self, request: topics_pb2.DescribeConfigsRequest, context: Context
     ) -> topics_pb2.DescribeConfigsResponse:
-        """Show a topic's or this broker's settings."""
+        """Show a topic's settings, this broker's, or what is set for all brokers."""
         del context
+        configs = self._service.configs
         try:
-            entries = await self._describe_configs(request)
+            if request.resource_type == topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC:
+                views = await configs.describe_topic(request.resource_name)
+            else:
+                views = configs.describe_broker(request.resource_name)
         except TidegaugeError as problem:
             return topics_pb2.DescribeConfigsResponse(status=_to_status(problem.code, problem.message))
         return topics_pb2.DescribeConfigsResponse(
-            entries=[
-                topics_pb2.ConfigEntry(
-                    name=entry.name,
-                    value=entry.value,
-                    is_default=entry.is_default,
-                    is_read_only=entry.is_read_only,
-                    source=entry.source,
-                )
-                for entry in entries
-            ]
+            entries=[_to_config_entry(view) for view in views], applied_change=configs.applied_change
         )
 
-    async def _describe_configs(self, request: topics_pb2.DescribeConfigsRequest) -> list[SettingView]:
-        if request.resource_type == topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC:
-            return await self._service.describe_topic_config(request.resource_name)
-        if request.resource_name == str(self._service.broker_id):
-            return self._service.describe_broker_config()
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"Broker {self._service.broker_id} knows its own settings only, not those of {request.resource_name!r}",
-        )
+
+def _to_config_entry(view: SettingView) -> topics_pb2.ConfigEntry:
+    return topics_pb2.ConfigEntry(
+        name=view.name,
+        value=view.value,
+        is_default=view.is_default,
+        is_read_only=view.is_read_only,
+        source=view.source,
+        synonyms=[
+            topics_pb2.ConfigSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in view.synonyms
+        ],
+    )
 
 
 def _to_status(error: ErrorCode, message: str = "") -> common_pb2.Status:

@@ -37,9 +37,9 @@ from tidegauge_broker.replica.messages import (
     ReplicaView,
 )
 from tidegauge_broker.server.controller_client import ProducerIds
+from tidegauge_broker.server.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.metadata_cache import MetadataCache
 from tidegauge_broker.server.replica_manager import FetchAnswer, ReplicaManager
-from tidegauge_broker.server.topic_configs import TopicConfigs
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.controller import Controller
 
@@ -70,17 +70,6 @@ class ClusterView:
     topics: Sequence[TopicView] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class SettingView:
-    """One setting as it is in force."""
-
-    name: str
-    value: str
-    is_default: bool
-    is_read_only: bool
-    source: str
-
-
 class BrokerService:
     """The requests of clients, followers, admins, the controller, and brokers that ask the controller."""
 
@@ -93,7 +82,7 @@ class BrokerService:
         metadata: MetadataCache,
         controller: Controller,
         producer_ids: ProducerIds,
-        configs: TopicConfigs,
+        configs: DynamicConfigs,
         create_topic: Callable[[str], None],
     ) -> None:
         self.cluster_id = cluster_id
@@ -102,7 +91,7 @@ class BrokerService:
         self._metadata = metadata
         self._controller = controller
         self._producer_ids = producer_ids
-        self._configs = configs
+        self.configs = configs
         self._create_topic = create_topic
         self.metadata_came: asyncio.Event = asyncio.Event()
         """Set with the first UpdateMetadata since the start."""
@@ -207,47 +196,11 @@ class BrokerService:
         """Elect leaders; None where this broker is not the controller."""
         return await self._controller.elect_leaders(partitions, unclean=unclean, timeout_ms=timeout_ms)
 
-    async def describe_topic_config(self, topic: str) -> list[SettingView]:
-        """A topic's settings in force.
-
-        Raises:
-            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, there is no such topic.
-        """
-        if not self._metadata.knows_topic(topic):
-            raise TidegaugeError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-            )
-        own = await self._configs.read(topic)
-        values = self._configs.values(own)
-        views: list[SettingView] = []
-        for name, setting in sorted(values.table.items()):
-            source = "DEFAULT_CONFIG"
-            if name in own:
-                source = "DYNAMIC_TOPIC_CONFIG"
-            elif setting.broker_key is not None and not self.settings.is_default(setting.broker_key):
-                source = "STATIC_BROKER_CONFIG"
-            text = setting.text_of(values[name])
-            views.append(SettingView(name, text, source == "DEFAULT_CONFIG", is_read_only=False, source=source))
-        return views
-
-    def describe_broker_config(self) -> list[SettingView]:
-        """This broker's settings in force."""
-        return [
-            SettingView(
-                name,
-                setting.text_of(self.settings[name]),
-                self.settings.is_default(name),
-                not setting.dynamic,
-                "DEFAULT_CONFIG" if self.settings.is_default(name) else "STATIC_BROKER_CONFIG",
-            )
-            for name, setting in sorted(self.settings.table.items())
-        ]
-
     # The controller tells
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> PartitionsResponse:
         """Become leader or follower."""
-        return await self._replicas.leader_and_isr(request, self._configs.read_values)
+        return await self._replicas.leader_and_isr(request, self.configs.topics.read_values)
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
         """Fill the metadata cache."""

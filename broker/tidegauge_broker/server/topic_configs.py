@@ -1,8 +1,9 @@
 """Topics' settings as they stand in ZooKeeper (``/config/topics/T``), over the broker's own.
 
-Read at start for all topics, and again when the first replica of a topic is opened; what an unreadable or unknown
-setting holds is told in the log and left out, since a broker must not fail for a znode that someone else wrote.
-Source: DynamicConfigManager, TopicConfigHandler (kafka-behaviour 5.6, 7.1).
+Read at start for all topics, at each notification of a change, and again when the first replica of a topic is opened
+(nobody is notified of a topic's creation); what an unreadable or unknown setting holds is told in the log and left
+out, since a broker must not fail for a znode that someone else wrote.
+Source: ZkConfigManager, TopicConfigHandler (kafka-behaviour 5.6, 7.1, 7.2).
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from tidegauge.errors import TidegaugeError
-from tidegauge.settings import TOPIC_SETTINGS, Values, parse_topic_settings
-from tidegauge.znodes import MalformedZnode, decode_config, topic_config_path
-from tidegauge_controller.zookeeper import NoNode, ZooKeeper
+from tidegauge.settings import Values, topic_values, usable_topic_settings
+from tidegauge.znodes import MalformedZnode
+from tidegauge_controller.config_admin import ConfigAdmin
+from tidegauge_controller.zookeeper import ZooKeeper
 
 LOG = logging.getLogger("tidegauge.configs")
 _FOLDER = "/config/topics"
 
 
 class TopicConfigs:
-    """Reads topics' settings."""
+    """Reads topics' settings and remembers them; ``broker`` is changed in place when the broker's own change."""
 
     def __init__(self, zookeeper: ZooKeeper, broker: Values) -> None:
         self._zookeeper = zookeeper
+        self._admin = ConfigAdmin(zookeeper)
         self._broker = broker
+        self._own: dict[str, dict[str, str]] = {}
         self._known: dict[str, Values] = {}
 
     async def read_all(self) -> None:
@@ -35,36 +38,30 @@ class TopicConfigs:
     async def read(self, topic: str) -> dict[str, str]:
         """What was set for a topic, as text; only what is legal."""
         try:
-            data, _ = await self._zookeeper.get(topic_config_path(topic))
-            texts = decode_config(data)
-        except NoNode:
-            return {}
+            texts = await self._admin.read(f"topics/{topic}")
         except MalformedZnode as problem:
             LOG.warning("The settings of topic %s are unreadable: %s", topic, problem)
             return {}
-        return {name: text for name, text in texts.items() if self._is_legal(topic, name, text)}
-
-    @staticmethod
-    def _is_legal(topic: str, name: str, text: str) -> bool:
-        if name not in TOPIC_SETTINGS:
-            LOG.warning("Topic %s has an unknown setting %s", topic, name)
-            return False
-        try:
-            TOPIC_SETTINGS[name].parse(text)
-        except TidegaugeError as problem:
-            LOG.warning("Topic %s: %s", topic, problem.message)
-            return False
-        return True
+        usable, left_out = usable_topic_settings(texts)
+        for why in left_out:
+            LOG.warning("Topic %s: %s", topic, why)
+        return usable
 
     def values(self, own: Mapping[str, str]) -> Values:
         """A topic's settings over the broker's."""
-        return parse_topic_settings(own, self._broker)
+        return topic_values(own, self._broker)
 
     async def read_values(self, topic: str) -> Values:
         """Read a topic's settings and remember them."""
-        self._known[topic] = values = self.values(await self.read(topic))
+        self._own[topic] = own = await self.read(topic)
+        self._known[topic] = values = self.values(own)
         return values
 
     def known(self, topic: str) -> Values:
         """What was read last; the broker's own where nothing was."""
         return self._known.get(topic) or self.values({})
+
+    def broker_changed(self) -> dict[str, Values]:
+        """The broker's own settings have changed: all topics that are remembered, over the new ones."""
+        self._known = {topic: self.values(own) for topic, own in self._own.items()}
+        return dict(self._known)

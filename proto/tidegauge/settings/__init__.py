@@ -10,6 +10,7 @@ from tidegauge.settings.dynamic import (
     SettingView,
     Synonym,
     altered,
+    check_known,
     usable_topic_settings,
 )
 from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, Values
@@ -34,6 +35,7 @@ __all__ = [
     "Synonym",
     "Values",
     "altered",
+    "check_known",
     "parse_broker_settings",
     "parse_topic_settings",
     "read_assignments",

@@ -195,11 +195,21 @@ def altered(current: Mapping[str, str], changes: Mapping[str, str], deleted: Col
     return {name: text for name, text in {**current, **changes}.items() if name not in deleted}
 
 
+def check_known(names: Iterable[str], table: Mapping[str, Setting]) -> None:
+    """Whether the table has all these names.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, with those that it lacks.
+    """
+    unknown = sorted(name for name in names if name not in table)
+    if unknown:
+        kind = "topic config name" if table is TOPIC_SETTINGS else "config name"
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown {kind}: {', '.join(unknown)}")
+
+
 def _check_dynamic(texts: Mapping[str, str]) -> None:
     """Whether each may be changed while brokers run, and has a legal value."""
-    unknown = sorted(name for name in texts if name not in BROKER_SETTINGS)
-    if unknown:
-        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {', '.join(unknown)}")
+    check_known(texts, BROKER_SETTINGS)
     fixed = sorted(name for name in texts if not BROKER_SETTINGS[name].dynamic)
     if fixed:
         raise TidegaugeError(

@@ -476,6 +476,9 @@ class DescribeConfigsResponse(google.protobuf.message.Message):
 
     STATUS_FIELD_NUMBER: builtins.int
     ENTRIES_FIELD_NUMBER: builtins.int
+    APPLIED_CHANGE_FIELD_NUMBER: builtins.int
+    applied_change: builtins.int
+    """The last change of settings that the answering broker has applied: the number of its znode; -1: none yet."""
     @property
     def status(self) -> tidegauge.v1.common_pb2.Status:
         """Why it failed, or none."""
@@ -489,9 +492,10 @@ class DescribeConfigsResponse(google.protobuf.message.Message):
         *,
         status: tidegauge.v1.common_pb2.Status | None = ...,
         entries: collections.abc.Iterable[global___ConfigEntry] | None = ...,
+        applied_change: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["status", b"status"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["entries", b"entries", "status", b"status"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["applied_change", b"applied_change", "entries", b"entries", "status", b"status"]) -> None: ...
 
 global___DescribeConfigsResponse = DescribeConfigsResponse
 
@@ -506,10 +510,11 @@ class ConfigEntry(google.protobuf.message.Message):
     IS_DEFAULT_FIELD_NUMBER: builtins.int
     IS_READ_ONLY_FIELD_NUMBER: builtins.int
     SOURCE_FIELD_NUMBER: builtins.int
+    SYNONYMS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Kafka's name."""
     value: builtins.str
-    """Its value as text."""
+    """Its value as text; absent where a broker's setting has none of its own."""
     is_default: builtins.bool
     """True where nobody has set it."""
     is_read_only: builtins.bool
@@ -518,18 +523,51 @@ class ConfigEntry(google.protobuf.message.Message):
     """Where it comes from: DEFAULT_CONFIG, STATIC_BROKER_CONFIG, DYNAMIC_BROKER_CONFIG,
     DYNAMIC_DEFAULT_BROKER_CONFIG or DYNAMIC_TOPIC_CONFIG.
     """
+    @property
+    def synonyms(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ConfigSynonym]:
+        """All that has a say, the strongest first."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        value: builtins.str | None = ...,
+        is_default: builtins.bool = ...,
+        is_read_only: builtins.bool = ...,
+        source: builtins.str = ...,
+        synonyms: collections.abc.Iterable[global___ConfigSynonym] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_value", b"_value", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_value", b"_value", "is_default", b"is_default", "is_read_only", b"is_read_only", "name", b"name", "source", b"source", "synonyms", b"synonyms", "value", b"value"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_value", b"_value"]) -> typing.Literal["value"] | None: ...
+
+global___ConfigEntry = ConfigEntry
+
+@typing.final
+class ConfigSynonym(google.protobuf.message.Message):
+    """One place that has a say in a setting."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    SOURCE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """The setting's name there."""
+    value: builtins.str
+    """Its value there, as text."""
+    source: builtins.str
+    """Which place: the same words as in ConfigEntry."""
     def __init__(
         self,
         *,
         name: builtins.str = ...,
         value: builtins.str = ...,
-        is_default: builtins.bool = ...,
-        is_read_only: builtins.bool = ...,
         source: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["is_default", b"is_default", "is_read_only", b"is_read_only", "name", b"name", "source", b"source", "value", b"value"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "source", b"source", "value", b"value"]) -> None: ...
 
-global___ConfigEntry = ConfigEntry
+global___ConfigSynonym = ConfigSynonym
 
 @typing.final
 class AlterConfigsRequest(google.protobuf.message.Message):
@@ -588,16 +626,20 @@ class AlterConfigsResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     STATUS_FIELD_NUMBER: builtins.int
+    CHANGE_NUMBER_FIELD_NUMBER: builtins.int
+    change_number: builtins.int
+    """The number of the change's znode; every broker applies it, in this order."""
     @property
     def status(self) -> tidegauge.v1.common_pb2.Status:
-        """Why it failed, or none."""
+        """Why it failed, or none: then nothing was changed."""
 
     def __init__(
         self,
         *,
         status: tidegauge.v1.common_pb2.Status | None = ...,
+        change_number: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["status", b"status"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["change_number", b"change_number", "status", b"status"]) -> None: ...
 
 global___AlterConfigsResponse = AlterConfigsResponse

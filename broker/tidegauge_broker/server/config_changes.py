@@ -1,0 +1,131 @@
+"""Follows ``/config/changes``: every broker learns of every alteration of settings, in the order they were made.
+
+Rules:
+    1. A notification only names an entity; what is set is read anew, so to see one twice or late does no harm. After
+       a start all that are there are taken, whoever wrote them.
+    2. Notifications are applied by rising number, each once; one that nobody understands is skipped and told.
+    3. After a new session all is read anew: notifications may have been purged meanwhile.
+    4. Whoever sees a notification older than 15 minutes deletes it.
+
+Source: ZkNodeChangeNotificationListener, ZkConfigManager (kafka-behaviour 7.2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from tidegauge.znodes import CONFIG_CHANGES, MalformedZnode, change_number, decode_config_change
+from tidegauge_controller.zookeeper import (
+    Closed,
+    NoNode,
+    SessionExpired,
+    SessionState,
+    Watch,
+    ZooKeeper,
+    ZooKeeperError,
+)
+
+LOG = logging.getLogger("tidegauge.configs")
+EXPIRATION_MS = 15 * 60 * 1000
+
+
+class ConfigChanges:
+    """Calls back for each changed entity.
+
+    Args:
+        zookeeper: the session.
+        apply: takes an entity's path below /config, like ``topics/T``.
+        read_all: takes everything anew (rule 3).
+        now_ms: wall clock.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        apply: Callable[[str], Awaitable[None]],
+        read_all: Callable[[], Awaitable[None]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.applied = -1
+        """The number of the last notification that is in force here."""
+        self._zookeeper = zookeeper
+        self._apply = apply
+        self._read_all = read_all
+        self._now_ms = now_ms
+        self._made_at_ms: dict[str, int] = {}
+        self._missed_something = False
+        self._wake = asyncio.Event()
+        self._watch: Watch | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._zookeeper.on_session(self._on_session)
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="config-changes")
+        self._watch = self._zookeeper.watch_children(CONFIG_CHANGES, self._wake.set)
+
+    async def close(self) -> None:
+        """End."""
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self._missed_something = True
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self.look()
+            except (SessionExpired, Closed):
+                LOG.info("The ZooKeeper session ended while settings were read; the next one reads them anew")
+            except ZooKeeperError as problem:
+                LOG.warning("Changed settings could not be read: %r", problem)
+
+    async def look(self) -> None:
+        """Apply what is new, and purge what is old.
+
+        Raises:
+            ZooKeeperError: the session ended meanwhile.
+        """
+        if self._missed_something:
+            await self._read_all()
+            self._missed_something = False
+        names = await self._zookeeper.children(CONFIG_CHANGES)
+        present = frozenset(names)
+        self._made_at_ms = {name: at_ms for name, at_ms in self._made_at_ms.items() if name in present}
+        for name in sorted(names):
+            if name not in self._made_at_ms:
+                await self._take(name)
+        await self._purge()
+
+    async def _take(self, name: str) -> None:
+        try:
+            data, stat = await self._zookeeper.get(f"{CONFIG_CHANGES}/{name}")
+        except NoNode:
+            return  # purged by another broker
+        try:
+            number = change_number(name)
+            if number > self.applied:
+                await self._apply(decode_config_change(data))
+                self.applied = number
+        except MalformedZnode as problem:
+            LOG.warning("A notification of changed settings is unreadable and is skipped: %s", problem)
+        self._made_at_ms[name] = stat.ctime_ms
+
+    async def _purge(self) -> None:
+        now_ms = self._now_ms()
+        for name, made_at_ms in list(self._made_at_ms.items()):
+            if now_ms - made_at_ms > EXPIRATION_MS:
+                try:
+                    await self._zookeeper.delete(f"{CONFIG_CHANGES}/{name}")
+                except NoNode:
+                    LOG.debug("Another broker has purged %s", name)
+                del self._made_at_ms[name]

@@ -1,0 +1,99 @@
+"""A ZooKeeper of dictionaries, as far as settings need it: versions, sequence numbers, transactions, sessions."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidegauge.znodes import CONFIG_CHANGES
+from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, SetNode, ZnodeStat
+from tidegauge_controller.zookeeper import BadVersion, MultiFailed, NodeExists, NoNode, SessionState
+
+
+class FakeZooKeeper:
+    """Nothing here waits; ``before_multi`` lets a test be quicker than a write."""
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self.nodes: dict[str, tuple[bytes, ZnodeStat]] = {}
+        self.now_ms = now_ms
+        self.before_multi = None
+        self._listeners = []
+        self._watches = []
+        self._sequence = 0
+        for path in ("/config", "/config/topics", "/config/brokers", CONFIG_CHANGES):
+            self.put(path, b"")
+
+    def put(self, path: str, data: bytes) -> None:
+        version = self.nodes[path][1].version + 1 if path in self.nodes else 0
+        self.nodes[path] = (data, ZnodeStat(1, 1, version, 0, 0, self.now_ms))
+
+    async def get(self, path: str) -> tuple[bytes, ZnodeStat]:
+        if path not in self.nodes:
+            raise NoNode(path)
+        return self.nodes[path]
+
+    async def exists(self, path: str) -> ZnodeStat | None:
+        return self.nodes[path][1] if path in self.nodes else None
+
+    async def children(self, path: str) -> list[str]:
+        return sorted(name.rpartition("/")[2] for name in self.nodes if name.rpartition("/")[0] == path)
+
+    async def create(self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False) -> str:
+        if sequence:
+            path = f"{path}{self._sequence:010d}"
+            self._sequence += 1
+        if path in self.nodes:
+            raise NodeExists(path)
+        self.put(path, data)
+        self.fire()
+        return path
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        if path not in self.nodes:
+            raise NoNode(path)
+        del self.nodes[path]
+
+    async def multi(self, operations) -> list[None]:
+        if self.before_multi is not None:
+            self.before_multi()
+        for index, operation in enumerate(operations):
+            there = self.nodes.get(operation.path)
+            if isinstance(operation, CreateNode):
+                if there is not None:
+                    raise MultiFailed(index, NodeExists(operation.path))
+            elif there is None:
+                raise MultiFailed(index, NoNode(operation.path))
+            elif operation.version not in {-1, there[1].version}:
+                raise MultiFailed(index, BadVersion(operation.path))
+        for operation in operations:
+            if not isinstance(operation, CheckVersion):
+                assert isinstance(operation, CreateNode | SetNode)
+                self.put(operation.path, operation.data)
+        return [None] * len(operations)
+
+    def on_session(self, listener) -> None:
+        self._listeners.append(listener)
+
+    def watch_children(self, path: str, callback):
+        assert path == CONFIG_CHANGES
+        self._watches.append(callback)
+        callback()
+        return self
+
+    def cancel(self) -> None:
+        self._watches.clear()
+
+    def fire(self) -> None:
+        for callback in self._watches:
+            callback()
+
+    def expire(self) -> None:
+        for state in (SessionState.EXPIRED, SessionState.CONNECTED):
+            for listener in self._listeners:
+                listener(state)
+        self.fire()
+
+
+async def settle() -> None:
+    """Let all tasks go on until they wait for something outside."""
+    for _ in range(50):
+        await asyncio.sleep(0)

@@ -1,0 +1,231 @@
+"""Dynamic settings through ZooKeeper: Kafka's znodes, applied by every broker in order (kafka-behaviour 7.2)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from config_zookeeper import FakeZooKeeper, settle
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import BrokerSettings, parse_broker_settings
+from tidegauge_broker.server.config_changes import EXPIRATION_MS
+from tidegauge_broker.server.dynamic_configs import DynamicConfigs
+
+MIN_ISR = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
+
+
+class Broker:
+    """One broker's dynamic settings, and what it was told to bring into force."""
+
+    def __init__(self, zookeeper, broker_id: int = 0, **static: str) -> None:
+        values, _ = parse_broker_settings({key.replace("_", "."): text for key, text in static.items()})
+        self.settings = BrokerSettings(values)
+        self.configs = DynamicConfigs(
+            zookeeper, broker_id, self.settings, lambda topic: topic in {"t", "u"}, lambda: zookeeper.now_ms
+        )
+        self.topics: dict[str, int] = {}
+        self.unclean: list[str | None] = []
+        self.broker_changes = 0
+
+    async def start(self) -> Broker:
+        await self.configs.read_all()
+        self.configs.follow(self)
+        await settle()
+        return self
+
+    def topic_settings_changed(self, topic, values) -> None:
+        self.topics[topic] = values.integer(MIN_ISR)
+
+    def broker_settings_changed(self) -> None:
+        self.broker_changes += 1
+
+    def unclean_election_enabled(self, topic) -> None:
+        self.unclean.append(topic)
+
+
+@pytest.fixture
+async def zookeeper():
+    return FakeZooKeeper()
+
+
+@pytest.fixture
+async def brokers(zookeeper):
+    made = [await Broker(zookeeper, broker_id).start() for broker_id in (0, 1)]
+    yield made
+    for broker in made:
+        await broker.configs.close()
+
+
+def payload(zookeeper, path: str):
+    return json.loads(zookeeper.nodes[path][0])
+
+
+async def test_the_znodes_are_kafkas(zookeeper, brokers):
+    """ConfigEntityZNode version 1; ConfigEntityChangeNotificationSequenceZNode version 2, a path below /config."""
+    number = await brokers[0].configs.alter_topic("t", {"retention.ms": "5000", MIN_ISR: "2"}, [])
+    assert number == 0
+    assert payload(zookeeper, "/config/topics/t") == {"version": 1, "config": {"retention.ms": "5000", MIN_ISR: "2"}}
+    assert payload(zookeeper, "/config/changes/config_change_0000000000") == {"version": 2, "entity_path": "topics/t"}
+    await brokers[1].configs.alter_broker("", {MIN_ISR: "3"}, [])
+    assert payload(zookeeper, "/config/brokers/<default>") == {"version": 1, "config": {MIN_ISR: "3"}}
+    change = payload(zookeeper, "/config/changes/config_change_0000000001")
+    assert change == {"version": 2, "entity_path": "brokers/<default>"}
+    await brokers[1].configs.alter_broker("1", {MIN_ISR: "1"}, [])
+    assert payload(zookeeper, "/config/brokers/1")["config"] == {MIN_ISR: "1"}
+
+
+async def test_every_broker_applies_a_change(zookeeper, brokers):
+    number = await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
+    await settle()
+    assert [broker.topics for broker in brokers] == [{"t": 2}, {"t": 2}]
+    assert [broker.configs.applied_change for broker in brokers] == [number, number]
+    await brokers[1].configs.alter_topic("t", {}, [MIN_ISR])
+    await settle()
+    assert [broker.topics for broker in brokers] == [{"t": 1}, {"t": 1}]
+    assert payload(zookeeper, "/config/topics/t") == {"version": 1, "config": {}}
+
+
+async def test_a_brokers_default_reaches_its_topics_below_their_own(zookeeper, brokers):
+    await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
+    await brokers[0].configs.alter_topic("u", {"retention.ms": "1"}, [])
+    await brokers[0].configs.alter_broker("", {MIN_ISR: "3"}, [])
+    await brokers[1].configs.alter_broker("1", {MIN_ISR: "4", "producer.id.expiration.ms": "7"}, [])
+    await settle()
+    assert [broker.topics for broker in brokers] == [{"t": 2, "u": 3}, {"t": 2, "u": 4}]
+    assert brokers[1].settings.live.integer("producer.id.expiration.ms") == 7
+    assert brokers[0].settings.live.integer("producer.id.expiration.ms") == 86_400_000
+    assert brokers[0].configs.topics.known("never-seen").integer(MIN_ISR) == 3
+
+
+async def test_what_was_changed_while_a_broker_was_down_is_in_force_after_its_start(zookeeper, brokers):
+    await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
+    await brokers[0].configs.alter_broker("", {"log.segment.bytes": "1000"}, [])
+    for name in await zookeeper.children("/config/changes"):
+        await zookeeper.delete(f"/config/changes/{name}")
+    late = await Broker(zookeeper, 2).start()
+    assert late.configs.topics.known("t").integer(MIN_ISR) == 2
+    assert late.configs.topics.known("t").integer("segment.bytes") == 1000
+    await late.configs.close()
+
+
+async def test_a_new_session_reads_everything_anew(zookeeper, brokers):
+    """Notifications may have come and been purged meanwhile."""
+    zookeeper.put("/config/topics/t", b'{"version":1,"config":{"min.insync.replicas":"2"}}')
+    zookeeper.fire()
+    await settle()
+    assert brokers[0].topics == {}
+    zookeeper.expire()
+    await settle()
+    assert [broker.topics for broker in brokers] == [{"t": 2}, {"t": 2}]
+
+
+async def test_notifications_that_nobody_understands_are_skipped(zookeeper, brokers):
+    for data in (b"nonsense", b'{"version":2,"entity_path":"topics"}', b'{"version":2,"entity_path":"clients/c"}'):
+        await zookeeper.create("/config/changes/config_change_", data, sequence=True)
+    zookeeper.put("/config/changes/other", b"x")
+    zookeeper.put("/config/topics/t", b'{"version":1,"config":{"min.insync.replicas":"2","nonsense":"1"}}')
+    # Version 1 is what Kafka before 0.9 wrote.
+    old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
+    await zookeeper.create("/config/changes/config_change_", old, sequence=True)
+    await settle()
+    assert [broker.topics for broker in brokers] == [{"t": 2}, {"t": 2}]
+    assert brokers[0].configs.applied_change == 3
+
+
+async def test_old_notifications_are_purged(zookeeper, brokers):
+    """ZkNodeChangeNotificationListener.purgeObsoleteNotifications: after 15 minutes, by whoever sees them."""
+    await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
+    zookeeper.now_ms = EXPIRATION_MS
+    await brokers[0].configs.alter_topic("t", {MIN_ISR: "3"}, [])
+    await settle()
+    assert len(await zookeeper.children("/config/changes")) == 2
+    zookeeper.now_ms += 1
+    zookeeper.fire()
+    await settle()
+    assert await zookeeper.children("/config/changes") == ["config_change_0000000001"]
+    assert [broker.topics for broker in brokers] == [{"t": 3}, {"t": 3}]
+
+
+@pytest.mark.parametrize(
+    ("entity", "changes", "deleted", "code", "message"),
+    [
+        ("topic t", {"retention": "1"}, [], ErrorCode.INVALID_CONFIG, "Unknown topic config name: retention"),
+        (
+            "topic t",
+            {"segment.bytes": "3"},
+            [],
+            ErrorCode.INVALID_CONFIG,
+            "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): Invalid value 3 for configuration "
+            "segment.bytes: Value must be at least 14; it must be a whole number from 14 to 2147483647",
+        ),
+        ("topic t", {MIN_ISR: "3"}, [MIN_ISR], ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"),
+        ("topic x", {MIN_ISR: "3"}, [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'x' does not exist."),
+        ("topic ", {MIN_ISR: "3"}, [], ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."),
+        ("broker ", {"nonsense": "3"}, [], ErrorCode.INVALID_CONFIG, "Unknown config name: nonsense"),
+        (
+            "broker 0",
+            {"zookeeper.connect": "x"},
+            [],
+            ErrorCode.INVALID_REQUEST,
+            "Invalid config value for resource ConfigResource(type=BROKER, name='0'): Cannot update these configs "
+            "dynamically: Set(zookeeper.connect)",
+        ),
+        ("broker 1", {MIN_ISR: "2"}, [], ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 0, but received 1"),
+    ],
+)
+async def test_a_bad_alteration_changes_nothing(zookeeper, brokers, entity, changes, deleted, code, message):
+    await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
+    before = dict(zookeeper.nodes)
+    kind, _, name = entity.partition(" ")
+    alter = brokers[0].configs.alter_topic if kind == "topic" else brokers[0].configs.alter_broker
+    with pytest.raises(TidegaugeError) as refusal:
+        await alter(name, {"retention.ms": "1", **changes} if kind == "topic" else changes, deleted)
+    assert (refusal.value.code, refusal.value.message[: len(message)]) == (code, message)
+    assert zookeeper.nodes == before
+
+
+async def test_of_two_alterations_at_once_neither_is_lost(zookeeper, brokers):
+    """The znode is written expecting the version that was read (Kafka writes blindly)."""
+
+    def other() -> None:
+        zookeeper.before_multi = None
+        zookeeper.put("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
+
+    zookeeper.put("/controller", b"{}")
+    zookeeper.before_multi = other
+    await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
+    assert payload(zookeeper, "/config/topics/t")["config"] == {"retention.ms": "5", MIN_ISR: "2"}
+
+
+async def test_the_controller_hears_when_unclean_elections_become_allowed(zookeeper, brokers):
+    """TopicConfigHandler and DynamicLogConfig.reconfigure: enableTopic- and enableDefaultUncleanLeaderElection."""
+    await brokers[0].configs.alter_topic("t", {UNCLEAN: "true"}, [])
+    await brokers[0].configs.alter_broker("", {UNCLEAN: "true"}, [])
+    await settle()
+    assert [broker.unclean for broker in brokers] == [["t", None], ["t", None]]
+    await brokers[0].configs.alter_broker("", {UNCLEAN: "false"}, [])
+    await brokers[0].configs.alter_topic("t", {UNCLEAN: "false"}, [])
+    await settle()
+    assert brokers[0].unclean == ["t", None]
+
+
+async def test_descriptions(zookeeper, brokers):
+    """ConfigHelper: topics from ZooKeeper, brokers from what is in force, the default only what is set there."""
+    await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
+    await brokers[0].configs.alter_broker("", {"log.segment.bytes": "1000"}, [])
+    await settle()
+    topic = {view.name: view for view in await brokers[1].configs.describe_topic("t")}
+    assert (topic[MIN_ISR].value, topic[MIN_ISR].source) == ("2", "DYNAMIC_TOPIC_CONFIG")
+    assert (topic["segment.bytes"].value, topic["segment.bytes"].source) == ("1000", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+    assert topic["retention.ms"].is_default
+    broker = {view.name: view for view in brokers[1].configs.describe_broker("1")}
+    assert broker["log.segment.bytes"].source == "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    assert [(view.name, view.value) for view in brokers[1].configs.describe_broker("")] == [
+        ("log.segment.bytes", "1000")
+    ]
+    with pytest.raises(TidegaugeError, match="Unexpected broker id, expected 1, but received 0"):
+        brokers[1].configs.describe_broker("0")
+    with pytest.raises(TidegaugeError, match="This server does not host this topic-partition"):
+        await brokers[1].configs.describe_topic("x")
