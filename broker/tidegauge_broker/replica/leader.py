@@ -15,7 +15,6 @@ from collections.abc import Collection
 
 from tidegauge.control import IsrProposal, IsrVerdict, PartitionState
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.record_batch import BatchHeader, crc_matches, iterate_headers
 from tidegauge_broker.replica.effects import AppendAsLeader, Effect, ProposeIsr
 from tidegauge_broker.replica.isr import CommittedIsr, IsrState, PendingExpand, PendingShrink
 from tidegauge_broker.replica.messages import (
@@ -31,6 +30,7 @@ from tidegauge_broker.replica.messages import (
 )
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.remote_replica import UNKNOWN_OFFSET, RemoteReplica
+from tidegauge_broker.replica.validation import check_batch, only_batch
 
 HIGH_WATERMARK = -1
 """DeleteRecords up to the high watermark (DeleteRecordsRequest.HIGH_WATERMARK)."""
@@ -95,9 +95,9 @@ class Leader:
         partition = self.partition
         result = ProduceResult(partition.topic_partition)
         try:
-            header = _only_batch(records)
+            header = only_batch(records)
             self._check_min_isr(acks)
-            self._check_batch(records, header)
+            check_batch(records, header, partition.topic_partition, partition.rules, now_ms)
             check = partition.producer_state.check(header)
             if check.error is not ErrorCode.NONE:
                 raise TidegaugeError(check.error, check.message)
@@ -107,6 +107,7 @@ class Leader:
         result.log_start_offset = partition.log_start_offset
         if check.duplicate is not None:
             result.base_offset = check.duplicate.base_offset
+            result.log_append_time_ms = check.duplicate.timestamp_ms
             return result, check.duplicate.last_offset + 1
         append_time_ms = now_ms if partition.rules.log_append_time else -1
         header = header._replace(base_offset=partition.log_end_offset, leader_epoch=partition.leader_epoch)
@@ -117,39 +118,6 @@ class Leader:
         result.base_offset = header.base_offset
         result.log_append_time_ms = append_time_ms
         return result, header.next_offset
-
-    def _check_batch(self, records: bytes, header: BatchHeader) -> None:
-        """Whether a batch is sound, numbered from 0 and within the limits (LogValidator).
-
-        Raises:
-            TidegaugeError: why the batch is refused.
-        """
-        rules = self.partition.rules
-        name = self.partition.topic_partition
-        if header.base_offset != 0:
-            raise TidegaugeError(
-                ErrorCode.INVALID_RECORD, f"Base offset of the record batch must be 0, but is {header.base_offset}"
-            )
-        if header.size_bytes > rules.max_message_bytes:
-            raise TidegaugeError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"The record batch size in the append to {name} is {header.size_bytes} bytes which exceeds the "
-                f"maximum configured value of {rules.max_message_bytes} (max.message.bytes)",
-            )
-        if not crc_matches(records, header):
-            raise TidegaugeError(
-                ErrorCode.CORRUPT_MESSAGE,
-                f"Record is corrupt (stored crc = {header.crc}) in topic partition {name}",
-            )
-        problem = _record_problem(header)
-        if problem is not None:
-            raise TidegaugeError(ErrorCode.INVALID_RECORD, problem)
-        if header.size_bytes > rules.segment_bytes:
-            raise TidegaugeError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"Message batch size is {header.size_bytes} bytes in append to partition {name}, which exceeds the "
-                f"maximum configured segment size of {rules.segment_bytes}",
-            )
 
     def _check_min_isr(self, acks: int) -> None:
         needed = self.effective_min_isr
@@ -416,33 +384,6 @@ class Leader:
             state=state.name,
             partition_epoch=self.partition.partition_epoch,
         )
-
-
-def _only_batch(records: bytes) -> BatchHeader:
-    """The header of a produce request's one batch; checked before anything is asked of the partition.
-
-    Raises:
-        TidegaugeError: INVALID_RECORD, or CORRUPT_MESSAGE where it is no whole batch.
-    """
-    headers = list(iterate_headers(records))
-    if len(headers) != 1:
-        raise TidegaugeError(ErrorCode.INVALID_RECORD, f"expected exactly one record batch, got {len(headers)}")
-    return headers[0]
-
-
-def _record_problem(header: BatchHeader) -> str | None:
-    if header.record_count < 1:
-        return "Record batch without records"
-    if header.record_count != header.last_offset_delta + 1:
-        return (
-            f"Record count {header.record_count} does not match the last offset delta {header.last_offset_delta}: "
-            "offsets of a producer's batch must be consecutive"
-        )
-    if header.is_control or header.is_transactional:
-        return "Control and transactional batches are not accepted from clients"
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-        return f"Invalid sequence {header.base_sequence} or epoch {header.producer_epoch} of a producer's batch"
-    return None
 
 
 def _list(broker_ids: tuple[int, ...]) -> str:

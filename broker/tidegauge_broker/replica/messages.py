@@ -13,6 +13,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 
 ACKS_ALL = -1
+NO_LIMIT_MS = 2**63 - 1
 CONSUMER = -1
 """The ``replica_id`` of a reader that is no replica."""
 
@@ -269,6 +270,13 @@ class TopicRules:
     log_append_time: bool = False
     compacted: bool = False
     deletes: bool = True
+    timestamp_before_max_ms: int = NO_LIMIT_MS
+    timestamp_after_max_ms: int = NO_LIMIT_MS
+
+    @property
+    def limits_timestamps(self) -> bool:
+        """Whether a producer's times are looked at."""
+        return self.timestamp_before_max_ms < NO_LIMIT_MS or self.timestamp_after_max_ms < NO_LIMIT_MS
 
 
 @dataclass(slots=True)

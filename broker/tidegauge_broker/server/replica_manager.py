@@ -84,6 +84,8 @@ def topic_rules(values: Values) -> TopicRules:
         log_append_time=values.text("message.timestamp.type") == "LogAppendTime",
         compacted="compact" in values["cleanup.policy"],
         deletes="delete" in values["cleanup.policy"],
+        timestamp_before_max_ms=values.integer("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=values.integer("message.timestamp.after.max.ms"),
     )
 
 

@@ -198,7 +198,6 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "How far a record's timestamp may lie in the past.",
         0,
         update="cluster-wide",
-        has_effect=False,
     ),
     long(
         "log.message.timestamp.after.max.ms",
@@ -207,7 +206,6 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "How far a record's timestamp may lie in the future.",
         0,
         update="cluster-wide",
-        has_effect=False,
     ),
     whole(
         "producer.id.expiration.ms",

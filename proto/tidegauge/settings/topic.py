@@ -85,7 +85,6 @@ _SETTINGS = (
         "How far a record's timestamp may lie in the future.",
         0,
         broker_key="log.message.timestamp.after.max.ms",
-        has_effect=False,
     ),
     long(
         "message.timestamp.before.max.ms",
@@ -94,7 +93,6 @@ _SETTINGS = (
         "How far a record's timestamp may lie in the past.",
         0,
         broker_key="log.message.timestamp.before.max.ms",
-        has_effect=False,
     ),
     text(
         "message.timestamp.type",

@@ -271,11 +271,11 @@ class Cluster:
         timeout_ms: int = 30_000,
         partitions: Sequence[TopicPartition] = (AT,),
         records: bytes | None = None,
-        **producer: int,
+        **batch: Any,
     ) -> Pending:
-        """Send a batch of these values to each of the partitions."""
+        """Send a batch of these values to each of the partitions; what else may be said of it is ``make_batch``'s."""
         broker = self.brokers[broker_id]
-        data = make_batch(*(values or ("x",)), **producer) if records is None else records
+        data = make_batch(*(values or ("x",)), **batch) if records is None else records
         pending = Pending(broker.produced)
         request = ProduceRequest(acks, timeout_ms, [ProducePartition(at, data) for at in partitions])
         broker.execute(broker.core.produce(request, pending, self.now_ms))

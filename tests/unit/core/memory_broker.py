@@ -55,8 +55,15 @@ START_MS = 1_000_000
 """Where the clock of every test begins; 0 would mean "never" to the core."""
 
 
-def make_batch(*values: str, producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1) -> bytes:
-    """A producer's batch, one record for each value."""
+def make_batch(
+    *values: str,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    sequence: int = -1,
+    key: str | None = None,
+    times_ms: Sequence[int] = (),
+) -> bytes:
+    """A producer's batch, one record for each value, all with this key; times other than the start's may be given."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
@@ -67,7 +74,8 @@ def make_batch(*values: str, producer_id: int = -1, producer_epoch: int = -1, se
         batch_size=1 << 20,
     )
     for offset, value in enumerate(values):
-        builder.append(offset, START_MS, None, value.encode(), [])
+        at_ms = times_ms[offset] if times_ms else START_MS
+        builder.append(offset, at_ms, None if key is None else key.encode(), value.encode(), [])
     return bytes(builder.build())
 
 

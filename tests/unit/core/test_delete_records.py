@@ -19,7 +19,7 @@ def delete(cluster, before_offset, *, broker_id=1, timeout_ms=1_000, at=AT):
 
 def five_committed(**options):
     cluster = Cluster(**options)
-    cluster.produce(1, *"abcde")
+    cluster.produce(1, *"abcde", key="k")
     cluster.settle()
     return cluster
 

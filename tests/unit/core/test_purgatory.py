@@ -18,7 +18,7 @@ from memory_broker import make_batch
 from tidegauge.control import StopReplicaPartition, StopReplicaRequest
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, patch
+from tidegauge.record_batch import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, patch
 from tidegauge_broker.purgatory.purgatory import Purgatory
 from tidegauge_broker.replica.effects import AnswerFetch, Effect
 from tidegauge_broker.replica.messages import (
@@ -344,6 +344,54 @@ def test_control_and_transactional_batches_come_from_no_client(bit: int):
     assert quiet().produce(1, records=bytes(data)).error is ErrorCode.CORRUPT_MESSAGE  # the CRC covers the attributes
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
     assert quiet().produce(1, records=bytes(data)).error is ErrorCode.INVALID_RECORD
+
+
+def test_a_compacted_topic_wants_keys():
+    """LogValidator.validateKey; an empty key is one."""
+    cluster = quiet(rules=TopicRules(compacted=True))
+    refused = cluster.produce(1, "a")
+    assert (refused.error, refused.result.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    assert "without key" in refused.result.message
+    assert cluster.ends(1) == [(0, 0)]
+    for offset, key in enumerate(("k", "")):
+        assert cluster.produce(1, "a", acks=1, key=key).result.base_offset == offset
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "log_append_time", "error"),
+    [
+        ((-100, 0, 20), False, ErrorCode.NONE),  # both bounds are inclusive
+        ((0, -101, 0), False, ErrorCode.INVALID_TIMESTAMP),
+        ((0, 0, 21), False, ErrorCode.INVALID_TIMESTAMP),
+        ((-101, 0, 21), True, ErrorCode.NONE),  # the leader's time counts, not the producer's
+    ],
+)
+def test_a_producers_times_are_held_to_the_topics_limits(
+    times_ms: tuple[int, ...], log_append_time: bool, error: ErrorCode
+):
+    """message.timestamp.before.max.ms and .after.max.ms, for each record (KIP-937)."""
+    rules = TopicRules(timestamp_before_max_ms=100, timestamp_after_max_ms=20, log_append_time=log_append_time)
+    cluster = quiet(rules=rules)
+    produce = cluster.produce(1, *"abc", acks=1, times_ms=[cluster.now_ms + ms for ms in times_ms])
+    assert produce.error is error
+    assert cluster.ends(1)[0][0] == (3 if error is ErrorCode.NONE else 0)
+    assert ("is out of range" in produce.result.message) is (error is not ErrorCode.NONE)
+
+
+def test_a_producer_may_not_claim_the_leaders_clock():
+    data = bytearray(make_batch("a"))
+    data[22] |= LOG_APPEND_TIME_BIT
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    assert quiet().produce(1, records=bytes(data)).error is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_records_that_cant_be_decoded_are_refused_where_they_are_looked_at():
+    """The CRC is right, the record's length is not."""
+    data = bytearray(make_batch("a", key="k"))
+    data[61] = 0x7F
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    cluster = quiet(rules=TopicRules(compacted=True))
+    assert cluster.produce(1, records=bytes(data)).error is ErrorCode.INVALID_RECORD
 
 
 def test_log_append_time_is_the_leaders_clock():

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import pytest
 from core_harness import AT, FETCH_WAIT_MS, Cluster
+from memory_broker import START_MS
 
 from tidegauge.control import PartitionState, StopReplicaPartition, StopReplicaRequest
 from tidegauge.errors import ErrorCode
@@ -505,6 +506,7 @@ def test_a_duplicate_is_answered_with_its_offset_and_not_appended():
     assert cluster.ends(1) == [(3, 1)]
     cluster.settle()
     assert (again.error, again.result.base_offset) == (NONE, 1)
+    assert again.result.log_append_time_ms == START_MS, "the time of the batch that is in the log"
     assert cluster.ends(1, 2, 3) == [(3, 3)] * 3
 
 
