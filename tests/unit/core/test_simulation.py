@@ -40,9 +40,11 @@ REPLICAS = (1, 2, 3)
 class Simulation:
     """One history. ``committed`` is the truth: the batches that any replica has shown below its high watermark."""
 
-    def __init__(self, seed: int, min_insync_replicas: int = 1, *, unclean: bool = False) -> None:
+    def __init__(
+        self, seed: int, min_insync_replicas: int = 1, *, unclean: bool = False, rule: str = "kip-320"
+    ) -> None:
         self.random = Random(seed)
-        settings = CoreSettings(replica_lag_time_max_ms=2000, replica_fetch_backoff_ms=100)
+        settings = CoreSettings(replica_lag_time_max_ms=2000, replica_fetch_backoff_ms=100, truncation_rule=rule)
         rules = TopicRules(min_insync_replicas=min_insync_replicas, unclean_leader_election=unclean)
         self.cluster = Cluster(REPLICAS, assignment=REPLICAS, rules=rules, settings=settings)
         self.on_the_way: list[Exchange] = []
@@ -307,11 +309,11 @@ def test_no_history_breaks_a_rule(min_insync_replicas: int):
 # What the simulation is worth: without a rule some history breaks
 
 
-def first_broken_rule(*, unclean: bool = False) -> str:
+def first_broken_rule(*, unclean: bool = False, rule: str = "kip-320") -> str:
     """The rule that the first failing seed of those above breaks; empty where all hold."""
     for seed in range(SEEDS):
         try:
-            Simulation(seed, unclean=unclean).run().heal()
+            Simulation(seed, unclean=unclean, rule=rule).run().heal()
         except AssertionError as broken:
             return str(broken)[:2]
     return ""
@@ -354,3 +356,14 @@ def test_without_a_rule_some_history_breaks(
 def test_with_unclean_elections_some_history_loses_records():
     """M10: that is what they are."""
     assert first_broken_rule(unclean=True) in {"S1", "S3"}
+
+
+def test_truncation_to_the_high_watermark_loses_records_in_some_history():
+    """M1, KAFKA-1211: also without unclean elections and without a power cut."""
+    assert first_broken_rule(rule="high-watermark") == "S3"
+
+
+@pytest.mark.parametrize("rule", ["kip-101", "kip-279"])
+def test_the_steps_between_break_nothing_but_what_they_are_known_for(rule: str):
+    """Their holes need more than chance (verification 1.5); what a core asserts of itself holds under every rule."""
+    assert first_broken_rule(rule=rule) in {"", "S1", "S3", "S5"}
