@@ -1,0 +1,96 @@
+"""Topics grow and go: added partitions, deletion while a replica's broker is down, creation by a client's wish.
+
+Rows Z4, Z5 of the mission; kafka-behaviour 8.13 to 8.16.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.waiting import until
+from tests.zookeeper_view import ZooKeeperView
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.admin import Admin
+from tidegauge_client.producer import Producer
+from tidegauge_lab.cluster import LocalCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def view(cluster: LocalCluster) -> Iterator[ZooKeeperView]:
+    made = ZooKeeperView(cluster.file.zookeeper_address)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def admin(cluster: LocalCluster):
+    async with Admin(cluster.bootstrap_servers) as made:
+        yield made
+
+
+def folders(cluster: LocalCluster, broker: int, topic: str) -> list[Path]:
+    """The partitions' folders of a topic that a broker has and does not delete."""
+    data = cluster.directory / f"broker-{broker}" / "data"
+    return sorted(path for path in data.glob(f"{topic}-*") if not path.name.endswith("-delete"))
+
+
+async def test_partitions_are_added_where_the_algorithm_or_the_user_says(admin, view):
+    """8.15: the algorithm goes on from the first broker of partition 0; a list names the new ones only."""
+    await admin.create_topic("growing", assignment=[[1, 0], [2, 1]])
+    await admin.create_partitions("growing", 4)
+    await admin.create_partitions("growing", 5, assignment=[[0, 2]])
+    assigned = view.json("/brokers/topics/growing")["partitions"]
+    # n = 3, start = shift = 1 (where broker 1 stands), from partition 2 on; at partition 3 the shift becomes 2.
+    assert assigned == {"0": [1, 0], "1": [2, 1], "2": [0, 2], "3": [1, 2], "4": [0, 2]}
+    assert view.znode("/brokers/topics/growing").version == 2
+    topic = (await admin.describe_topics(["growing"]))[0]
+    assert {number: info.leader_id for number, info in topic.partitions.items()} == {0: 1, 1: 2, 2: 0, 3: 1, 4: 0}
+    for partition in range(5):
+        state = view.state("growing", partition)
+        assert (state["leader_epoch"], state["isr"]) == (0, assigned[str(partition)])
+    with pytest.raises(TidegaugeError, match=r"Topic already has 5 partitions\."):
+        await admin.create_partitions("growing", 5)
+
+
+async def test_a_deletion_waits_for_the_broker_of_a_replica_and_then_finishes(cluster, admin, view):
+    """8.16: the topic is gone for clients at once; marker and znodes stay until the last replica is deleted."""
+    await admin.create_topic("going", assignment=[[0, 1], [1, 2]])
+    await asyncio.to_thread(cluster.stop, 2)
+    await admin.delete_topic("going")
+    assert "going" not in await admin.list_topics()
+    until(lambda: not folders(cluster, 0, "going") + folders(cluster, 1, "going"))
+    assert view.exists("/admin/delete_topics/going")
+    assert view.exists("/brokers/topics/going")
+    assert len(folders(cluster, 2, "going")) == 1
+    with pytest.raises(TidegaugeError, match=r"Topic 'going' is marked for deletion\.") as refused:
+        await admin.create_topic("going", partitions=1, replication_factor=1)
+    assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+    await asyncio.to_thread(cluster.start, 2)
+    until(lambda: not view.exists("/admin/delete_topics/going"), timeout=60)
+    assert not [path for path in view.tree() if "going" in path]
+    assert folders(cluster, 2, "going") == []
+    await admin.create_topic("going", assignment=[[2, 0]])
+    await admin.delete_topic("going")
+
+
+async def test_a_client_may_make_a_topic_by_asking_for_it(make_cluster):
+    """8.13: ``auto.create.topics.enable``, with num.partitions and default.replication.factor."""
+    cluster = make_cluster(
+        brokers=2,
+        settings={"auto.create.topics.enable": "true", "num.partitions": "2", "default.replication.factor": "2"},
+    )
+    async with Producer(cluster.bootstrap_servers) as producer, Admin(cluster.bootstrap_servers) as admin:
+        await (await producer.send("wished-for", b"one"))
+        topic = (await admin.describe_topics(["wished-for"]))[0]
+        assert [sorted(info.replicas) for info in topic.partitions.values()] == [[0, 1], [0, 1]]
+        # Asking for its description is no wish.
+        with pytest.raises(TidegaugeError):
+            await admin.describe_topics(["only-looked-at"])
+        assert await admin.list_topics() == ["wished-for"]
