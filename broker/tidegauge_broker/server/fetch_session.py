@@ -2,6 +2,8 @@
 
 A request names only what changed since the last one; an answer names only partitions with something to tell:
 records, an error, a diverging epoch, or a high watermark or log start offset that the follower has not been told.
+A partition that changed goes to the end of the order: it has brought records, and when an answer is full the others
+come first next time (in Kafka the cached partitions stand in the order of their last data).
 Source: FetchSession, CachedPartition.maybeUpdateResponseData (KIP-227; kafka-behaviour 2.6). Pure.
 """
 
@@ -37,7 +39,7 @@ class FetchSession:
             self.standing.pop(topic_partition, None)
             self.told.pop(topic_partition, None)
         for wanted in changed:
-            before = self.standing.get(wanted.topic_partition)
+            before = self.standing.pop(wanted.topic_partition, None)
             if before is not None and before.current_leader_epoch != wanted.current_leader_epoch:
                 self.told.pop(wanted.topic_partition, None)
             self.standing[wanted.topic_partition] = wanted

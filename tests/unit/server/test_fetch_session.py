@@ -23,6 +23,14 @@ def test_partitions_that_are_not_named_again_are_fetched_as_before():
     assert [item.topic_partition for item in request.partitions] == [B]
 
 
+def test_who_brought_records_goes_to_the_end_so_that_a_full_answer_starves_nobody():
+    session = FetchSession()
+    ask(session, [FetchPartition(A, 5, 100), FetchPartition(B, 7, 100)])
+    assert [item.topic_partition for item in ask(session, [FetchPartition(A, 6, 100)]).partitions] == [B, A]
+    assert [item.topic_partition for item in ask(session).partitions] == [B, A]
+    assert [item.topic_partition for item in ask(session, [FetchPartition(B, 8, 100)]).partitions] == [A, B]
+
+
 def test_an_answer_names_a_partition_only_with_news():
     session = FetchSession()
     ask(session, [FetchPartition(A, 5, 100, current_leader_epoch=1)])
