@@ -49,6 +49,7 @@ async def test_partitions_are_added_where_the_algorithm_or_the_user_says(admin, 
     # n = 3, start = shift = 1 (where broker 1 stands), from partition 2 on; at partition 3 the shift becomes 2.
     assert assigned == {"0": [1, 0], "1": [2, 1], "2": [0, 2], "3": [1, 2], "4": [0, 2]}
     assert view.znode("/brokers/topics/growing").version == 2
+    await admin.wait_for_topic("growing", partitions=5)
     topic = (await admin.describe_topics(["growing"]))[0]
     assert {number: info.leader_id for number, info in topic.partitions.items()} == {0: 1, 1: 2, 2: 0, 3: 1, 4: 0}
     for partition in range(5):
@@ -63,6 +64,7 @@ async def test_a_deletion_waits_for_the_broker_of_a_replica_and_then_finishes(cl
     await admin.create_topic("going", assignment=[[0, 1], [1, 2]])
     await asyncio.to_thread(cluster.stop, 2)
     await admin.delete_topic("going")
+    await admin.wait_for_topic_gone("going")
     assert "going" not in await admin.list_topics()
     until(lambda: not folders(cluster, 0, "going") + folders(cluster, 1, "going"))
     assert view.exists("/admin/delete_topics/going")
@@ -88,6 +90,7 @@ async def test_a_client_may_make_a_topic_by_asking_for_it(make_cluster):
     )
     async with Producer(cluster.bootstrap_servers) as producer, Admin(cluster.bootstrap_servers) as admin:
         await (await producer.send("wished-for", b"one"))
+        await admin.wait_for_topic("wished-for", partitions=2)
         topic = (await admin.describe_topics(["wished-for"]))[0]
         assert [sorted(info.replicas) for info in topic.partitions.values()] == [[0, 1], [0, 1]]
         # Asking for its description is no wish.
