@@ -51,11 +51,11 @@ class _CheckpointFile:
         self._disk = disk
         self._lock = threading.Lock()
 
-    def _write_rows(self, rows: Iterable[str], *, sync: bool) -> None:
+    def _write_rows(self, rows: Iterable[str]) -> None:
         with self._lock:
             lines = list(rows)
             text = "\n".join([str(_VERSION), str(len(lines)), *lines, ""])
-            self._disk.replace(self.path, text.encode(), sync=sync)
+            self._disk.replace(self.path, text.encode())
 
     def _read_rows(self, fields: int) -> list[list[str]]:
         try:
@@ -109,7 +109,7 @@ class OffsetCheckpoint(_CheckpointFile):
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace all entries, on disk when this returns."""
-        self._write_rows((f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()), sync=True)
+        self._write_rows(f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
 
 
 class EpochCheckpoint(_CheckpointFile):
@@ -123,9 +123,9 @@ class EpochCheckpoint(_CheckpointFile):
         """
         return [EpochEntry(self._number(epoch), self._number(start)) for epoch, start in self._read_rows(2)]
 
-    def write(self, entries: Sequence[EpochEntry], *, sync: bool) -> None:
-        """Replace all entries; with ``sync`` they are on disk when this returns."""
-        self._write_rows((f"{entry.epoch} {entry.start_offset}" for entry in entries), sync=sync)
+    def write(self, entries: Sequence[EpochEntry]) -> None:
+        """Replace all entries, on disk when this returns."""
+        self._write_rows(f"{entry.epoch} {entry.start_offset}" for entry in entries)
 
 
 class MetaProperties(NamedTuple):
@@ -198,4 +198,5 @@ def take_clean_shutdown(directory: Path, disk: Disk = DISK) -> bool:
     if not path.exists():
         return False
     disk.remove(path)
+    disk.sync_directory(directory)  # a power cut must not bring the mark back
     return True

@@ -2,7 +2,8 @@
 
 Contract: methods raise OSError; ``PartitionLog`` and ``LogManager`` turn it into ``StorageError`` and take the
 folder offline, because after a failed write or fsync nobody knows what the disk holds. Reads need no Disk. The
-lab and the crash tests put another Disk in its place (``synced.py``), which is why nobody goes past it.
+lab and the crash tests put another Disk in its place (``synced_disk.py``, ``lab_disk.py``), which is why nobody goes
+past it.
 
 Rules:
     1. A write that stops half-way is cut off again, so that a file grows by whole appends or not at all.
@@ -22,6 +23,8 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 
 Buffer = bytes | bytearray | memoryview
 TEMPORARY_SUFFIX = ".tmp"
+SYNCED_LENGTHS_FILE = ".synced-lengths"
+"""Where the lab's Disk keeps what a power cut would leave (``synced_disk.py``)."""
 
 
 class StorageError(TidegaugeError):
@@ -33,6 +36,13 @@ class StorageError(TidegaugeError):
 
 class Disk:
     """The file system as it is. Stateless, so that one serves all folders and threads."""
+
+    def begin(self, directory: Path) -> None:
+        """A log folder has been locked and is used from now on; what a lab's Disk noted of it no longer holds."""
+        self.remove(directory / SYNCED_LENGTHS_FILE)
+
+    def end(self) -> None:
+        """The folder is not used any more."""
 
     def open(self, path: Path) -> int:
         """A descriptor to read and append; OSError if there is no such file."""
@@ -70,9 +80,12 @@ class Disk:
         """
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(descriptor)
+            self._fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def _fsync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
 
     def sync_directory(self, path: Path) -> None:
         """Bring a folder's entries (created, renamed, removed files) to the disk."""
@@ -92,7 +105,7 @@ class Disk:
         try:
             self.append(descriptor, (data,), len(data), 0)
             if sync:
-                os.fsync(descriptor)
+                self._fsync(descriptor)
         finally:
             os.close(descriptor)
         self.rename(temporary, path)

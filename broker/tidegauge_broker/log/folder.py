@@ -73,10 +73,18 @@ class LogFolder:
                 f"using this folder; stop it, or choose another folder in log.dirs",
             ) from None
         self._lock_descriptor = descriptor
+        try:
+            self.disk.begin(self.path)
+        except OSError as error:
+            self.unlock()
+            raise TidegaugeError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Log folder {self.path} cannot be used: {error.strerror}"
+            ) from None
 
     def unlock(self) -> None:
         """Let another process have the folder."""
         if self._lock_descriptor >= 0:
+            self.disk.end()
             os.close(self._lock_descriptor)
             self._lock_descriptor = -1
 

@@ -36,7 +36,6 @@ class _IndexFile:
         self.path = path
         self._disk = disk
         self.max_entries = max_bytes // self.ENTRY.size
-        self.synced_bytes = 0
         self._descriptor = -1
         self._loaded = False
 
@@ -46,7 +45,6 @@ class _IndexFile:
         os.close(self._disk.create(self.path))
         self._fill(b"")
         self._loaded = True
-        self.synced_bytes = 0
 
     def _load(self) -> None:
         if not self._loaded:
@@ -66,15 +64,11 @@ class _IndexFile:
         raise NotImplementedError
 
     def _cut_file(self, entries: int) -> None:
-        size_bytes = entries * self.ENTRY.size
-        self._disk.truncate(self.path, size_bytes)
-        self.synced_bytes = min(self.synced_bytes, size_bytes)
+        self._disk.truncate(self.path, entries * self.ENTRY.size)
 
     def sync(self) -> None:
         """Bring the entries to the disk."""
-        size_bytes = self.path.stat().st_size
         self._disk.sync(self.path)
-        self.synced_bytes = size_bytes
 
     def close(self) -> None:
         """Close the descriptor; the index can still be read, and appended to again."""

@@ -26,7 +26,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge_broker.log import checkpoints
-from tidegauge_broker.log.files import StorageError
+from tidegauge_broker.log.files import DISK, Disk, StorageError
 from tidegauge_broker.log.folder import LogFolder
 from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.partition_log import PartitionLog
@@ -70,6 +70,7 @@ class LogManager:
         broker: Values,
         topic_values: Callable[[str], Values],
         now_ms: Callable[[], int],
+        disk_of: Callable[[Path], Disk] = lambda _directory: DISK,
     ) -> LogManager:
         """Lock the folders, check whose they are, load and recover all logs.
 
@@ -77,7 +78,7 @@ class LogManager:
             TidegaugeError: one sentence: a folder is locked by another process, is another broker's or another
                 cluster's, or cannot be read.
         """
-        folders = [LogFolder(path) for path in directories]
+        folders = [LogFolder(path, disk_of(path)) for path in directories]
         manager = cls(folders, broker=broker, topic_values=topic_values, now_ms=now_ms)
         try:
             for folder in folders:
@@ -324,6 +325,21 @@ class LogManager:
         """
         logs = [log for log in list(self._logs.values()) if log.is_dirty and not log.folder.offline]
         self._all(PartitionLog.flush_rolled, logs)
+
+    def sync(self, topic_partition: TopicPartition) -> int:
+        """Bring one log wholly to the disk, its active segment too: a power cut leaves all of it. Blocks.
+
+        Returns:
+            Its recovery point: all below this offset is on the disk.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, there is no such log.
+            StorageError: the disk refused; the folder is offline.
+        """
+        log = self._existing(topic_partition)
+        log.flush()
+        log.folder.write_recovery_points()
+        return log.recovery_point
 
     # Deleting
 

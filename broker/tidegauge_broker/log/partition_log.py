@@ -69,6 +69,8 @@ class PartitionLog:
         self._now_ms = now_ms
         self._epoch_checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, folder.disk)
         self._unsynced: dict[Path, None] = {}
+        self._epochs_changed = False
+        self._epoch_lock = threading.Lock()
         # Guards what the loop and a flushing thread share: the recovery point, and the number of cuts so far.
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
@@ -93,7 +95,11 @@ class PartitionLog:
     @property
     def is_dirty(self) -> bool:
         """Whether ``flush_rolled`` has something to do."""
-        return bool(self._unsynced) or self.recovery_point < self._segments[-1].base_offset
+        return self._owes_files or self.recovery_point < self._segments[-1].base_offset
+
+    @property
+    def _owes_files(self) -> bool:
+        return self._epochs_changed or bool(self._unsynced)
 
     @contextmanager
     def _storage(self, what: str) -> Iterator[None]:
@@ -413,14 +419,23 @@ class PartitionLog:
     # Keeping
 
     def write_epochs(self, entries: Sequence[EpochEntry], *, sync: bool) -> None:
-        """Replace leader-epoch-checkpoint; with ``sync`` it is on disk when this returns."""
-        with self._storage("writing the leader epochs of"):
-            self._epoch_checkpoint.write(entries, sync=sync)
+        """Replace leader-epoch-checkpoint; with ``sync`` it is on disk when this returns.
+
+        Without, it is written with the next flush. If the broker ends before, the old file is cut to what the log
+        holds when it is loaded (LeaderEpochFileCache.truncateFromEndAsyncFlush; KAFKA-16541): so an unsynced cut may
+        be lost, and nothing else.
+        """
+        with self._storage("writing the leader epochs of"), self._epoch_lock:
             self.epochs = list(entries)
+            self._epochs_changed = not sync
             if sync:
-                self._unsynced.pop(self._epoch_checkpoint.path, None)
-            else:
-                self._unsynced[self._epoch_checkpoint.path] = None
+                self._epoch_checkpoint.write(entries)
+
+    def _write_changed_epochs(self) -> None:
+        with self._epoch_lock:
+            if self._epochs_changed:
+                self._epoch_checkpoint.write(self.epochs)
+                self._epochs_changed = False
 
     def write_topic_id(self, topic_id: str) -> None:
         """Write partition.metadata, once."""
@@ -445,7 +460,7 @@ class PartitionLog:
             if not active:
                 ends.pop()
             pending = [segment for segment, end in zip(segments, ends, strict=False) if end > recovery_point]
-            if not (pending or self._unsynced) or self._closed:
+            if not (pending or self._owes_files) or self._closed:
                 return
             self.folder.check_online()
             try:
@@ -464,19 +479,13 @@ class PartitionLog:
     def _sync(self, segments: Sequence[LogSegment]) -> None:
         for segment in segments:
             segment.sync()
+        self._write_changed_epochs()
         for path in list(self._unsynced):
             # Taken out first: what the loop writes while this is synced must be synced again.
             self._unsynced.pop(path, None)
             if path.exists():
                 self.folder.disk.sync(path)
         self.folder.disk.sync_directory(self.directory)
-
-    def synced_lengths(self) -> dict[Path, int]:
-        """What a power cut would leave of each file that is not wholly on disk, and of all segments' files."""
-        lengths: dict[Path, int] = dict.fromkeys(self._unsynced, 0)
-        for segment in self._segments:
-            lengths.update(segment.synced_lengths())
-        return lengths
 
     # Ending
 

@@ -11,6 +11,9 @@ Rules:
     4. If what is left ends below the log start offset, the log is emptied and begins at the log start offset.
     5. The recovery point is not moved up by recovery: nothing was synced. The high watermark plays no part.
     6. Files of unfinished work (``.deleted``, ``.cleaned``) and indexes without a log are removed.
+    7. A power cut may leave the empty file of a new segment while the end of the one before is lost. Such a segment
+       says nothing about the log's end: above the recovery point it is removed. (Kafka would take its name for the
+       log end offset, and claim offsets that it does not have.)
 """
 
 from __future__ import annotations
@@ -86,7 +89,6 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
         epochs = _epochs_of(segments)
     _fit_epochs(directory, epochs, log_start_offset, log_end_offset, plan.disk)
     recovery_point = log_end_offset if plan.clean else min(plan.recovery_point, log_end_offset)
-    _assume_synced(segments, recovery_point, log_end_offset)
     return LogState(
         segments=segments,
         log_start_offset=log_start_offset,
@@ -176,7 +178,20 @@ def _recover(segments: list[LogSegment], epochs: EpochCache, settings: LogSettin
             for later in reversed(segments[at + 1 :]):
                 later.delete()
             return segments[: at + 1]
+    _drop_hollow_end(segments, plan)
     return segments
+
+
+def _drop_hollow_end(segments: list[LogSegment], plan: LoadPlan) -> None:
+    """Remove empty segments behind a gap at the end: rule 7."""
+    while (
+        len(segments) > 1
+        and segments[-1].size_bytes == 0
+        and segments[-1].base_offset > plan.recovery_point
+        and segments[-2].next_offset() < segments[-1].base_offset
+    ):
+        _logger.warning("%s: removed, it is empty and what should stand before it is missing", segments[-1].path)
+        segments.pop().delete()
 
 
 def scan_segment(segment: LogSegment, index_interval_bytes: int, end_offset: int | None, epochs: EpochCache) -> int:
@@ -274,7 +289,7 @@ def _fit_epochs(directory: Path, epochs: EpochCache, log_start_offset: int, log_
     with suppress(CorruptCheckpoint):
         if checkpoint.read() == epochs.entries:
             return
-    checkpoint.write(epochs.entries, sync=True)
+    checkpoint.write(epochs.entries)
 
 
 # Producers
@@ -305,16 +320,3 @@ def replay_producers(state: ProducerState, segments: Sequence[LogSegment], from_
         for header in segment.headers(position):
             if header.producer_id != NO_PRODUCER_ID:
                 state.update(header)
-
-
-# What the disk holds
-
-
-def _assume_synced(segments: Sequence[LogSegment], recovery_point: int, log_end_offset: int) -> None:
-    """Below the recovery point everything is on disk; above it nobody knows, so nothing is."""
-    for at, segment in enumerate(segments):
-        end_offset = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
-        if end_offset <= recovery_point:
-            segment.assume_synced(segment.size_bytes)
-        elif segment.base_offset < recovery_point:
-            segment.assume_synced(segment.position_of(recovery_point) or 0)

@@ -10,7 +10,6 @@ Rules (kafka-behaviour 6.3, 6.4, 3.9; LogSegment):
     2. A segment is rolled by size, age (less its own random jitter), a full index, or an offset that does not fit
        in 31 bits above the base.
     3. A cut removes whole batches, from the first whose last offset is at or above the target.
-    4. For every file the length last synced is kept: that is what a power cut leaves.
 """
 
 from __future__ import annotations
@@ -67,7 +66,6 @@ class LogSegment:
         self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX), index_max_bytes, disk)
         self.disk = disk
         self.size_bytes = 0
-        self.synced_bytes = 0
         self.roll_jitter_ms = 0
         self._created_ms = created_ms
         self._descriptor = -1
@@ -76,7 +74,6 @@ class LogSegment:
         self._roll_from_ms: int | None = None
         self._last_append = (-1, 0)
         self._cursors: dict[int, int] = {}
-        self._cuts = 0
 
     @classmethod
     def create(
@@ -316,10 +313,8 @@ class LogSegment:
 
     def cut_file(self, size_bytes: int) -> None:
         """Cut the ``.log`` file, and forget what was remembered of it."""
-        self._cuts += 1
         self.disk.truncate(self.path, size_bytes)
         self.size_bytes = size_bytes
-        self.synced_bytes = min(self.synced_bytes, size_bytes)
         self._last_append = (-1, 0)
         self._cursors.clear()
         self._largest = None
@@ -343,27 +338,9 @@ class LogSegment:
 
     def sync(self) -> None:
         """Bring all three files to the disk. Safe beside an appending thread: what it adds meanwhile may miss it."""
-        size_bytes, cuts = self.size_bytes, self._cuts
         self.disk.sync(self.path)
-        if cuts == self._cuts:
-            self.synced_bytes = size_bytes
         self.index.sync()
         self.time_index.sync()
-
-    def synced_lengths(self) -> dict[Path, int]:
-        """Length last synced of each file."""
-        return {
-            self.path: self.synced_bytes,
-            self.index.path: self.index.synced_bytes,
-            self.time_index.path: self.time_index.synced_bytes,
-        }
-
-    def assume_synced(self, position: int) -> None:
-        """Loaded after a clean close, or below the recovery point: so much of the log file is on disk."""
-        self.synced_bytes = min(position, self.size_bytes)
-        if position >= self.size_bytes:
-            for index in (self.index, self.time_index):
-                index.synced_bytes = index.path.stat().st_size if index.path.exists() else 0
 
     def close(self) -> None:
         """Let go of all descriptors."""

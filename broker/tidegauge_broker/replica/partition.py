@@ -225,7 +225,8 @@ class Partition:
         self.awaiting_truncation = True
         self.log_start_offset = self.log_end_offset = start_offset
         if self.epochs.clear():
-            out.append(WriteEpochs(self.topic_partition, [], sync=False))
+            # Kafka flushes this one (clearAndFlush): old epochs must not stand before a log that begins elsewhere.
+            out.append(WriteEpochs(self.topic_partition, [], sync=True))
         self.note("truncation", cause, out, old=old, new=start_offset)
         self.say("info", f"Truncating fully and starting at offset {start_offset} (log end offset was {old})", out)
         if self.high_watermark != start_offset:

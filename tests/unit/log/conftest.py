@@ -12,6 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, read_header
 from tidegauge.settings import parse_broker_settings, parse_topic_settings
+from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.partition_log import PartitionLog
 
@@ -58,6 +59,7 @@ class Bench:
     settings: dict[str, str] = field(default_factory=dict)
     now_ms: int = START_MS
     manager: LogManager | None = None
+    disk: Disk = DISK
 
     name = TopicPartition("orders", 0)
 
@@ -71,6 +73,7 @@ class Bench:
             broker=broker,
             topic_values=lambda _topic: parse_topic_settings({}, broker),
             now_ms=lambda: self.now_ms,
+            disk_of=lambda _directory: self.disk,
         )
         return self.manager
 

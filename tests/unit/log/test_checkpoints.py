@@ -21,9 +21,9 @@ def test_offsets_are_written_as_version_count_and_lines(tmp_path):
 
 def test_epochs_are_written_as_version_count_and_lines(tmp_path):
     checkpoint = EpochCheckpoint(tmp_path / "leader-epoch-checkpoint")
-    checkpoint.write([EpochEntry(0, 0), EpochEntry(3, 17)], sync=True)
+    checkpoint.write([EpochEntry(0, 0), EpochEntry(3, 17)])
     assert checkpoint.path.read_text() == "0\n2\n0 0\n3 17\n"
-    checkpoint.write([EpochEntry(4, 20)], sync=False)
+    checkpoint.write([EpochEntry(4, 20)])
     assert checkpoint.read() == [EpochEntry(4, 20)]
 
 

@@ -9,6 +9,7 @@ import pytest
 from tidegauge.record_batch import crc_matches, iterate_headers, read_header
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.segment import LogSegment
+from tidegauge_broker.log.synced_disk import SyncedDisk
 from tidegauge_broker.replica.messages import EpochEntry
 from tidegauge_broker.replica.producer_state import BatchSpan
 
@@ -309,6 +310,7 @@ def test_a_cut_that_touches_no_kept_batch_leaves_the_state(bench, batch):
 def test_flushing_moves_the_recovery_point(bench, batch):
     """Rolled segments are synced later; the recovery point follows (kafka-behaviour 5.5)."""
     size = len(batch(2))
+    disk = bench.disk = SyncedDisk()
     bench.settings["log.segment.bytes"] = str(2 * size)
     log = bench.log()
     assert not log.is_dirty
@@ -320,11 +322,10 @@ def test_flushing_moves_the_recovery_point(bench, batch):
     bench.manager.flush_dirty()
     assert log.recovery_point == 8
     assert not log.is_dirty
-    lengths = log.synced_lengths()
-    assert [lengths[segment.path] for segment in log.segments] == [2 * size, 2 * size, 0]
+    assert [disk.synced_length(segment.path) for segment in log.segments] == [2 * size, 2 * size, 0]
     log.flush()
     assert log.recovery_point == 10
-    assert log.synced_lengths()[log.segments[-1].path] == size
+    assert disk.synced_length(log.segments[-1].path) == size
 
 
 def test_flush_messages_bounds_what_is_not_on_disk(bench, batch):
@@ -352,17 +353,22 @@ def test_a_cut_while_a_pool_thread_flushes_is_not_forgotten(bench, batch, monkey
     assert log.log_end_offset == 1
 
 
-def test_epochs_are_written_and_counted_as_synced_only_if_they_were(bench, batch):
-    """KAFKA-16541: an epoch file that was not synced may be lost by a power cut."""
+def test_epochs_that_need_no_sync_are_written_with_the_next_flush(bench):
+    """KAFKA-16541: no half-written epoch file may ever be all that a power cut leaves."""
+    disk = bench.disk = SyncedDisk()
     log = bench.log()
     path = bench.partition_directory / "leader-epoch-checkpoint"
     log.write_epochs([EpochEntry(0, 0)], sync=True)
-    assert path not in log.synced_lengths()
+    assert not log.is_dirty
     log.write_epochs([EpochEntry(0, 0), EpochEntry(1, 5)], sync=False)
-    assert log.synced_lengths()[path] == 0
+    assert log.is_dirty
+    assert path.read_text() == "0\n1\n0 0\n"
+    log.flush_rolled()
     assert path.read_text() == "0\n2\n0 0\n1 5\n"
-    log.flush()
-    assert path not in log.synced_lengths()
+    assert disk.synced_length(path) == path.stat().st_size
+    log.write_epochs([EpochEntry(0, 0)], sync=False)
+    log.write_epochs([EpochEntry(2, 0)], sync=True)
+    assert not log.is_dirty
 
 
 def test_a_disk_that_refuses_takes_the_folder_offline(bench, batch, monkeypatch):

@@ -233,17 +233,3 @@ def test_leftovers_of_unfinished_work_are_removed(bench, batch):
         (folder / name).write_bytes(b"12345678")
     bench.log()
     assert not [name for name in leftovers if (folder / name).exists()]
-
-
-def test_what_is_on_disk_is_known_after_recovery(bench, batch):
-    """Below the recovery point all is on disk; above it nothing is taken for granted."""
-    size = len(batch(2))
-    bench.append(batch(2))
-    bench.log().flush()
-    assert bench.manager is not None
-    bench.manager.write_recovery_points()
-    bench.append(batch(2))
-    log = bench.restart(clean=False)
-    path = log.segments[0].path
-    assert log.synced_lengths()[path] == size
-    assert bench.restart(clean=True).synced_lengths()[path] == 2 * size

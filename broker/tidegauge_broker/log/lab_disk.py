@@ -1,0 +1,186 @@
+"""The lab's Disk: notes what is synced (``SyncedDisk``), and is slow or fails when told to.
+
+Contract: all folders of a broker share one ``DiskFaults``; whoever holds it adds and removes faults at any time, from
+any thread. A fault meets operations before they happen; a delay passes in the thread that asked, so a slow append
+holds up the event loop - and with it the whole broker, as a disk that hangs in ``write`` does.
+
+Rules:
+    1. ``append`` with ENOSPC writes half of its bytes first, which ``Disk.append`` cuts off again: a full disk.
+    2. ``replace`` is one operation; the steps it is made of are not met one by one.
+    3. After a failure the folder is offline until the process starts anew, whether the fault is removed or not
+       (kafka-behaviour: KafkaStorageException); faults do not outlive the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegauge_broker.log.files import Buffer
+from tidegauge_broker.log.synced_disk import SyncedDisk
+
+OPERATIONS = ("append", "sync", "truncate", "replace", "rename", "remove")
+_UNKNOWN_FILE = Path()
+
+
+@dataclass(slots=True, eq=False)
+class DiskFault:
+    """What a disk does to the operations that it meets: it takes ``delay_ms`` longer, or fails with an errno.
+
+    Attributes:
+        operation: one of OPERATIONS; empty for each of them.
+        path_contains: only files whose path contains this.
+        delay_ms: how much longer.
+        errno_name: ``EIO``, ``ENOSPC``, ...; empty for none.
+        skip: so many operations pass first.
+        times: so many are met; 0 for no end.
+        met: so many were met so far.
+    """
+
+    operation: str = ""
+    path_contains: str = ""
+    delay_ms: int = 0
+    errno_name: str = ""
+    skip: int = 0
+    times: int = 0
+    met: int = 0
+    passed: int = 0
+
+
+class DiskFaults:
+    """The faults in force on a broker's disks."""
+
+    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._faults: list[DiskFault] = []
+
+    def add(self, fault: DiskFault) -> None:
+        """Put a fault in force.
+
+        Raises:
+            ValueError: its operation or its errno does not exist.
+        """
+        if fault.operation and fault.operation not in OPERATIONS:
+            raise ValueError(f"{fault.operation} is no operation of a disk; there are {', '.join(OPERATIONS)}")
+        if fault.errno_name and not hasattr(errno, fault.errno_name):
+            raise ValueError(f"{fault.errno_name} is no error of the operating system")
+        with self._lock:
+            self._faults.append(fault)
+
+    def remove(self, fault: DiskFault) -> None:
+        """It is in force no more; nothing happens if it was not."""
+        with self._lock, suppress(ValueError):
+            self._faults.remove(fault)
+
+    @property
+    def in_force(self) -> Sequence[DiskFault]:
+        """All that were added and not removed; a used-up one is among them."""
+        with self._lock:
+            return list(self._faults)
+
+    def meet(self, operation: str, path: Path) -> OSError | None:
+        """An operation is about to happen: wait as told, and say how it fails, if it does."""
+        met: list[DiskFault] = []
+        with self._lock:
+            for fault in self._faults:
+                if fault.operation not in {"", operation} or fault.path_contains not in str(path):
+                    continue
+                if fault.passed < fault.skip:
+                    fault.passed += 1
+                elif not fault.times or fault.met < fault.times:
+                    fault.met += 1
+                    met.append(fault)
+        for fault in met:
+            if fault.delay_ms:
+                self._sleep(fault.delay_ms / 1000)
+        name = next((fault.errno_name for fault in met if fault.errno_name), "")
+        if not name:
+            return None
+        number = int(getattr(errno, name))
+        return OSError(number, os.strerror(number))
+
+
+class LabDisk(SyncedDisk):
+    """See the module."""
+
+    def __init__(self, faults: DiskFaults) -> None:
+        super().__init__()
+        self._faults = faults
+        self._paths: dict[int, Path] = {}
+        self._replacing = threading.local()
+
+    def _meet(self, operation: str, path: Path) -> None:
+        if getattr(self._replacing, "now", False):
+            return
+        failure = self._faults.meet(operation, path)
+        if failure is not None:
+            raise failure
+
+    def open(self, path: Path) -> int:
+        """Remember whose descriptor it is."""
+        descriptor = super().open(path)
+        self._paths[descriptor] = path
+        return descriptor
+
+    def create(self, path: Path) -> int:
+        """The same."""
+        descriptor = super().create(path)
+        self._paths[descriptor] = path
+        return descriptor
+
+    def append(self, descriptor: int, parts: Sequence[Buffer], size_bytes: int, end_position: int) -> None:
+        """Rule 1."""
+        try:
+            self._meet("append", self._paths.get(descriptor, _UNKNOWN_FILE))
+        except OSError as failure:
+            if failure.errno == errno.ENOSPC:
+                os.write(descriptor, b"".join(parts)[: size_bytes // 2])
+                os.ftruncate(descriptor, end_position)
+            raise
+        super().append(descriptor, parts, size_bytes, end_position)
+
+    def truncate(self, path: Path, size_bytes: int) -> None:
+        """Met as ``truncate``."""
+        self._meet("truncate", path)
+        super().truncate(path, size_bytes)
+
+    def sync(self, path: Path) -> None:
+        """Met as ``sync``."""
+        self._meet("sync", path)
+        super().sync(path)
+
+    def sync_directory(self, path: Path) -> None:
+        """Met as ``sync``."""
+        self._meet("sync", path)
+        super().sync_directory(path)
+
+    def replace(self, path: Path, data: bytes, *, sync: bool = True) -> None:
+        """Rule 2."""
+        self._meet("replace", path)
+        self._replacing.now = True
+        try:
+            super().replace(path, data, sync=sync)
+        finally:
+            self._replacing.now = False
+
+    def rename(self, path: Path, to: Path) -> None:
+        """Met as ``rename``."""
+        self._meet("rename", path)
+        super().rename(path, to)
+
+    def remove(self, path: Path) -> None:
+        """Met as ``remove``."""
+        self._meet("remove", path)
+        super().remove(path)
+
+    def remove_folder(self, path: Path) -> None:
+        """Met as ``remove``."""
+        self._meet("remove", path)
+        super().remove_folder(path)
