@@ -1,0 +1,124 @@
+"""The whole audit: all checks on one topic's books, and the report.
+
+Every kind of finding is a violation, with one exception: a phantom is only told, unless the histories are said to hold
+everything that was written (books, rule 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tidegauge_lab.accountant.books import MEANINGS, Books, Findings, Kind, ReplicaLog, Tally
+from tidegauge_lab.accountant.epochs import check_epochs_along, check_events
+from tidegauge_lab.accountant.ledger import Account, Ledger
+from tidegauge_lab.accountant.min_isr import check_min_isr
+from tidegauge_lab.accountant.order import check_order
+from tidegauge_lab.accountant.reads import check_reads
+from tidegauge_lab.accountant.replicas import check_replicas
+
+NEEDS_HISTORY = "lost, kept-though-failed, phantom, duplicated, reordered: no history (give --history F)"
+NEEDS_EVENTS = "high-watermark-back, two-leaders, acknowledged-below-min-isr: no event logs (only with --dir)"
+NEEDS_READS = "read-differently: nothing that consumers have read (give --reads F)"
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found.
+
+    Attributes:
+        accounts: by acks level, where there is a history.
+        tallies: by kind; a kind that was not found is missing.
+        partitions: how many were read.
+        records: how many the committed log holds.
+        replicas: how many were compared.
+        not_checked: what could not be checked, and why.
+    """
+
+    topic: str
+    accounts: dict[str, Account]
+    tallies: dict[Kind, Tally]
+    partitions: int
+    records: int
+    replicas: int
+    is_complete: bool
+    not_checked: list[str] = field(default_factory=list)
+
+    def is_violation(self, kind: Kind) -> bool:
+        """Whether finding it unbalances the books."""
+        return kind is not Kind.PHANTOM or self.is_complete
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether nothing was found that must not be."""
+        return not any(tally.count and self.is_violation(kind) for kind, tally in self.tallies.items())
+
+    def count(self, kind: Kind) -> int:
+        """How often it was found."""
+        tally = self.tallies.get(kind)
+        return 0 if tally is None else tally.count
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of ``tidegauge verify -o json``; all keys always."""
+        return {
+            "topic": self.topic,
+            "balanced": self.is_balanced,
+            "partitions": self.partitions,
+            "records": self.records,
+            "replicas": self.replicas,
+            "acks": {level: asdict(account) for level, account in sorted(self.accounts.items())},
+            "counts": {kind.value: self.count(kind) for kind in Kind},
+            "findings": [
+                {
+                    "kind": kind.value,
+                    "meaning": MEANINGS[kind],
+                    "violation": self.is_violation(kind),
+                    "count": tally.count,
+                    "by_acks": dict(sorted(tally.by_acks.items())),
+                    "examples": [example._asdict() for example in tally.examples],
+                }
+                for kind, tally in sorted(self.tallies.items(), key=lambda item: list(Kind).index(item[0]))
+            ],
+            "not_checked": self.not_checked,
+        }
+
+
+def audit(books: Books) -> Report:
+    """Do all checks for which the books have what is needed."""
+    findings = Findings()
+    accounts: dict[str, Account] = {}
+    not_checked: list[str] = []
+    if books.sent is None:
+        not_checked.append(NEEDS_HISTORY)
+    else:
+        matching = Ledger(books.sent, books.logs, findings).match()
+        accounts = matching.accounts
+        check_order(books.sent, matching, findings)
+    by_partition: dict[int, list[ReplicaLog]] = {}
+    for replica in books.replicas:
+        by_partition.setdefault(replica.partition, []).append(replica)
+    for partition, replicas in sorted(by_partition.items()):
+        log = books.logs.get(partition)
+        check_replicas(replicas, findings, is_compacted=log is not None and log.is_compacted)
+    for log in books.logs.values():
+        check_epochs_along(log, findings)
+    if books.reads is None:
+        not_checked.append(NEEDS_READS)
+    else:
+        check_reads(books.reads, books.logs, findings)
+    if books.events is None:
+        not_checked.append(NEEDS_EVENTS)
+    else:
+        check_events(books.topic, books.events, findings)
+        if books.sent is not None:
+            check_min_isr(books.topic, books.sent, books.events, books.min_isr, findings)
+    return Report(
+        topic=books.topic,
+        accounts=accounts,
+        tallies=findings.tallies,
+        partitions=len(books.logs),
+        records=sum(len(log.records) for log in books.logs.values()),
+        replicas=len(books.replicas),
+        is_complete=books.is_complete,
+        not_checked=not_checked,
+    )

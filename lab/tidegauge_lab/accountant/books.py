@@ -1,0 +1,212 @@
+"""What the accountant compares, and how it tells what it found.
+
+Everything is of one topic. Offsets ending a range are exclusive; times are microseconds since 1970 (``_us``) where
+producers noted them, milliseconds (``_ms``) where brokers did.
+
+Rules:
+    1. A finding is a violation where no run of a correct cluster can lead to it, given the promises of its acks level;
+       only violations make the books unbalanced. A phantom is one only when the history is said to be complete: else
+       somebody whose history is not at hand may have written it.
+    2. Each kind keeps its count and at most ``MAX_EXAMPLES`` examples, so that a million losses stay readable.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from tidegauge_client.history import SentRecord
+
+MAX_EXAMPLES = 10
+NO_OFFSET = -1
+
+
+class Kind(Enum):
+    """Kinds of findings; the value is the name that a user sees."""
+
+    LOST = "lost"
+    LOST_TAIL = "lost-tail"
+    KEPT_THOUGH_FAILED = "kept-though-failed"
+    PHANTOM = "phantom"
+    MISPLACED = "misplaced"
+    DUPLICATED = "duplicated"
+    REORDERED = "reordered"
+    REORDERED_IN_REAL_TIME = "reordered-in-real-time"
+    DIVERGED = "diverged"
+    HIGH_WATERMARK_BACK = "high-watermark-back"
+    EPOCH_BACK = "epoch-back"
+    TWO_LEADERS = "two-leaders"
+    READ_DIFFERENTLY = "read-differently"
+    ACKNOWLEDGED_BELOW_MIN_ISR = "acknowledged-below-min-isr"
+
+
+MEANINGS: dict[Kind, str] = {
+    Kind.LOST: "acknowledged, and not in the committed log, though later records are",
+    Kind.LOST_TAIL: "acknowledged at an offset at or above the end of the committed log",
+    Kind.KEPT_THOUGH_FAILED: "in the log, though the producer was told that it certainly had no effect",
+    Kind.PHANTOM: "in the log, but in no history",
+    Kind.MISPLACED: "acknowledged at one offset, but kept at another",
+    Kind.DUPLICATED: "in the log more often than it was sent",
+    Kind.REORDERED: "a producer's later record stands before an earlier one of the same partition",
+    Kind.REORDERED_IN_REAL_TIME: "handed over after another was acknowledged, but stands before it",
+    Kind.DIVERGED: "replicas hold different records at the same offset below the high watermark",
+    Kind.HIGH_WATERMARK_BACK: "a leader's high watermark fell within one leader epoch",
+    Kind.EPOCH_BACK: "a leader epoch fell, in time or along the log",
+    Kind.TWO_LEADERS: "two brokers led in the same leader epoch",
+    Kind.READ_DIFFERENTLY: "once readable, and later read differently or not at all",
+    Kind.ACKNOWLEDGED_BELOW_MIN_ISR: "acknowledged with acks=all while the ISR was below min.insync.replicas",
+}
+
+
+class KeptRecord(NamedTuple):
+    """A record of the committed log. ``leader_epoch`` is that of its batch."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class CommittedLog:
+    """One partition as a consumer reads it.
+
+    Attributes:
+        log_start_offset: what was below is deleted, not lost.
+        high_watermark: where the reading ended.
+        records: by offset.
+        has_own_timestamps: records carry their producers' timestamps (CreateTime).
+        is_compacted: an older record of a key may be gone.
+    """
+
+    partition: int
+    log_start_offset: int
+    high_watermark: int
+    records: Sequence[KeptRecord]
+    has_own_timestamps: bool = True
+    is_compacted: bool = False
+
+
+class Mark(NamedTuple):
+    """A stretch of a replica's log that is copied as a whole (a batch), and what tells its content."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    crc: int
+
+
+@dataclass(slots=True)
+class ReplicaLog:
+    """One replica as its broker holds it.
+
+    Attributes:
+        in_isr: in the leader's view, just before the log was read.
+        marks: by offset.
+    """
+
+    partition: int
+    broker: int
+    is_leader: bool
+    in_isr: bool
+    leader_epoch: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    marks: Sequence[Mark]
+
+
+class ReadRecord(NamedTuple):
+    """What a consumer once read."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class Books:
+    """All that is known of a topic.
+
+    Attributes:
+        sent: histories; None where there are none, so that nothing is known of producers.
+        logs: committed logs by partition; a partition that can't be read is missing.
+        reads: what consumers read, in the order of reading; None: nothing is known of that.
+        events: the brokers' event logs, by time; events of other topics are passed over. None: not at hand.
+        min_isr: how many in-sync replicas acks=all needs at least: min(min.insync.replicas, replication factor).
+        is_complete: the histories hold everything that was written to the topic.
+    """
+
+    topic: str
+    sent: Sequence[SentRecord] | None = None
+    logs: Mapping[int, CommittedLog] = field(default_factory=dict)
+    replicas: Sequence[ReplicaLog] = ()
+    reads: Sequence[ReadRecord] | None = None
+    events: Sequence[Mapping[str, Any]] | None = None
+    min_isr: int = 1
+    is_complete: bool = False
+
+
+class Example(NamedTuple):
+    """One finding."""
+
+    partition: int
+    offset: int
+    message: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often a kind was found, by acks level where one applies, with some examples."""
+
+    count: int = 0
+    by_acks: Counter[str] = field(default_factory=Counter)
+    examples: list[Example] = field(default_factory=list)
+
+
+class Findings:
+    """Collects what is found."""
+
+    def __init__(self) -> None:
+        self.tallies: dict[Kind, Tally] = {}
+
+    def add(self, kind: Kind, partition: int, offset: int, message: str, *parts: object, acks: str = "") -> None:
+        """Note a finding; ``message`` is a format whose ``{}`` are filled only if it becomes an example."""
+        tally = self.tallies.setdefault(kind, Tally())
+        tally.count += 1
+        if acks:
+            tally.by_acks[acks] += 1
+        if len(tally.examples) < MAX_EXAMPLES:
+            tally.examples.append(Example(partition, offset, message.format(*parts)))
+
+    def count(self, kind: Kind) -> int:
+        """How often it was found."""
+        tally = self.tallies.get(kind)
+        return 0 if tally is None else tally.count
+
+
+def show(content: bytes | None, limit: int = 40) -> str:
+    """A key or value for people, on one line and not too long."""
+    if content is None:
+        return "null"
+    text = content[: limit * 4].decode(errors="backslashreplace")
+    return repr(text if len(text) <= limit else text[:limit] + "...")
+
+
+class Named:
+    """A sent record whose name is made only where it is shown."""
+
+    __slots__ = ("_record",)
+
+    def __init__(self, record: SentRecord) -> None:
+        self._record = record
+
+    def __str__(self) -> str:
+        record = self._record
+        key = "" if record.key is None else f"{show(record.key)}: "
+        return f"record {record.number} of producer {record.producer} ({key}{show(record.value)})"

@@ -1,0 +1,256 @@
+"""Finds each sent record in the log, and each record of the log in the history: lost, kept, duplicated, phantom.
+
+Rules:
+    1. An acknowledged record is found where it was acknowledged, if that offset holds its key and value.
+    2. All others are looked for elsewhere: the same key, value and timestamp (not the timestamp where the log has its
+       own, LogAppendTime), acknowledged before unknown before failed ones, and within their partition if it is known.
+    3. A record of the log that is left over is duplicated where the same key and value was sent and found, whoever
+       wrote it, and a phantom otherwise. Values are best unique; where they are not, all histories must be given.
+    4. Not lost: what lies below the log start offset; what a compacted log replaced by a later record of its key; what
+       was sent with acks=0, since nothing was acknowledged.
+    5. Lost tail: the acknowledged offset is at or above the end of the committed log. Comparing reads alone can't tell
+       it from lag; the log was read to its end here, so it is.
+
+Near-linear: one look at each record of both sides, and a dictionary of contents.
+Source: verification.md section 3 (duplicate, lost write, lost tail, phantom read, inconsistent offsets).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge_client.history import FAIL, INFO, SentRecord
+from tidegauge_lab.accountant.books import NO_OFFSET, CommittedLog, Findings, KeptRecord, Kind, Named, show
+
+Content = tuple[bytes | None, bytes | None]
+ACKNOWLEDGED, UNKNOWN, FAILED = range(3)
+ANY_PARTITION = -1
+
+
+@dataclass(slots=True)
+class Account:
+    """What became of the records of one acks level."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    unknown: int = 0
+    kept: int = 0
+    kept_unknown: int = 0
+    lost: int = 0
+    lost_tail: int = 0
+    deleted: int = 0
+    unreadable: int = 0
+
+
+@dataclass(slots=True)
+class Matching:
+    """Where each sent record stands.
+
+    Attributes:
+        offsets: by index in the history; None where it is not in the log.
+        partitions: the same.
+        accounts: by acks level.
+    """
+
+    offsets: list[int | None]
+    partitions: list[int]
+    accounts: dict[str, Account] = field(default_factory=dict)
+
+
+class Ledger:
+    """The matching of a history with committed logs."""
+
+    def __init__(self, sent: Sequence[SentRecord], logs: Mapping[int, CommittedLog], findings: Findings) -> None:
+        self._sent = sent
+        self._logs = logs
+        self._findings = findings
+        self._has_own_timestamps = all(log.has_own_timestamps for log in logs.values())
+        self._offsets: list[int | None] = [None] * len(sent)
+        self._partitions = [record.partition for record in sent]
+        self._claimed = {partition: bytearray(len(log.records)) for partition, log in logs.items()}
+        # Of each content that was found, one record that has it; and what is still to be found, by all that must fit.
+        self._found: dict[Content, int] = {}
+        self._open: dict[tuple[Content, int, int, int], deque[int]] = {}
+
+    def match(self) -> Matching:
+        """Find everything, and report what does not fit."""
+        for index, record in enumerate(self._sent):
+            if not self._find_where_acknowledged(index, record):
+                self._open.setdefault(self._open_key(record), deque()).append(index)
+        for partition, log in sorted(self._logs.items()):
+            claimed = self._claimed[partition]
+            for position, kept in enumerate(log.records):
+                if not claimed[position]:
+                    self._place(log, position, kept)
+        matching = Matching(self._offsets, self._partitions)
+        self._account(matching)
+        return matching
+
+    def _find_where_acknowledged(self, index: int, record: SentRecord) -> bool:
+        log = self._logs.get(record.partition) if record.is_acknowledged else None
+        position = None if log is None else position_of(log, record.offset)
+        if log is None or position is None or self._claimed[record.partition][position]:
+            return False
+        kept = log.records[position]
+        if kept.value != record.value or kept.key != record.key:
+            return False
+        self._claim(index, record.partition, position)
+        return True
+
+    def _claim(self, index: int, partition: int, position: int) -> None:
+        self._claimed[partition][position] = 1
+        self._partitions[index] = partition
+        self._offsets[index] = self._logs[partition].records[position].offset
+        record = self._sent[index]
+        self._found.setdefault((record.key, record.value), index)
+
+    # Elsewhere
+
+    def _open_key(self, record: SentRecord) -> tuple[Content, int, int, int]:
+        """What must fit: content, timestamp, rank, and the partition (-1 any)."""
+        timestamp_ms = record.timestamp_ms if self._has_own_timestamps else 0
+        if record.is_acknowledged:
+            return (record.key, record.value), timestamp_ms, ACKNOWLEDGED, ANY_PARTITION
+        rank = FAILED if record.outcome == FAIL else UNKNOWN
+        return (record.key, record.value), timestamp_ms, rank, record.partition
+
+    def _candidate(self, partition: int, kept: KeptRecord) -> int | None:
+        """Which of the records still to be found this one is, if any (rule 2)."""
+        content = (kept.key, kept.value)
+        timestamp_ms = kept.timestamp_ms if self._has_own_timestamps else 0
+        for rank in (ACKNOWLEDGED, UNKNOWN, FAILED):
+            for where in (partition, ANY_PARTITION):
+                queue = self._open.get((content, timestamp_ms, rank, where))
+                if queue:
+                    return queue.popleft()
+        return None
+
+    def _place(self, log: CommittedLog, position: int, kept: KeptRecord) -> None:
+        index = self._candidate(log.partition, kept)
+        if index is not None:
+            self._claim(index, log.partition, position)
+            self._judge_elsewhere(index, log.partition, kept)
+            return
+        first = self._found.get((kept.key, kept.value))
+        if first is not None:
+            self._report_duplicate(log.partition, kept, first)
+        else:
+            self._findings.add(
+                Kind.PHANTOM,
+                log.partition,
+                kept.offset,
+                "offset {} holds {}, which no history sent",
+                kept.offset,
+                show(kept.value),
+            )
+
+    def _judge_elsewhere(self, index: int, partition: int, kept: KeptRecord) -> None:
+        record = self._sent[index]
+        if record.outcome == FAIL:
+            self._findings.add(
+                Kind.KEPT_THOUGH_FAILED,
+                partition,
+                kept.offset,
+                "{} failed with {}, yet offset {} holds it",
+                Named(record),
+                record.error,
+                kept.offset,
+                acks=record.acks,
+            )
+        elif record.is_acknowledged:
+            self._findings.add(
+                Kind.MISPLACED,
+                partition,
+                kept.offset,
+                "{} was acknowledged at partition {} offset {}, but stands at partition {} offset {}",
+                Named(record),
+                record.partition,
+                record.offset,
+                partition,
+                kept.offset,
+                acks=record.acks,
+            )
+
+    def _report_duplicate(self, partition: int, kept: KeptRecord, first: int) -> None:
+        record = self._sent[first]
+        is_same = not self._has_own_timestamps or record.timestamp_ms == kept.timestamp_ms
+        self._findings.add(
+            Kind.DUPLICATED,
+            partition,
+            kept.offset,
+            "{} stands at partition {} offset {} and again at partition {} offset {}{}",
+            Named(record),
+            self._partitions[first],
+            self._offsets[first],
+            partition,
+            kept.offset,
+            "" if is_same else " with another timestamp: sent a second time, by somebody whose history is not here",
+            acks=record.acks,
+        )
+
+    # What is not in the log
+
+    def _account(self, matching: Matching) -> None:
+        latest_of_keys = {
+            partition: {record.key: record.offset for record in log.records}
+            for partition, log in self._logs.items()
+            if log.is_compacted
+        }
+        for index, record in enumerate(self._sent):
+            account = matching.accounts.setdefault(record.acks, Account())
+            account.sent += 1
+            is_kept = self._offsets[index] is not None
+            if record.is_acknowledged:
+                account.acknowledged += 1
+                if is_kept:
+                    account.kept += 1
+                else:
+                    self._missing(record, account, latest_of_keys)
+            elif record.outcome == FAIL:
+                account.failed += 1
+            else:
+                account.unknown += record.outcome == INFO
+                account.kept_unknown += is_kept
+
+    def _missing(
+        self, record: SentRecord, account: Account, latest_of_keys: Mapping[int, Mapping[bytes | None, int]]
+    ) -> None:
+        log = self._logs.get(record.partition)
+        if log is None:
+            account.unreadable += 1
+        elif record.offset < max(
+            log.log_start_offset, latest_of_keys.get(record.partition, {}).get(record.key, NO_OFFSET)
+        ):
+            account.deleted += 1
+        elif record.offset >= log.high_watermark:
+            account.lost_tail += 1
+            self._findings.add(
+                Kind.LOST_TAIL, record.partition, record.offset,
+                "{} was acknowledged at offset {}, but the log ends at {}",
+                Named(record), record.offset, log.high_watermark, acks=record.acks,
+            )  # fmt: skip
+        else:
+            account.lost += 1
+            position = position_of(log, record.offset)
+            instead = "nothing" if position is None else show(log.records[position].value)
+            self._findings.add(
+                Kind.LOST, record.partition, record.offset, "{} was acknowledged at offset {}, which holds {}",
+                Named(record), record.offset, instead, acks=record.acks,
+            )  # fmt: skip
+
+
+def position_of(log: CommittedLog, offset: int) -> int | None:
+    """The index of the record at an offset, if there is one."""
+    records = log.records
+    if not records:
+        return None
+    # Offsets are dense as a rule.
+    guess = offset - records[0].offset
+    if 0 <= guess < len(records) and records[guess].offset == offset:
+        return guess
+    found = bisect_left(records, offset, key=lambda record: record.offset)
+    return found if found < len(records) and records[found].offset == offset else None

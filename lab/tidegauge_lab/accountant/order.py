@@ -1,0 +1,84 @@
+"""Order: of each producer's records in a partition, and of records in real time.
+
+Rules:
+    1. What one producer was given earlier stands earlier, within a partition. (With acks=1 or 0, retries and several
+       requests in flight a correct cluster may break this too: Kafka promises it to idempotent producers.)
+    2. What was handed over after another record was acknowledged stands behind it, whoever sent them.
+
+A record is convicted once, by the record furthest behind which it should stand. Records that stand nowhere, or whose
+failure was definite, have no order. Each record counts at the place where the ledger found it.
+
+Source: verification.md section 3 (non-monotonic send; real-time order). O(N log N), for the two sorts by time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegauge_client.history import FAIL, SentRecord
+from tidegauge_lab.accountant.books import Findings, Kind, Named
+from tidegauge_lab.accountant.ledger import Matching
+
+
+def check_order(sent: Sequence[SentRecord], matching: Matching, findings: Findings) -> None:
+    """Report records that stand before one behind which they belong."""
+    by_partition: dict[int, list[int]] = {}
+    for index, record in enumerate(sent):
+        if matching.offsets[index] is not None and record.outcome != FAIL:
+            by_partition.setdefault(matching.partitions[index], []).append(index)
+    offsets = [-1 if offset is None else offset for offset in matching.offsets]
+    for partition, indexes in sorted(by_partition.items()):
+        _check_producers(sent, offsets, partition, indexes, findings)
+        _check_real_time(sent, offsets, partition, indexes, findings)
+
+
+def _check_producers(
+    sent: Sequence[SentRecord], offsets: Sequence[int], partition: int, indexes: list[int], findings: Findings
+) -> None:
+    furthest: dict[str, int] = {}
+    for index in sorted(indexes, key=lambda index: sent[index].number):
+        record = sent[index]
+        before = furthest.get(record.producer)
+        if before is None or offsets[index] > offsets[before]:
+            furthest[record.producer] = index
+        else:
+            findings.add(
+                Kind.REORDERED,
+                partition,
+                offsets[index],
+                "{} stands at offset {}, before record {}, which was sent earlier and stands at offset {}",
+                Named(record),
+                offsets[index],
+                sent[before].number,
+                offsets[before],
+                acks=record.acks,
+            )
+
+
+def _check_real_time(
+    sent: Sequence[SentRecord], offsets: Sequence[int], partition: int, indexes: list[int], findings: Findings
+) -> None:
+    acknowledged = sorted(
+        (index for index in indexes if sent[index].is_acknowledged), key=lambda index: sent[index].answered_us
+    )
+    furthest = -1
+    position = 0
+    for index in sorted(indexes, key=lambda index: sent[index].invoked_us):
+        record = sent[index]
+        while position < len(acknowledged) and sent[acknowledged[position]].answered_us < record.invoked_us:
+            if furthest < 0 or offsets[acknowledged[position]] > offsets[furthest]:
+                furthest = acknowledged[position]
+            position += 1
+        if furthest >= 0 and offsets[index] < offsets[furthest]:
+            findings.add(
+                Kind.REORDERED_IN_REAL_TIME,
+                partition,
+                offsets[index],
+                "{} was handed over {} us after {} was acknowledged, but stands at offset {}, before offset {}",
+                Named(record),
+                record.invoked_us - sent[furthest].answered_us,
+                Named(sent[furthest]),
+                offsets[index],
+                offsets[furthest],
+                acks=record.acks,
+            )

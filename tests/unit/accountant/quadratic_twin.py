@@ -1,0 +1,89 @@
+"""The accountant's rules once more, as plainly as they can be said: every record against every other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tidegauge_client.history import SentRecord
+from tidegauge_lab.accountant.books import CommittedLog, KeptRecord, Kind, Mark
+
+Slot = tuple[int, int]
+"""Partition and offset."""
+
+
+def fits(record: SentRecord, slot: Slot, kept: KeptRecord) -> bool:
+    """Whether a record that is not where it was acknowledged may be this one."""
+    same = (record.key, record.value, record.timestamp_ms) == (kept.key, kept.value, kept.timestamp_ms)
+    return same and (record.is_acknowledged or record.partition in {-1, slot[0]})
+
+
+def rank(record: SentRecord, slot: Slot) -> tuple[int, bool]:
+    level = 0 if record.is_acknowledged else 2 if record.outcome == "fail" else 1
+    return level, record.is_acknowledged or record.partition != slot[0]
+
+
+def place_all(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> tuple[dict[int, Slot], Counter[Kind]]:
+    """Where each record stands, and what the places say."""
+    kept = {(log.partition, record.offset): record for log in logs for record in log.records}
+    places: dict[int, Slot] = {}
+    counts: Counter[Kind] = Counter()
+    for index, record in enumerate(sent):
+        slot = (record.partition, record.offset)
+        there = kept.get(slot)
+        is_free = there is not None and slot not in places.values()
+        if is_free and record.is_acknowledged and (there.key, there.value) == (record.key, record.value):
+            places[index] = slot
+    for slot, there in sorted(kept.items()):
+        if slot in places.values():
+            continue
+        candidates = [i for i, record in enumerate(sent) if i not in places and fits(record, slot, there)]
+        if candidates:
+            index = min(candidates, key=lambda i: (rank(sent[i], slot), i))
+            places[index] = slot
+            if sent[index].outcome == "fail":
+                counts[Kind.KEPT_THOUGH_FAILED] += 1
+            elif sent[index].is_acknowledged:
+                counts[Kind.MISPLACED] += 1
+        elif any((sent[i].key, sent[i].value) == (there.key, there.value) for i in places):
+            counts[Kind.DUPLICATED] += 1
+        else:
+            counts[Kind.PHANTOM] += 1
+    return places, counts
+
+
+def count_all(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> Counter[Kind]:
+    """All findings that a history and committed logs give, by kind."""
+    places, counts = place_all(sent, logs)
+    by_partition = {log.partition: log for log in logs}
+    for index, record in enumerate(sent):
+        log = by_partition.get(record.partition)
+        if index not in places and record.is_acknowledged and log is not None:
+            if record.offset >= log.high_watermark:
+                counts[Kind.LOST_TAIL] += 1
+            elif record.offset >= log.log_start_offset:
+                counts[Kind.LOST] += 1
+        if index not in places or record.outcome == "fail":
+            continue
+        others = [
+            (other, places[i][1])
+            for i, other in enumerate(sent)
+            if i in places and other.outcome != "fail" and places[i][0] == places[index][0]
+        ]
+        mine = places[index][1]
+        if any(o.producer == record.producer and o.number < record.number and at > mine for o, at in others):
+            counts[Kind.REORDERED] += 1
+        if any(o.is_acknowledged and o.answered_us < record.invoked_us and at > mine for o, at in others):
+            counts[Kind.REORDERED_IN_REAL_TIME] += 1
+    return +counts
+
+
+def differing_offsets(one: Sequence[Mark], other: Sequence[Mark], begin: int, end: int) -> set[int]:
+    """Offsets that do not lie in the same stretch of both logs."""
+    different = set()
+    for offset in range(begin, end):
+        ours = [mark for mark in one if mark.base_offset <= offset < mark.next_offset]
+        theirs = [mark for mark in other if mark.base_offset <= offset < mark.next_offset]
+        if ours != theirs:
+            different.add(offset)
+    return different

@@ -1,0 +1,178 @@
+"""Row B6: each class of finding has a small history that it must convict, and an innocent twin beside it."""
+
+from __future__ import annotations
+
+import pytest
+from small_books import found, kept, log, report, sent, values
+
+from tidegauge_lab.accountant.books import MAX_EXAMPLES, CommittedLog, Kind
+
+
+def test_books_that_balance() -> None:
+    result = report([sent(0), sent(1), sent(2)], log(*values("v0", "v1", "v2")))
+    assert found(result) == {}
+    assert result.is_balanced
+    assert (result.accounts["all"].acknowledged, result.accounts["all"].kept) == (3, 3)
+
+
+# Acknowledged and lost
+
+
+def test_an_acknowledged_record_that_another_replaced_is_lost() -> None:
+    result = report([sent(0), sent(1), sent(2)], log(*values("v0", "v9", "v2")))
+    assert found(result) == {Kind.LOST: 1, Kind.PHANTOM: 1}
+    (example,) = result.tallies[Kind.LOST].examples
+    assert example.offset == 1
+    assert "'v1'" in example.message
+    assert "'v9'" in example.message
+    assert not result.is_balanced
+
+
+@pytest.mark.parametrize("outcome", ["info", "fail"])
+def test_what_was_not_acknowledged_is_not_lost(outcome: str) -> None:
+    result = report([sent(0), sent(1, outcome=outcome), sent(2)], log(kept(0), kept(1, "v9", 9), kept(2)))
+    assert Kind.LOST not in found(result)
+    assert result.is_balanced
+
+
+def test_retention_is_no_loss_but_a_hole_above_it_is() -> None:
+    history = [sent(0), sent(1), sent(2), sent(3)]
+    assert report(history, log(kept(2), kept(3), start=2)).is_balanced
+    assert report(history, log(kept(2), kept(3), start=2)).accounts["all"].deleted == 2
+    assert found(report(history, log(kept(0), kept(1), kept(3)))) == {Kind.LOST: 1}
+
+
+def test_a_compacted_log_may_drop_what_has_a_later_value_of_its_key() -> None:
+    history = [sent(0, key=b"a"), sent(1, key=b"a"), sent(2, key=b"b")]
+    later = log(kept(1, key=b"a"), kept(2, key=b"b"), is_compacted=True)
+    assert report(history, later).is_balanced
+    assert found(report(history, log(kept(0, key=b"a"), kept(2, key=b"b"), is_compacted=True))) == {Kind.LOST: 1}
+
+
+def test_a_partition_that_nobody_could_read_convicts_nobody() -> None:
+    result = report([sent(0, partition=3)], log())
+    assert result.is_balanced
+    assert result.accounts["all"].unreadable == 1
+
+
+def test_levels_of_acks_have_accounts_of_their_own() -> None:
+    """Row R3: what was acknowledged by the leader alone may be lost, and is told apart."""
+    history = [sent(0), sent(1, acks="1"), sent(2, acks="0", offset=-1), sent(3)]
+    result = report(history, log(kept(0), kept(1, "v3", 3), kept(2, "x", 9)))
+    assert result.accounts["1"].lost == 1
+    assert result.accounts["0"].lost == 0, "with acks=0 nothing was acknowledged"
+    assert result.tallies[Kind.LOST].by_acks == {"1": 1}
+    assert result.accounts["all"].kept == 2
+
+
+# Lost tail
+
+
+def test_an_acknowledged_record_behind_the_end_is_a_lost_tail() -> None:
+    """Jepsen's checker can't tell this from lag (verification.md, section 3)."""
+    result = report([sent(0), sent(1), sent(2)], log(*values("v0")))
+    assert found(result) == {Kind.LOST_TAIL: 2}
+    assert report([sent(0), sent(1), sent(2, outcome="info")], log(*values("v0", "v1"))).is_balanced
+
+
+# Kept though failed
+
+
+def test_a_definite_failure_must_not_be_in_the_log() -> None:
+    history = [sent(0), sent(1, outcome="fail")]
+    assert found(report(history, log(*values("v0", "v1")))) == {Kind.KEPT_THOUGH_FAILED: 1}
+    unknown = report([sent(0), sent(1, outcome="info")], log(*values("v0", "v1")))
+    assert unknown.is_balanced
+    assert (unknown.accounts["all"].unknown, unknown.accounts["all"].kept_unknown) == (1, 1)
+
+
+def test_the_same_value_sent_again_after_a_definite_failure_is_innocent() -> None:
+    history = [sent(0, "x", "fail"), sent(1, "x", offset=0)]
+    assert report(history, log(kept(0, "x", 1))).is_balanced
+
+
+# Phantom
+
+
+def test_a_phantom_is_told_and_convicts_only_complete_histories() -> None:
+    books = log(*values("v0", "nobody's"))
+    assert found(report([sent(0)], books)) == {Kind.PHANTOM: 1}
+    assert report([sent(0)], books).is_balanced, "somebody whose history is not here may have written it"
+    assert not report([sent(0)], books, is_complete=True).is_balanced
+    at_another_time = sent(1, "nobody's", "info", timestamp_ms=9)
+    assert found(report([sent(0), at_another_time], books)) == {Kind.PHANTOM: 1}
+    assert report([sent(0), sent(1, "nobody's", "info")], books, is_complete=True).is_balanced
+
+
+def test_without_a_history_nobody_is_a_phantom() -> None:
+    result = report(None, log(*values("v0")))
+    assert found(result) == {}
+    assert any("history" in line for line in result.not_checked)
+
+
+# Misplaced
+
+
+def test_a_record_elsewhere_than_acknowledged_is_misplaced() -> None:
+    history = [sent(0), sent(1, offset=7)]
+    assert found(report(history, log(*values("v0", "v1")))) == {Kind.MISPLACED: 1}
+    assert report([sent(0), sent(1)], log(*values("v0", "v1"))).is_balanced
+
+
+def test_somebody_elses_equal_value_does_not_hide_a_loss() -> None:
+    result = report([sent(0), sent(1)], log(kept(0), kept(1, "w"), kept(2, "v1", 77)))
+    assert found(result)[Kind.LOST] == 1
+
+
+# Duplicated
+
+
+def test_a_record_kept_twice_is_duplicated() -> None:
+    result = report([sent(0), sent(1)], log(kept(0), kept(1), kept(2, "v0", 0)))
+    assert found(result) == {Kind.DUPLICATED: 1}
+    assert "offset 0 and again at partition 0 offset 2" in result.tallies[Kind.DUPLICATED].examples[0].message
+    assert not result.is_balanced
+
+
+def test_the_acknowledged_place_is_the_original_wherever_the_copy_stands() -> None:
+    result = report([sent(0, offset=1)], log(kept(0, "v0"), kept(1, "v0", 0)))
+    assert found(result) == {Kind.DUPLICATED: 1}
+    assert result.tallies[Kind.DUPLICATED].examples[0].offset == 0
+
+
+def test_a_value_sent_twice_and_kept_twice_is_innocent() -> None:
+    assert report([sent(0, "x"), sent(1, "x")], log(kept(0, "x", 0), kept(1, "x", 1))).is_balanced
+    assert report([sent(0, "x"), sent(1, "x", "info")], log(kept(0, "x", 0), kept(1, "x", 1))).is_balanced
+
+
+def test_a_copy_in_another_partition_is_a_copy() -> None:
+    result = report([sent(0)], log(kept(0)), log(kept(0), partition=1))
+    assert found(result) == {Kind.DUPLICATED: 1}
+
+
+def test_the_same_value_by_a_stranger_is_duplicated_until_the_strangers_history_is_given() -> None:
+    books = log(kept(0, "x", 0), kept(1, "x", 50))
+    assert found(report([sent(0, "x")], books)) == {Kind.DUPLICATED: 1}
+    stranger = sent(0, "x", producer="q", timestamp_ms=50, offset=1, invoked_us=90, answered_us=95)
+    assert report([sent(0, "x"), stranger], books).is_balanced
+
+
+def test_a_log_with_timestamps_of_its_own_is_matched_without_them() -> None:
+    """LogAppendTime overwrites the producer's timestamp."""
+    books = log(kept(0, "v0", 500), kept(1, "v1", 501), has_own_timestamps=False)
+    result = report([sent(0), sent(1, outcome="info")], books, is_complete=True)
+    assert result.is_balanced
+    assert result.accounts["all"].kept_unknown == 1
+
+
+# The report
+
+
+def test_a_thousand_losses_are_counted_and_ten_are_shown() -> None:
+    result = report([sent(number) for number in range(1000)], CommittedLog(0, 0, 1000, ()))
+    assert result.count(Kind.LOST) == 1000
+    assert len(result.tallies[Kind.LOST].examples) == MAX_EXAMPLES
+    document = result.to_json()
+    assert document["counts"]["lost"] == 1000
+    assert document["counts"]["duplicated"] == 0
+    assert not document["balanced"]

@@ -1,0 +1,150 @@
+"""The near-linear accountant finds what a dumb quadratic one finds, on whatever books."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quadratic_twin import count_all, differing_offsets
+from small_books import event, found, isr, leads, report
+
+from tidegauge_client.history import SentRecord
+from tidegauge_lab.accountant.books import CommittedLog, KeptRecord, Mark
+from tidegauge_lab.accountant.min_isr import MARGIN_US, isr_times
+from tidegauge_lab.accountant.replicas import differences
+
+CONTENTS = st.sampled_from([b"a", b"b", b"c"])
+KEYS = st.sampled_from([None, b"k"])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[SentRecord]:
+    """Few values, timestamps and offsets, so that everything collides; numbers rise within a producer."""
+    records: list[SentRecord] = []
+    numbers = {"p": 0, "q": 0}
+    for _ in range(draw(st.integers(0, 8))):
+        producer = draw(st.sampled_from(["p", "q"]))
+        outcome = draw(st.sampled_from(["ok", "ok", "ok", "info", "fail"]))
+        invoked_us = draw(st.integers(0, 6))
+        records.append(
+            SentRecord(
+                producer,
+                numbers[producer],
+                draw(KEYS),
+                draw(CONTENTS),
+                draw(st.integers(0, 1)),
+                draw(st.sampled_from(["all", "1", "0"])),
+                True,
+                invoked_us,
+                outcome,
+                invoked_us + draw(st.integers(0, 3)),
+                draw(st.integers(0, 1)) if outcome == "ok" else draw(st.integers(-1, 1)),
+                draw(st.integers(0, 5)) if outcome == "ok" else -1,
+                "",
+            )
+        )
+        numbers[producer] += 1
+    return records
+
+
+@st.composite
+def committed_logs(draw: st.DrawFn) -> list[CommittedLog]:
+    logs = []
+    for partition in range(2):
+        start = draw(st.integers(0, 2))
+        records = [
+            KeptRecord(offset, draw(KEYS), draw(CONTENTS), draw(st.integers(0, 1)), 0)
+            for offset in range(start, start + draw(st.integers(0, 4)))
+            if draw(st.integers(0, 5))  # now and then a hole
+        ]
+        end = draw(st.integers(records[-1].offset + 1 if records else start, 7))
+        logs.append(CommittedLog(partition, start, end, records))
+    return logs
+
+
+@settings(max_examples=300, deadline=None)
+@given(histories(), committed_logs())
+def test_the_accountant_finds_what_its_twin_finds(history: list[SentRecord], logs: list[CommittedLog]) -> None:
+    result = report(history, *logs)
+    assert found(result) == dict(count_all(history, logs))
+    for account in result.accounts.values():
+        assert account.acknowledged == sum(
+            (account.kept, account.lost, account.lost_tail, account.deleted, account.unreadable)
+        )
+
+
+@st.composite
+def marks(draw: st.DrawFn) -> list[Mark]:
+    made, at = [], 0
+    for _ in range(draw(st.integers(0, 5))):
+        at += draw(st.sampled_from([0, 0, 0, 1]))
+        length = draw(st.integers(1, 3))
+        made.append(Mark(at, at + length, draw(st.integers(0, 1)), draw(st.integers(0, 1))))
+        at += length
+    return made
+
+
+@settings(max_examples=300, deadline=None)
+@given(marks(), marks(), st.integers(0, 5), st.integers(0, 12))
+def test_differences_are_found_and_begin_where_the_twin_sees_the_first(
+    one: list[Mark], other: list[Mark], begin: int, end: int
+) -> None:
+    twin = differing_offsets(one, other, begin, end)
+    told = list(differences(one, other, begin, end))
+    assert bool(told) == bool(twin)
+    if twin:
+        assert told[0][0] == min(twin)
+    covered = {
+        offset
+        for _, ours, theirs in told
+        for mark in (ours, theirs)
+        if mark is not None
+        for offset in range(max(begin, mark.base_offset), min(end, mark.next_offset))
+    }
+    assert twin <= covered, "no difference is left out"
+
+
+@st.composite
+def leaderships(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Two brokers that lead in turns, with the ISR they have; a step is a second."""
+    events: list[dict[str, Any]] = []
+    for second in range(draw(st.integers(1, 8))):
+        source = draw(st.integers(0, 1))
+        what = draw(st.sampled_from(["lead", "isr", "start"]))
+        ids = range(draw(st.integers(1, 3)))
+        if what == "lead":
+            events += [isr(*ids, source=source, time_ms=second * 1000), leads(second, source, second * 1000)]
+        elif what == "start":
+            events.append(event("broker", source, second * 1000, state="starting"))
+        elif any(e["kind"] == "role" and e["source"] == f"broker-{source}" for e in events):
+            events.append(isr(*ids, source=source, time_ms=second * 1000))
+    return events
+
+
+def sizes_at(events: list[dict[str, Any]], time_us: int) -> dict[str, int]:
+    """The ISR's size at each broker that leads at a time, told step by step."""
+    sizes: dict[str, int] = {}
+    for one in events:
+        if one["time_ms"] * 1000 > time_us:
+            break
+        if one["kind"] == "broker":
+            sizes.pop(one["source"], None)
+        elif one["kind"] == "isr":
+            sizes[one["source"]] = len(one["new"])
+        else:
+            sizes = {one["source"]: sizes[one["source"]]}
+    return sizes
+
+
+@settings(max_examples=300, deadline=None)
+@given(leaderships(), st.integers(0, 9_000), st.integers(0, 3_000))
+def test_times_below_min_isr_are_those_of_the_twin(events: list[dict[str, Any]], begin_ms: int, length_ms: int) -> None:
+    begin_us, end_us = begin_ms * 1000, (begin_ms + length_ms) * 1000
+    found_times = isr_times("t", events, 2).get(0)
+    looked_at = [begin_us - MARGIN_US, end_us + MARGIN_US, *(one["time_ms"] * 1000 for one in events)]
+    moments = [at for at in looked_at if begin_us - MARGIN_US <= at <= end_us + MARGIN_US]
+    all_sizes = [sizes_at(events, at) for at in moments]
+    guilty = all(sizes and max(sizes.values()) < 2 for sizes in all_sizes)
+    convicted = found_times is not None and found_times.convicts(begin_us, end_us)
+    assert convicted == guilty
