@@ -26,7 +26,7 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from tidegauge.control import Endpoint
-from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.listeners import Listeners
 from tidegauge.settings import BrokerSettings, Values
 from tidegauge.v1 import (
     admin_service_pb2,
@@ -66,6 +66,7 @@ from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.registration import Registration, prepare_cluster
 from tidegauge_broker.server.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.replica_manager import ReplicaManager, topic_rules
+from tidegauge_broker.server.rpc_servers import RpcServers
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
@@ -88,13 +89,19 @@ class BrokerIdentity:
     """What a broker is called and where it listens.
 
     Attributes:
-        bind: ``host:port`` of the socket.
-        advertised: where clients and other brokers find it.
+        listeners: what is bound, and what clients and other brokers are told.
+        rack: where it stands.
     """
 
     broker_id: int
-    bind: str
-    advertised: Endpoint
+    listeners: Listeners
+    rack: str | None
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where other brokers find it."""
+        at = self.listeners.inter_broker
+        return Endpoint(self.broker_id, at.host, at.port, self.rack, self.listeners.advertised)
 
 
 class BrokerProcess:
@@ -180,7 +187,7 @@ class BrokerProcess:
         core = BrokerCore(identity.broker_id, _core_settings(settings), self._logs, self._metadata)
         self._replicas = ReplicaManager(core, self._logs, self._events, self._now_ms, self._in_pool)
         self._controller = Controller(
-            endpoint=identity.advertised,
+            endpoint=identity.endpoint,
             zookeeper=self._zookeeper,
             settings=settings,
             metadata=self._metadata,
@@ -220,20 +227,22 @@ class BrokerProcess:
             configs=self._configs,
             create_topic=self._auto_topics.create,
         )
-        at = identity.advertised
-        node = BrokerNode(identity.broker_id, at.host, at.port, self._now_ms(), at.rack)
+        at = identity.endpoint
+        node = BrokerNode(identity.broker_id, at.host, at.port, self._now_ms(), at.rack, at.listeners)
         self._registration = Registration(self._zookeeper, node, self._registered, self._session_changed)
 
     async def _listen(self) -> None:
-        server = grpc.aio.server(
-            options=(
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", self._settings.integer("socket.request.max.bytes")),
-                ("grpc.max_send_message_length", -1),
-            )
+        self._servers = RpcServers(
+            self._identity.listeners.bound, self._settings.integer("socket.request.max.bytes"), self._add_services
         )
+        await self._servers.start()
+        await self._set_health("", serving=True)
+        await self._set_health(READY_SERVICE, serving=False)
+
+    def _add_services(self, server: grpc.aio.Server, listener: str) -> None:
         service = self._service
-        broker_service_pb2_grpc.add_BrokerServiceServicer_to_server(BrokerServicer(service, self._now_ms), server)
+        broker = BrokerServicer(service, self._now_ms, listener)
+        broker_service_pb2_grpc.add_BrokerServiceServicer_to_server(broker, server)
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(service), server)
         replication_service_pb2_grpc.add_ReplicationServiceServicer_to_server(ReplicationServicer(service), server)
         control_service_pb2_grpc.add_ControlServiceServicer_to_server(ControlServicer(service), server)
@@ -244,23 +253,15 @@ class BrokerProcess:
         reflection.enable_server_reflection(
             [*names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME], server
         )
-        try:
-            server.add_insecure_port(self._identity.bind)
-        except RuntimeError:
-            raise TidegaugeError(
-                ErrorCode.NETWORK_EXCEPTION,
-                f"{self._identity.bind} can't be bound: another process listens there, or the address is not this "
-                "machine's; free the port or give another with listeners=PLAINTEXT://HOST:PORT",
-            ) from None
-        self._server = server
-        await server.start()
-        await self._set_health("", serving=True)
-        await self._set_health(READY_SERVICE, serving=False)
 
     async def _say_when_ready(self) -> None:
         await self._service.metadata_came.wait()
         await self._set_health(READY_SERVICE, serving=True)
-        LOG.info("[KafkaServer id=%d] started at %s", self._identity.broker_id, self._identity.advertised.address)
+        LOG.info(
+            "[KafkaServer id=%d] started at %s",
+            self._identity.broker_id,
+            ", ".join(map(str, self._identity.listeners.advertised)),
+        )
 
     async def _set_health(self, service: str, *, serving: bool) -> None:
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
@@ -365,7 +366,7 @@ class BrokerProcess:
         await self._auto_topics.close()
         for task in self._tasks:
             await task.close()
-        await self._server.stop(grace=0.2)
+        await self._servers.stop()
         self._replicas.close()
         high_watermarks = self._replicas.core.high_watermarks()
         await self._in_pool(lambda: self._logs.close(high_watermarks, clean=self.exit_code == 0))
@@ -380,8 +381,8 @@ class BrokerProcess:
 
     async def _abandon(self) -> None:
         """The start failed: give back what was taken."""
-        if hasattr(self, "_server"):
-            await self._server.stop(grace=None)
+        if hasattr(self, "_servers"):
+            await self._servers.stop(grace_seconds=None)
         if hasattr(self, "_replicas"):
             self._replicas.close()
             await self._fetchers.close()

@@ -42,10 +42,11 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
-    """The client plane."""
+    """The client plane, as it is served through one listener."""
 
-    def __init__(self, service: BrokerService, now_ms: Callable[[], int]) -> None:
+    def __init__(self, service: BrokerService, now_ms: Callable[[], int], listener: str) -> None:
         self._service = service
+        self._listener = listener
         self._now_ms = now_ms
 
     async def Produce(self, request: produce_pb2.ProduceRequest, context: Context) -> produce_pb2.ProduceResponse:
@@ -143,7 +144,8 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         """This broker's metadata cache."""
         del context
         topics = None if request.all_topics else list(request.topics)
-        return _to_metadata(self._service.metadata(topics, may_create=request.allow_auto_topic_creation))
+        view = self._service.metadata(topics, may_create=request.allow_auto_topic_creation)
+        return _to_metadata(view, self._listener)
 
     async def DescribeReplicas(
         self, request: metadata_pb2.DescribeReplicasRequest, context: Context
@@ -199,13 +201,15 @@ def _epoch_ends(
     )
 
 
-def _to_metadata(view: ClusterView) -> metadata_pb2.MetadataResponse:
-    live = {endpoint.broker_id for endpoint in view.brokers}
+def _to_metadata(view: ClusterView, listener: str) -> metadata_pb2.MetadataResponse:
+    """What clients of this listener are told: brokers that can't be reached through it are none to them."""
+    seen = [endpoint for endpoint in (one.through(listener) for one in view.brokers) if endpoint is not None]
+    live = {endpoint.broker_id for endpoint in seen}
     return metadata_pb2.MetadataResponse(
         cluster_id=view.cluster_id,
         controller_id=view.controller_id,
         controller_epoch=view.controller_epoch,
-        brokers=[wire.to_endpoint(endpoint) for endpoint in view.brokers],
+        brokers=[wire.to_endpoint(endpoint) for endpoint in seen],
         topics=[_to_topic(topic, live) for topic in view.topics],
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -15,23 +16,13 @@ from pathlib import Path
 import click
 
 from tidegauge.cli import EXIT_FAILED, fail
-from tidegauge.control import Endpoint
+from tidegauge.environment import settings_of_environment
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.listeners import resolve_listeners
 from tidegauge.settings import Values, parse_broker_settings, read_assignments, read_properties
 from tidegauge_broker.server.broker_process import BrokerIdentity, BrokerProcess
 
 LOG = logging.getLogger("tidegauge.broker")
-
-
-def _listener(text: str, name: str) -> tuple[str, int]:
-    """Read ``PLAINTEXT://host:port``."""
-    protocol, separator, rest = text.partition("://")
-    host, colon, port = rest.rpartition(":")
-    if protocol != "PLAINTEXT" or not separator or not colon or not port.isdigit() or not 0 < int(port) < 65536:
-        raise TidegaugeError(
-            ErrorCode.INVALID_CONFIG, f"Invalid value {text!r} for configuration {name}: write PLAINTEXT://HOST:PORT"
-        )
-    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def identity_of(settings: Values) -> BrokerIdentity:
@@ -45,11 +36,13 @@ def identity_of(settings: Values) -> BrokerIdentity:
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, "broker.id is missing: every broker needs an id of its own")
     if not settings.text("zookeeper.connect"):
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, "zookeeper.connect is missing: write HOST:PORT of ZooKeeper")
-    host, port = _listener(settings.text("listeners"), "listeners")
-    advertised_text = settings.text("advertised.listeners")
-    advertised = _listener(advertised_text, "advertised.listeners") if advertised_text else (host, port)
-    rack = settings["broker.rack"]
-    return BrokerIdentity(broker_id, f"{host}:{port}", Endpoint(broker_id, *advertised, rack))
+    listeners = resolve_listeners(
+        settings.text("listeners"),
+        settings["advertised.listeners"],
+        settings["inter.broker.listener.name"],
+        settings["listener.security.protocol.map"],
+    )
+    return BrokerIdentity(broker_id, listeners, settings["broker.rack"])
 
 
 async def _serve(identity: BrokerIdentity, settings: Values) -> int:
@@ -74,8 +67,13 @@ async def _serve(identity: BrokerIdentity, settings: Values) -> int:
 @click.option(
     "--config", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="A server.properties file."
 )
+@click.option(
+    "--environment",
+    is_flag=True,
+    help="Settings from variables like KAFKA_BROKER_ID, over the file's, as in containers.",
+)
 @click.option("--override", multiple=True, metavar="KEY=VALUE", help="A setting over the file's; may be repeated.")
-def broker(config: Path | None, override: tuple[str, ...]) -> None:
+def broker(config: Path | None, *, environment: bool, override: tuple[str, ...]) -> None:
     """Run one broker in the foreground.
 
     Settings have Kafka's names; those needed are broker.id, listeners, zookeeper.connect and log.dirs.
@@ -88,6 +86,8 @@ def broker(config: Path | None, override: tuple[str, ...]) -> None:
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     try:
         texts = read_properties(config.read_text(encoding="utf-8")) if config is not None else {}
+        if environment:
+            texts |= settings_of_environment(os.environ)
         texts |= read_assignments(override, "--override")
         settings, unknown = parse_broker_settings(texts)
         identity = identity_of(settings)
