@@ -67,6 +67,7 @@ from tidegauge_broker.server.registration import Registration, prepare_cluster
 from tidegauge_broker.server.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.replica_manager import ReplicaManager, topic_rules
 from tidegauge_broker.server.rpc_servers import RpcServers
+from tidegauge_broker.server.seams import Parts, seams_of
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
@@ -115,8 +116,9 @@ class BrokerProcess:
         self._settings = self._layers.live
         self._now_ms = Clock()
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="log")
-        self._peers = Peers()
         self._metadata = MetadataCache()
+        self._seams = seams_of(settings, identity.broker_id, self._metadata)
+        self._peers = Peers(self._seams.open_channel)
         self._health = HealthServicer()
         event_log = settings.text("event.log.file")
         self._events = EventLogWriter(
@@ -177,6 +179,7 @@ class BrokerProcess:
                 broker=self._settings,
                 topic_values=self._configs.topics.known,
                 now_ms=self._now_ms,
+                disk_of=self._seams.disk_of,
             ),
         )
         LOG.info("Cluster ID = %s; %d logs loaded", self._cluster_id, len(self._logs.logs))
@@ -230,6 +233,17 @@ class BrokerProcess:
         at = identity.endpoint
         node = BrokerNode(identity.broker_id, at.host, at.port, self._now_ms(), at.rack, at.listeners)
         self._registration = Registration(self._zookeeper, node, self._registered, self._session_changed)
+        self._seams.assembled(
+            Parts(
+                self._service,
+                self._replicas,
+                self._fetchers,
+                self._logs,
+                self._zookeeper,
+                self._in_pool,
+                self._now_ms,
+            )
+        )
 
     async def _listen(self) -> None:
         self._servers = RpcServers(
@@ -250,6 +264,7 @@ class BrokerProcess:
         replica_log_service_pb2_grpc.add_ReplicaLogServiceServicer_to_server(ReplicaLogServicer(self._replicas), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [name.full_name for file in _SERVICES for name in file.services_by_name.values()]
+        names += self._seams.add_services(server)
         reflection.enable_server_reflection(
             [*names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME], server
         )
@@ -359,6 +374,7 @@ class BrokerProcess:
                 LOG.info("Controlled shutdown request returned successfully")
             else:
                 LOG.warning("Proceeding to do an unclean shutdown as all the controlled shutdown attempts failed")
+        await self._seams.close()
         await self._configs.close()
         await self._fetchers.close()
         await self._alter_partition.close()
@@ -392,6 +408,7 @@ class BrokerProcess:
         if hasattr(self, "_logs"):
             logs = self._logs
             await self._in_pool(lambda: logs.close({}, clean=False))
+        await self._seams.close()
         if hasattr(self, "_zookeeper"):
             await self._zookeeper.close()
         await self._peers.close()

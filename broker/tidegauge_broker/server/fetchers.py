@@ -63,6 +63,7 @@ class _Fetcher:
     def __init__(self, leader: int, owner: Fetchers) -> None:
         self.leader = leader
         self.look_again = asyncio.Event()
+        self.under_way: FetchRound | EpochRound | None = None
         self._owner = owner
         self._stream: _Stream | None = None
         self._last_problem = ""
@@ -73,10 +74,12 @@ class _Fetcher:
         try:
             while True:
                 self.look_again.clear()
-                chosen = manager.core.next_round(self.leader, self._owner.now_ms())
+                self._go_on(None)
+                chosen = manager.core.next_round(self.leader, self._owner.now_ms(), self._owner.admits)
                 if isinstance(chosen, Wait):
                     await self._wait(chosen.until_ms)
                     continue
+                self._go_on(chosen)
                 try:
                     if isinstance(chosen, EpochRound):
                         await self._ask_epochs(chosen)
@@ -90,7 +93,12 @@ class _Fetcher:
                     manager.round_failed(self.leader, chosen.request_id)
                     raise
         finally:
+            self._go_on(None)
             self._drop_stream()
+
+    def _go_on(self, chosen: FetchRound | EpochRound | None) -> None:
+        self.under_way = chosen
+        self._owner.round_changed()
 
     async def _wait(self, until_ms: int | None) -> None:
         seconds = None if until_ms is None else max(0.0, (until_ms - self._owner.now_ms()) / 1000)
@@ -193,12 +201,16 @@ class Fetchers:
         self.peers = peers
         self.now_ms = now_ms
         self.round_timeout_seconds = settings.integer("replica.socket.timeout.ms") / 1000
+        self.wait_seconds = settings.integer("replica.fetch.wait.max.ms") / 1000
         self.broker_id = identity.broker_id
         self._identity = identity
         self._settings = settings
         self._fetchers: dict[int, _Fetcher] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._round_change: asyncio.Future[None] | None = None
+        self.admits: Callable[[TopicPartition], bool] | None = None
+        """Set by the lab: a partition for which it says False is left out of the rounds."""
 
     def changed(self, leaders: Sequence[int]) -> None:
         """Partitions came to or left these leaders: begin, wake or end their fetchers."""
@@ -220,6 +232,31 @@ class Fetchers:
         fetcher.task.cancel()
         self._ending.add(fetcher.task)
         fetcher.task.add_done_callback(self._ending.discard)
+
+    def round_changed(self) -> None:
+        """A fetcher begins a round or ends one."""
+        if self._round_change is not None:
+            self._round_change.set_result(None)
+            self._round_change = None
+
+    async def until_left_out(self, topic_partition: TopicPartition, patience_seconds: float) -> None:
+        """Wait until no round that names the partition is under way; one that lasts longer is broken off.
+
+        Its answer, if one was on the way, is lost then, as with a broken connection.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_seconds):
+                while self._naming(topic_partition):
+                    if self._round_change is None:
+                        self._round_change = asyncio.get_running_loop().create_future()
+                    await asyncio.shield(self._round_change)
+        for fetcher in self._naming(topic_partition):
+            self._end(fetcher)
+            await asyncio.wait([fetcher.task])
+            self.changed([fetcher.leader])
+
+    def _naming(self, topic_partition: TopicPartition) -> list[_Fetcher]:
+        return [fetcher for fetcher in self._fetchers.values() if _names(fetcher.under_way, topic_partition)]
 
     async def close(self) -> None:
         """End all fetchers."""
@@ -244,3 +281,7 @@ class Fetchers:
             request.truncation_rule = settings.text("replica.truncation.rule")
             request.cluster_id = self._identity.cluster_id
         return request
+
+
+def _names(chosen: FetchRound | EpochRound | None, topic_partition: TopicPartition) -> bool:
+    return chosen is not None and any(item.topic_partition == topic_partition for item in chosen.partitions)

@@ -6,6 +6,7 @@ The options matter (ecosystem 4): by default gRPC retries a dead peer only after
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import grpc.aio
@@ -29,29 +30,40 @@ CHANNEL_OPTIONS = (
 )
 
 
+OpenChannel = Callable[[str], grpc.aio.Channel]
+"""How an address is reached; the lab puts another in its place."""
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """A channel with these options."""
+    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+
 class Peers:
     """Stubs by address. The stub classes are one each; the generated types know them under two names."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_channel: OpenChannel = open_channel) -> None:
+        self._open_channel = open_channel
         self._channels: dict[str, grpc.aio.Channel] = {}
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """The channel to an address."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+            channel = self._channels[address] = self._open_channel(address)
         return channel
 
     def replication(self, address: str) -> ReplicationServiceAsyncStub:
         """What followers ask of leaders."""
-        return ReplicationServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
+        return ReplicationServiceStub(self.channel(address))  # type: ignore[return-value]  # see the class
 
     def controller(self, address: str) -> ControllerServiceAsyncStub:
         """What brokers ask of the controller."""
-        return ControllerServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
+        return ControllerServiceStub(self.channel(address))  # type: ignore[return-value]  # see the class
 
     def admin(self, address: str) -> AdminServiceAsyncStub:
         """What administrators ask of the controller."""
-        return AdminServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
+        return AdminServiceStub(self.channel(address))  # type: ignore[return-value]  # see the class
 
     async def close(self) -> None:
         """Close all channels."""

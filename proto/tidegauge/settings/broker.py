@@ -166,6 +166,7 @@ _OWN = (
     text(
         "lab.controller.stop.file", None, "File that names the step at which a controller kills itself (not in Kafka)."
     ),
+    names("lab.held", (), "Partitions T-P whose follower here is held from the start (not in Kafka)."),
     text("event.log.file", None, "File for the event log, one JSON object a line (not in Kafka)."),
 )
 

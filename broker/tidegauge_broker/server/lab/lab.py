@@ -1,0 +1,55 @@
+"""``Lab``: the seams of a broker with ``lab.enable=true``, and what they have in common.
+
+Rules:
+    1. What is switched on here is in this process only: a restart clears it, except what the settings say
+       (``lab.held``).
+    2. While nothing is switched on, the broker behaves as a plain one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc.aio
+
+from tidegauge.settings import Values
+from tidegauge.v1 import lab_service_pb2, lab_service_pb2_grpc
+from tidegauge_broker.log.files import Disk
+from tidegauge_broker.log.lab_disk import DiskFaults, LabDisk
+from tidegauge_broker.server.grpc_services import ReplicationServicer
+from tidegauge_broker.server.lab.holds import Holds
+from tidegauge_broker.server.lab.servicer import LabServicer, held_from_start
+from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.seams import Parts, Seams
+
+
+class Lab(Seams):
+    """The lab's hand in one broker."""
+
+    def __init__(self, settings: Values, broker_id: int, metadata: MetadataCache) -> None:
+        self._settings = settings
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._holds: Holds | None = None
+        self._disk_faults = DiskFaults()
+
+    def disk_of(self, directory: Path) -> Disk:
+        """One that notes what is synced, and is slow or fails when told to."""
+        del directory
+        return LabDisk(self._disk_faults)
+
+    def assembled(self, parts: Parts) -> None:
+        """Hold what is held from the start."""
+        self._holds = Holds(parts.fetchers, held_from_start(self._settings))
+        self._servicer = LabServicer(parts, self._holds, ReplicationServicer(parts.service))
+
+    def add_services(self, server: grpc.aio.Server) -> Sequence[str]:
+        """Offer the Lab service."""
+        lab_service_pb2_grpc.add_LabServiceServicer_to_server(self._servicer, server)
+        return [service.full_name for service in lab_service_pb2.DESCRIPTOR.services_by_name.values()]
+
+    async def close(self) -> None:
+        """The broker ends."""
+        if self._holds is not None:
+            self._holds.close()

@@ -1,0 +1,145 @@
+"""The Lab service: messages in and out, nothing decided.
+
+A wish that can't be fulfilled ends the call with FAILED_PRECONDITION and a sentence.
+"""
+
+# ruff: noqa: N802 - the names are those of the .proto file
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any, NoReturn, TypeVar
+
+import grpc.aio
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import Values
+from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc
+from tidegauge_broker.server import convert
+from tidegauge_broker.server.grpc_services import ReplicationServicer
+from tidegauge_broker.server.lab.holds import Holds
+from tidegauge_broker.server.lab.stepped_round import stepped_round
+from tidegauge_broker.server.seams import Parts
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Answer = TypeVar("Answer")
+
+
+def held_from_start(settings: Values) -> list[TopicPartition]:
+    """The partitions that ``lab.held`` names.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, one has another form.
+    """
+    try:
+        return [TopicPartition.parse(text) for text in settings["lab.held"]]
+    except ValueError as problem:
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Invalid value for configuration lab.held: {problem}") from None
+
+
+class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
+    """What the lab asks of this broker."""
+
+    def __init__(self, parts: Parts, holds: Holds, replication: ReplicationServicer) -> None:
+        self._parts = parts
+        self._holds = holds
+        self._replication = replication
+
+    async def HoldFetch(self, request: lab_pb2.HoldFetchRequest, context: Context) -> lab_pb2.HoldFetchResponse:
+        """Hold or release a follower."""
+        at = _from_partition(request.partition)
+        change = self._holds.release(at) if request.release else self._holds.hold(at)
+        return lab_pb2.HoldFetchResponse(changed=await _or_abort(change, context))
+
+    async def StepFetch(self, request: lab_pb2.StepFetchRequest, context: Context) -> lab_pb2.StepFetchResponse:
+        """One round of a held follower."""
+        keep_answer = request.until == lab_pb2.STEP_UNTIL_REQUEST
+        return await _or_abort(self._holds.step(_from_partition(request.partition), keep_answer=keep_answer), context)
+
+    async def SteppedRound(
+        self, request_iterator: AsyncIterator[lab_pb2.SteppedRoundRequest], context: Context
+    ) -> AsyncIterator[lab_pb2.SteppedRoundResponse]:
+        """The leader's side of a step."""
+        async for message in stepped_round(self._replication, request_iterator, context):
+            yield message
+
+    async def SyncLog(self, request: lab_pb2.SyncLogRequest, context: Context) -> lab_pb2.SyncLogResponse:
+        """Bring logs to the disk."""
+        wanted = _from_partition(request.partition) if request.HasField("partition") else None
+        logs = {at: log for at, log in self._parts.logs.logs.items() if wanted in (None, at)}
+        if wanted is not None and not logs:
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"broker {self._parts.service.broker_id} has no replica of {wanted}",
+            )
+
+        def flush() -> None:
+            for log in logs.values():
+                log.flush()
+
+        await self._parts.in_log_pool(flush)
+        return lab_pb2.SyncLogResponse(
+            logs=[
+                lab_pb2.SyncedLog(partition=_to_partition(at), recovery_point=log.recovery_point)
+                for at, log in sorted(logs.items())
+            ]
+        )
+
+    async def ObserveReplicas(
+        self, request: lab_pb2.ObserveReplicasRequest, context: Context
+    ) -> lab_pb2.ObserveReplicasResponse:
+        """This broker's replicas, whatever is cut."""
+        del context
+        replicas = self._parts.service.describe_replicas(self._parts.now_ms(), set(request.topics))
+        return lab_pb2.ObserveReplicasResponse(
+            broker_id=self._parts.service.broker_id,
+            replicas=[convert.to_replica(view, size) for view, size in replicas],
+        )
+
+    async def ListFaults(self, request: lab_pb2.ListFaultsRequest, context: Context) -> lab_pb2.ListFaultsResponse:
+        """What is in force."""
+        del request, context
+        return lab_pb2.ListFaultsResponse(
+            broker_id=self._parts.service.broker_id,
+            held=[
+                lab_pb2.HeldPartition(partition=_to_partition(at), answer_kept_by=leader)
+                for at, leader in self._holds.held().items()
+            ],
+        )
+
+    async def SetFault(self, request: lab_pb2.SetFaultRequest, context: Context) -> lab_pb2.SetFaultResponse:
+        """Put a fault in force."""
+        return await _later(request, context)
+
+    async def ClearFaults(self, request: lab_pb2.ClearFaultsRequest, context: Context) -> lab_pb2.ClearFaultsResponse:
+        """End faults."""
+        return await _later(request, context)
+
+    async def ExpireSession(
+        self, request: lab_pb2.ExpireSessionRequest, context: Context
+    ) -> lab_pb2.ExpireSessionResponse:
+        """End the ZooKeeper session."""
+        return await _later(request, context)
+
+
+async def _later(request: object, context: Context) -> NoReturn:
+    del request
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Not yet")
+    raise AssertionError("abort raises")
+
+
+async def _or_abort(answer: Awaitable[Answer], context: Context) -> Answer:
+    try:
+        return await answer
+    except TidegaugeError as problem:
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, problem.message)
+        raise
+
+
+def _from_partition(message: lab_pb2.LabPartition) -> TopicPartition:
+    return TopicPartition(message.topic, message.partition)
+
+
+def _to_partition(at: TopicPartition) -> lab_pb2.LabPartition:
+    return lab_pb2.LabPartition(topic=at.topic, partition=at.partition)

@@ -1,0 +1,70 @@
+"""The leader's side of a stepped round: takes the request, says so, and gives the answer, at once or when asked.
+
+Rules:
+    1. The request is served by the same code as a follower's stream, with a stream's memory of nothing; so the
+       answer names the partition even when a stream would have nothing new to tell.
+    2. RequestTaken says that the request has taken effect: the leader knows the follower's log end offset, and the
+       high watermark has moved if that moves it.
+    3. Of an answer that is kept back, the wait in the purgatory begins anew when it is asked for: until then a
+       produce wakes the fetch, but no time ends it.
+    4. Who goes without having asked for its answer gets none, and its fetch is forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc.aio
+
+from tidegauge.v1 import fetch_pb2, lab_pb2
+from tidegauge_broker.server.grpc_services import ReplicationServicer
+
+_FOR_EVER_MS = 2**31 - 1
+
+
+async def stepped_round(
+    replication: ReplicationServicer,
+    requests: AsyncIterator[lab_pb2.SteppedRoundRequest],
+    context: grpc.aio.ServicerContext[Any, Any],
+) -> AsyncIterator[lab_pb2.SteppedRoundResponse]:
+    """Serve one round; see the module."""
+    first = await anext(requests, None)
+    if first is None:
+        return
+    wait_ms = first.fetch.max_wait_ms
+    if first.keep_answer and first.WhichOneof("message") == "fetch":
+        first.fetch.max_wait_ms = _FOR_EVER_MS
+    answer = asyncio.get_running_loop().create_task(_answer(replication, first, context))
+    try:
+        await asyncio.sleep(0)  # the task runs up to its wait in the purgatory: then the request has been taken
+        yield lab_pb2.SteppedRoundResponse(taken=lab_pb2.RequestTaken())
+        if first.keep_answer:
+            if await anext(requests, None) is None:
+                return
+            await asyncio.wait({answer}, timeout=wait_ms / 1000)
+            if not answer.done():
+                answer.cancel()
+                first.fetch.max_wait_ms = 0
+                answer = asyncio.get_running_loop().create_task(_answer(replication, first, context))
+        yield await answer
+    finally:
+        answer.cancel()
+
+
+async def _answer(
+    replication: ReplicationServicer,
+    first: lab_pb2.SteppedRoundRequest,
+    context: grpc.aio.ServicerContext[Any, Any],
+) -> lab_pb2.SteppedRoundResponse:
+    if first.WhichOneof("message") == "epoch_question":
+        ends = await replication.ReplicaOffsetsForLeaderEpoch(first.epoch_question, context)
+        return lab_pb2.SteppedRoundResponse(epoch_end=ends)
+
+    async def only() -> AsyncIterator[fetch_pb2.ReplicaFetchRequest]:
+        yield first.fetch
+
+    async for response in replication.ReplicaFetch(only(), context):
+        return lab_pb2.SteppedRoundResponse(fetch=response)
+    raise AssertionError("a fetch has an answer")

@@ -1,0 +1,72 @@
+"""Where the lab may put something of its own into a broker; a plain broker has what stands here.
+
+Rule: without ``lab.enable=true`` nothing of the lab is loaded, listens, or can be asked for (issue 5, row B3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc.aio
+
+from tidegauge.settings import Values
+from tidegauge_broker.log.files import DISK, Disk
+from tidegauge_broker.log.manager import LogManager
+from tidegauge_broker.server import peers
+from tidegauge_broker.server.fetchers import Fetchers
+from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.replica_manager import ReplicaManager
+from tidegauge_broker.server.service import BrokerService
+from tidegauge_controller.zookeeper import ZooKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a broker that has been put together."""
+
+    service: BrokerService
+    replicas: ReplicaManager
+    fetchers: Fetchers
+    logs: LogManager
+    zookeeper: ZooKeeper
+    in_log_pool: Callable[[Callable[[], None]], Awaitable[None]]
+    now_ms: Callable[[], int]
+
+
+class Seams:
+    """Those of a plain broker."""
+
+    def disk_of(self, directory: Path) -> Disk:
+        """Through what a log folder's files are changed."""
+        del directory
+        return DISK
+
+    def open_channel(self, address: str) -> grpc.aio.Channel:
+        """How another broker is reached."""
+        return peers.open_channel(address)
+
+    def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
+        """What stands before the broker's services."""
+        return ()
+
+    def assembled(self, parts: Parts) -> None:
+        """The parts are put together; nothing runs yet."""
+
+    def add_services(self, server: grpc.aio.Server) -> Sequence[str]:
+        """Add services of its own; gives their full names."""
+        del server
+        return ()
+
+    async def close(self) -> None:
+        """The broker ends."""
+
+
+def seams_of(settings: Values, broker_id: int, metadata: MetadataCache) -> Seams:
+    """The lab's if it is enabled, else plain ones."""
+    if not settings.flag("lab.enable"):
+        return Seams()
+    from tidegauge_broker.server.lab.lab import Lab  # noqa: PLC0415 - a plain broker must not even load it
+
+    return Lab(settings, broker_id, metadata)
