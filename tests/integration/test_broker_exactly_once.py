@@ -41,10 +41,12 @@ class Story:
         return (await self.admin.describe_topics([TOPIC]))[0].partitions[0]
 
     async def replica(self, broker_id: int) -> ReplicaDescription:
-        """What this broker holds."""
-        found = (await self.admin.describe_replicas([TOPIC]))[broker_id]
-        assert found is not None
-        (replica,) = found
+        """What this broker holds; a client's channel to a broker that was dead may need a moment."""
+
+        async def found() -> list[ReplicaDescription] | None:
+            return (await self.admin.describe_replicas([TOPIC])).get(broker_id)
+
+        (replica,) = await until_async(found) or ()
         return replica
 
     async def all_in_sync(self) -> bool:
