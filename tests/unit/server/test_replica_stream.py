@@ -1,0 +1,78 @@
+"""The stream of fetches between two brokers: who is let in, and that an answer bears the number of its request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import fetch_pb2
+from tidegauge_broker.replica.messages import FetchRequest, FetchResult
+from tidegauge_broker.server.grpc_services import ReplicationServicer
+from tidegauge_controller import wire
+
+AT = TopicPartition("t", 0)
+
+
+class Settings:
+    def text(self, name: str) -> str:
+        assert name == "replica.truncation.rule"
+        return "kip-320"
+
+
+class Service:
+    """As far as the stream asks it: every fetch has something to tell the first time."""
+
+    cluster_id = "mine"
+    settings = Settings()
+
+    def __init__(self) -> None:
+        self.asked: list[FetchRequest] = []
+
+    async def fetch(self, request: FetchRequest) -> list[tuple[FetchResult, bytes]]:
+        self.asked.append(request)
+        return [(FetchResult(item.topic_partition, high_watermark=3), b"") for item in request.partitions]
+
+
+async def answers(service: Service, *messages: fetch_pb2.ReplicaFetchRequest) -> list[fetch_pb2.ReplicaFetchResponse]:
+    async def requests() -> AsyncIterator[fetch_pb2.ReplicaFetchRequest]:
+        for message in messages:
+            yield message
+
+    as_far_as_asked: Any = service
+    no_context: Any = None
+    return [answer async for answer in ReplicationServicer(as_far_as_asked).ReplicaFetch(requests(), no_context)]
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "rule", "error", "words"),
+    [
+        ("another", "kip-320", ErrorCode.INCONSISTENT_CLUSTER_ID, "belongs to cluster mine"),
+        ("mine", "high-watermark", ErrorCode.INVALID_REQUEST, "is kip-320, the follower's is high-watermark"),
+    ],
+)
+async def test_a_follower_of_another_cluster_or_rule_is_refused_with_a_sentence(
+    cluster_id: str, rule: str, error: ErrorCode, words: str
+) -> None:
+    """One truncation rule holds for a whole cluster (row E9): two would agree on nothing."""
+    service = Service()
+    message = fetch_pb2.ReplicaFetchRequest(request_id=9, replica_id=2, cluster_id=cluster_id, truncation_rule=rule)
+    (answer,) = await answers(service, message)
+    assert (wire.from_error(answer.error), answer.request_id) == (error, 9)
+    assert words in answer.error_message
+    assert service.asked == []
+
+
+async def test_answers_bear_the_number_of_their_request_and_name_what_is_new() -> None:
+    service = Service()
+    wanted = fetch_pb2.FetchPartition(topic="t", partition=0, fetch_offset=3, partition_max_bytes=100)
+    first = fetch_pb2.ReplicaFetchRequest(
+        request_id=5, replica_id=2, cluster_id="mine", truncation_rule="kip-320", partitions=[wanted]
+    )
+    then = fetch_pb2.ReplicaFetchRequest(request_id=6, replica_id=2)
+    told = await answers(service, first, then)
+    assert [(answer.request_id, len(answer.partitions)) for answer in told] == [(5, 1), (6, 0)]
+    assert [[item.topic_partition for item in request.partitions] for request in service.asked] == [[AT], [AT]]
