@@ -6,12 +6,10 @@ Rows R1, R2, Z6; kafka-behaviour 8.6, 8.7, 8.10, traps 5 and 10. One course of e
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.typed import Typed, typed
 from tests.waiting import until
 from tests.zookeeper_view import ZooKeeperView
 
@@ -43,9 +41,8 @@ class Story:
         until(lambda: self.of(topic) == wanted, timeout=60, what=f"{topic} should be {wanted}, is {self.of(topic)}")
 
 
-def tidegauge(cluster: LocalCluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).parent / "tidegauge"), *arguments, "--dir", str(cluster.directory)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+async def tidegauge(cluster: LocalCluster, verb: str, *arguments: str) -> Typed:
+    return await asyncio.to_thread(typed, verb, *arguments, "--dir", cluster.directory)
 
 
 async def test_the_isr_shrinks_to_its_last_member_and_what_follows(cluster: LocalCluster):
@@ -77,7 +74,7 @@ async def test_the_isr_shrinks_to_its_last_member_and_what_follows(cluster: Loca
         for topic in ("led-by-b", "clean", "unclean"):
             story.until(topic, -1, [a], 2)
         story.until("alone", -1, [a], 1)
-        described = tidegauge(cluster, "describe-topic", "clean").stdout.splitlines()[1]
+        described = (await tidegauge(cluster, "describe-topic", "clean")).stdout.splitlines()[1]
         assert (
             described
             == f"\tTopic: clean\tPartition: 0\tLeader: none\tReplicas: {a},{b}\tIsr: {a}\tElr: N/A\tLastKnownElr: N/A"
@@ -87,17 +84,17 @@ async def test_the_isr_shrinks_to_its_last_member_and_what_follows(cluster: Loca
         await asyncio.to_thread(cluster.start, b)
         story.until("unclean", b, [b], 3, recovering=True)
         assert story.of("clean") == (-1, [a], 2, False)
-        preferred = tidegauge(
+        preferred = await tidegauge(
             cluster, "elect-leaders", "--election-type", "preferred", "--topic", "clean", "--partition", "0"
         )
-        assert preferred.returncode == 1
+        assert preferred.code == 1
         assert "PREFERRED_LEADER_NOT_AVAILABLE" in preferred.stderr
         assert "Failed to elect leader for partition clean-0 under strategy" in preferred.stderr
         outcome = await admin.elect_leaders([TopicPartition("alone", 0)], unclean=True)
         problem = outcome[TopicPartition("alone", 0)]
         assert problem is not None
         assert problem.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        on_demand = tidegauge(
+        on_demand = await tidegauge(
             cluster, "elect-leaders", "--election-type", "unclean", "--topic", "clean", "--partition", "0"
         )
         assert on_demand.stdout == "Successfully completed leader election (UNCLEAN) for partitions clean-0\n"

@@ -7,20 +7,17 @@ preferred election on demand, once by the automatic rebalance. The lines are tho
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.typed import typed
 from tests.waiting import until
 
 from tidegauge_lab.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
-TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 TOPIC = "secondTopic"
 ASSIGNED = ("1,0,2", "0,2,1", "2,1,0", "1,2,0")
 
@@ -31,11 +28,10 @@ class Shell:
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
 
-    def __call__(self, *arguments: object) -> str:
+    def __call__(self, verb: str, *arguments: object) -> str:
         """The standard output of a verb that succeeds."""
-        command = [TIDEGAUGE, *map(str, arguments), "--dir", str(self.cluster.directory)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-        assert done.returncode == 0, f"{arguments}: {done.stderr}"
+        done = typed(verb, *arguments, "--dir", self.cluster.directory)
+        assert done.code == 0, f"{verb} {arguments}: {done.stderr}"
         return done.stdout
 
     def znodes(self) -> dict[str, Any]:
