@@ -41,6 +41,12 @@ def free_base_port(count: int = 8) -> int:
     raise AssertionError("ports are endless")
 
 
+@pytest.fixture(scope="session")
+def next_base_port() -> Callable[[], int]:
+    """For a cluster that a test file makes itself, to share it among its tests."""
+    return free_base_port
+
+
 @pytest.fixture(scope="session", autouse=True)
 def nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fails the session's last test when a process lives on that was started for a folder of this session."""
