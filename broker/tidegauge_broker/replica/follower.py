@@ -9,7 +9,9 @@ Rules (kafka-behaviour 1.5, 3.4 to 3.8; ReplicaFetcherThread):
        LeaderAndIsr forgets the outstanding request, so answers never cross epochs.
     3. Records first, then high watermark = min(leader's, own log end), an assignment that may go down, then the
        leader's log start. A diverging answer carries neither (KAFKA-14704).
-    4. FENCED_LEADER_EPOCH at the follower's own epoch marks it failed until the next LeaderAndIsr; other errors
+    4. A batch may begin above the own end: compaction leaves gaps. One that begins below it is an error, except in
+       an empty log, whose start may lie in the middle of a batch (deleted records).
+    5. FENCED_LEADER_EPOCH at the follower's own epoch marks it failed until the next LeaderAndIsr; other errors
        and corrupt records make it wait replica.fetch.backoff.ms.
 """
 
@@ -172,9 +174,8 @@ class Follower:
             partition.say("error", f"Found invalid records in a fetch from broker {self.leader}: {problem}", out)
             self.delay(now_ms)
             return False
-        if headers[0].base_offset != partition.log_end_offset and not (
-            partition.log_end_offset == partition.log_start_offset and headers[0].base_offset < partition.log_end_offset
-        ):
+        is_empty = partition.log_end_offset == partition.log_start_offset
+        if headers[0].base_offset < partition.log_end_offset and not is_empty:
             self.failed = True
             partition.say(
                 "error",

@@ -11,7 +11,8 @@ Invariants, asserted here and checked by the simulation after every event:
     I4  A leader is a member of its own committed ISR, and the committed ISR is part of the maximal ISR.
     I5  The leader epoch and the partition epoch of a replica never fall.
     I6  A leader's append carries its own leader epoch, and begins at its log end offset.
-    I7  A follower appends only at its log end offset, from the one answer it waits for.
+    I7  A follower appends only at its log end offset (or above, where compaction left a gap), from the one answer
+        it waits for.
     I8  Nothing is answered, proposed or noted before the log effects of the same step.
 """
 

@@ -120,19 +120,21 @@ def damaged(records: bytes, position: int) -> bytes:
     [
         (65, False),  # in the records: the CRC does not match
         (16, False),  # the magic
-        (7, True),  # the base offset, outside the CRC: it does not continue the log; failed, until the controller tells
+        (7, True),  # the base offset, outside the CRC: below the log's end; failed, until the controller tells
     ],
 )
 def test_records_that_are_unsound_are_not_appended(position: int, fails: bool):
     """3.8: corrupt records make it wait and fetch again; an offset that does not fit marks the replica failed."""
     cluster = cluster_of(1)
     cluster.produce(1, "a", acks=1)
+    cluster.fetch(2)
+    cluster.produce(1, "b", acks=1)
     exchange = cluster.ask(2)
     cluster.arrive(exchange)
     sound = exchange.answer.records
     exchange.answer.records = damaged(sound, position)
     cluster.answer(exchange)
-    assert cluster.ends(2) == [(0, 0)]
+    assert cluster.ends(2) == [(1, 0)]
     cluster.advance(1000)
     if fails:
         assert cluster.ask(2) is None
@@ -140,6 +142,24 @@ def test_records_that_are_unsound_are_not_appended(position: int, fails: bool):
         cluster.deliver()
     cluster.fetch(2)
     assert cluster.content(2) == cluster.content(1)
+
+
+def test_gaps_that_compaction_left_are_copied():
+    """3.8, UnifiedLog.appendAsFollower: only what begins below the log's end does not fit."""
+    cluster = cluster_of(1)
+    cluster.produce(1, "a", acks=1)
+    cluster.fetch(2)
+    for value in "bcde":
+        cluster.produce(1, value, acks=1)
+    batches = cluster.brokers[1].disk[AT].batches
+    del batches[3], batches[1]
+    cluster.fetch(2)
+    assert cluster.ends(2)[0][0] == 5
+    assert cluster.records(2) == ["a@0", "c@0", "e@0"]
+    cluster.produce(1, "f", acks=1)
+    cluster.fetch(2)
+    assert cluster.content(2) == cluster.content(1)
+    assert cluster.epochs(2) == cluster.epochs(1)
 
 
 def test_followers_of_two_leaders_have_a_round_for_each():
