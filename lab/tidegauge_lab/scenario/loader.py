@@ -293,15 +293,20 @@ class _Context:
         self._problems = problems
         self._marks: set[str] = set()
         self._produced: set[str] = set()
+        self._counts = {topic.name: len(topic.assignment) for topic in scenario.topics}
 
     def check(self, *, with_names: bool) -> None:
         """Look at all; at marks and values only where no step was left out, which might have made them."""
         for topic in self._scenario.topics:
-            for broker_id in {broker_id for replicas in topic.assignment for broker_id in replicas}:
-                self._broker(topic.line, broker_id)
+            self._replicas(topic.line, topic.assignment)
         for step in self._scenario.steps:
             for broker_id in brokers_named(step):
                 self._broker(step.line, broker_id)
+            if isinstance(step, steps.CreateTopic):
+                self._replicas(step.line, step.assignment)
+                self._counts[step.name] = len(step.assignment)
+            for partition in step.held if isinstance(step, steps.Start) else ():
+                self._partition(step.line, partition)
             if isinstance(step, steps.PartitionStep):
                 self._partition(step.line, self._scenario.partition_of(step))
             if with_names:
@@ -331,9 +336,12 @@ class _Context:
         if broker_id != NOBODY and broker_id >= self._scenario.brokers:
             self._tell(line, no_broker(broker_id))
 
+    def _replicas(self, line: int, assignment: Iterable[Iterable[int]]) -> None:
+        for broker_id in sorted({broker_id for replicas in assignment for broker_id in replicas}):
+            self._broker(line, broker_id)
+
     def _partition(self, line: int, partition: TopicPartition) -> None:
-        counts = {topic.name: len(topic.assignment) for topic in self._scenario.topics}
-        if partition.partition >= counts.get(partition.topic, 0):
+        if partition.partition >= self._counts.get(partition.topic, 0):
             self._tell(line, f"there is no partition {partition} in this scenario")
 
     def _tell(self, line: int, message: str) -> None:

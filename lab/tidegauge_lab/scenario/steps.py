@@ -85,6 +85,20 @@ class WaitAnswer(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopic(Step):
+    """A topic in the midst of a story."""
+
+    verb = "create_topic"
+    about = "create a topic; those under topics exist when the first step runs"
+
+    name: str = argument(readers.text, "its name")
+    assignment: tuple[tuple[int, ...], ...] = argument(
+        readers.assignment, "replicas of its one partition, or a list of such lists"
+    )
+    config: Mapping[str, str] = argument(readers.by_name(readers.setting), "its settings", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldFetch(PartitionStep):
     """Followers that fetch only when stepped."""
 
@@ -159,7 +173,7 @@ class Resume(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start(PartitionStep):
+class Start(Step):
     """A start on the old data."""
 
     verb = "start"
@@ -167,7 +181,9 @@ class Start(PartitionStep):
     about = "start on the old data and port; waits until the broker is registered and answers"
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
-    held: bool = argument(readers.truth, "true: its fetches of the partition are held from the start", default=False)
+    held: tuple[TopicPartition, ...] = argument(
+        readers.one_or_many(readers.partition), "partitions whose fetches are held from the start", default=()
+    )
     after_power_cut: bool = argument(readers.truth, "true: what was never flushed is gone first", default=False)
 
 
@@ -294,9 +310,10 @@ class WaitEpoch(PartitionStep):
 
     verb = "wait_epoch"
     main = "epoch"
-    about = "wait until the partition's leader epoch is this"
+    about = "wait until the partition's leader epoch is this, by the cluster's view and that of the replicas named"
 
     epoch: int = argument(readers.integer, "leader epoch")
+    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "replicas that know it", default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,10 +332,10 @@ class WaitController(Step):
     """Until a broker is the controller."""
 
     verb = "wait_controller"
-    main = "broker"
-    about = "wait until all brokers that answer name this one as the controller"
+    main = "brokers"
+    about = "wait until all brokers that answer name the same controller, one of these"
 
-    broker: int = argument(readers.integer, "broker id")
+    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "who may be it")
     epoch: int | None = argument(readers.positive, "the controller epoch", default=None)
 
 
@@ -406,6 +423,7 @@ class Expect(PartitionStep):
 STEPS: dict[str, type[Step]] = {
     step.verb: step
     for step in (
+        CreateTopic,
         Produce,
         WaitAnswer,
         HoldFetch,

@@ -1,0 +1,116 @@
+"""``tidegauge scenario list|show|run``: stories of failures, played on real processes.
+
+Contract: design, sections 6 and 7. ``list`` prints a line each: name, two spaces, one sentence. ``run`` starts a
+cluster of its own in a temporary folder on free ports and takes it down at the end, also on failure and Ctrl-C; it
+never touches the one in ``--dir``. Exit 0 when every expectation held, also where the expectation is that data is
+lost; 1 when one did not, or the file is wrong; 124 when the scenario's limit is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from tidegauge.cli import EXIT_FAILED, fail, print_json, say, verb_options
+from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.scenario.loader import load, parse, shipped_names, text_of
+from tidegauge_lab.scenario.outcome import as_json, introduction
+from tidegauge_lab.scenario.runner import play
+
+
+@click.group()
+def scenario() -> None:
+    """Stories of failures, played on real processes."""
+
+
+@scenario.command("list")
+@verb_options
+@lab_verb
+def list_scenarios(output: str, directory: Path, bootstrap_server: str | None) -> None:
+    """List the shipped scenarios: a line each, name and one sentence."""
+    del directory, bootstrap_server
+    found = [(name, load(name).title) for name in shipped_names()]
+    if output == "json":
+        print_json([{"name": name, "title": title} for name, title in found])
+        return
+    for name, title in found:
+        click.echo(f"{name}  {title}")
+
+
+@scenario.command()
+@click.argument("name", metavar="NAME-or-FILE")
+@verb_options
+@lab_verb
+def show(name: str, output: str, directory: Path, bootstrap_server: str | None) -> None:
+    """Show a scenario's file, after a check of it."""
+    del directory, bootstrap_server
+    text, source = text_of(name)
+    checked = parse(text, source)
+    if output == "json":
+        print_json(as_json(checked))
+    else:
+        click.echo(text, nl=not text.endswith("\n"))
+
+
+@scenario.command()
+@click.argument("name", metavar="NAME-or-FILE")
+@click.option("--keep", is_flag=True, help="Keep the folder with the cluster's data and logs.")
+@click.option(
+    "--zookeeper", metavar="HOST:PORT", help="Use this ZooKeeper, under a chroot of its own, instead of starting one."
+)
+@verb_options
+@lab_verb
+def run(
+    name: str, output: str, directory: Path, bootstrap_server: str | None, zookeeper: str | None, *, keep: bool
+) -> None:
+    """Play a scenario on a cluster of its own, and check what it expects."""
+    del directory, bootstrap_server
+    story = load(name)
+    as_text = output != "json"
+
+    def tell(line: str) -> None:
+        if as_text:
+            click.echo(line)
+
+    for line in introduction(story):
+        tell(line)
+    with _ending_on_sigterm(), _folder(keep=keep) as folder:
+        outcome = play(story, folder, zookeeper=zookeeper, tell=tell)
+    if not as_text:
+        print_json(outcome.as_json())
+    if outcome.failure:
+        fail(f"{story.name} failed: {outcome.failure}", output, exit_code=EXIT_FAILED)
+    tell(f"{story.name}: all {outcome.expectations} expectations held ({outcome.seconds:.1f} s).")
+
+
+@contextlib.contextmanager
+def _folder(*, keep: bool) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="tidegauge-scenario-"))
+    try:
+        yield folder
+    finally:
+        if keep:
+            say(f"The cluster's data and logs are in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """SIGTERM ends a scenario as Ctrl-C does: the cluster is taken down."""
+
+    def interrupt(*_: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,284 @@
+"""The hands of a scenario: everything it asks of brokers over the network, synchronously.
+
+Rules:
+- A produce is one batch in one request to one broker, without retries: what the broker answers is the answer. A
+  connection that breaks meanwhile leaves the outcome ``unknown``.
+- What a partition looks like is put together from every broker that runs: the newest view of the cluster (by controller
+  epoch, then leader epoch, then partition epoch), and each replica by its own broker's word, through every cut.
+- Brokers whose processes are frozen or gone are not asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import fetch_pb2, metadata_pb2, produce_pb2
+from tidegauge_client.admin import Admin
+from tidegauge_client.channels import Channels, call
+from tidegauge_client.records import NewRecord, decode_batches, encode_batch
+from tidegauge_client.sync import LoopThread
+from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.scenario.facts import Facts, replica_of
+from tidegauge_lab.scenario.files_on_disk import logged_records
+from tidegauge_lab.scenario.readers import NOBODY
+from tidegauge_lab.switches import Direction, Plane, Step, Switches, Until
+from tidegauge_lab.waiting import TimeLimitError
+
+Result = TypeVar("Result")
+
+ACKNOWLEDGED = "ack"
+NO_ANSWER = "none"
+UNKNOWN = "unknown"
+_LOOK_MS = 1_000.0
+_MARGIN_MS = 5_000.0
+_MAX_BYTES = 16 * 1024 * 1024
+_LIMIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a producer was told of one record.
+
+    Attributes:
+        state: ``ack``, ``unknown``, or the name of an error.
+        message: the broker's sentence; empty for ``ack``.
+        offset: where it lies; -1 where nobody said.
+    """
+
+    state: str
+    message: str = ""
+    offset: int = -1
+
+
+class Hands:
+    """All connections to one cluster; use it in a ``with``."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+        self._loop = LoopThread("tidegauge-scenario")
+        self._channels = self._run(_made(Channels))
+        self._admin = self._run(_made(lambda: Admin(cluster.bootstrap_servers)))
+        self._switches = Switches.of_cluster(cluster.file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        async def close() -> None:
+            await self._switches.close()
+            await self._admin.stop()
+            await self._channels.close()
+
+        try:
+            self._run(close())
+        finally:
+            self._loop.close()
+
+    def reconnect(self, brokers: Sequence[int]) -> None:
+        """Connect anew to brokers that were started: they are reached at once, without any back-off."""
+
+        async def close() -> None:
+            await self._switches.close()
+            for broker_id in brokers:
+                await self._channels.discard(self._address(broker_id))
+
+        self._run(close())
+
+    def _address(self, broker_id: int) -> str:
+        return self._cluster.file.broker(broker_id).address
+
+    def _running(self) -> list[int]:
+        ids = [broker.id for broker in self._cluster.file.brokers]
+        return [broker_id for broker_id in ids if self._cluster.state_of(broker_id) is ProcessState.UP]
+
+    def _run(self, coroutine: Coroutine[Any, Any, Result], limit_seconds: float = _LIMIT_SECONDS) -> Result:
+        future = self._loop.submit(coroutine)
+        try:
+            return future.result(limit_seconds)
+        except FutureTimeoutError:
+            future.cancel()
+            raise TimeLimitError(f"a broker did not answer within {limit_seconds:g} s") from None
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    # Looking
+
+    def look(self, at: TopicPartition, assigned: Sequence[int]) -> Facts:
+        """What is true of a partition now."""
+        views, replicas = self._run(self._look(at, self._running()))
+        part = max(views, key=lambda view: view[0], default=((), None))[1]
+        return Facts(
+            leader=part.leader_id if part is not None and part.HasField("leader_id") else NOBODY,
+            epoch=-1 if part is None else part.leader_epoch,
+            isr=() if part is None else tuple(part.isr),
+            replicas={broker_id: replica_of(said) for broker_id, said in replicas.items()},
+            logs={broker_id: logged_records(self._cluster.directory, broker_id, at) for broker_id in assigned},
+            assigned=tuple(assigned),
+        )
+
+    async def _look(
+        self, at: TopicPartition, running: Sequence[int]
+    ) -> tuple[
+        list[tuple[tuple[int, int, int], metadata_pb2.PartitionMetadata]], dict[int, metadata_pb2.ReplicaDescription]
+    ]:
+        """Every broker's view of the partition with its age, and every replica."""
+        said = await asyncio.gather(*(self._metadata(broker_id, [at.topic]) for broker_id in running))
+        replicas = await asyncio.gather(*(self._replica(broker_id, at) for broker_id in running))
+        views = [
+            ((answer.controller_epoch, part.leader_epoch, part.partition_epoch), part)
+            for answer in said
+            if answer is not None
+            for topic in answer.topics
+            for part in topic.partitions
+            if (topic.name, part.partition) == at
+        ]
+        found = {broker_id: one for broker_id, one in zip(running, replicas, strict=True) if one is not None}
+        return views, found
+
+    async def _metadata(self, broker_id: int, topics: Sequence[str]) -> metadata_pb2.MetadataResponse | None:
+        address = self._address(broker_id)
+        request = metadata_pb2.MetadataRequest(topics=topics)
+        try:
+            return await call(self._channels.broker(address).Metadata, request, timeout_ms=_LOOK_MS, address=address)
+        except TidegaugeError:
+            return None
+
+    async def _replica(self, broker_id: int, at: TopicPartition) -> metadata_pb2.ReplicaDescription | None:
+        try:
+            async with asyncio.timeout(_LOOK_MS / 1000):
+                return (await self._switches.observe(broker_id, [at.topic])).get(at)
+        except (TidegaugeError, TimeoutError):
+            return None
+
+    def controllers(self) -> dict[int, tuple[int, int]]:
+        """Controller and controller epoch as each broker that runs and answers sees them."""
+        running = self._running()
+
+        async def ask() -> list[metadata_pb2.MetadataResponse | None]:
+            return await asyncio.gather(*(self._metadata(broker_id, []) for broker_id in running))
+
+        return {
+            broker_id: (said.controller_id if said.HasField("controller_id") else NOBODY, said.controller_epoch)
+            for broker_id, said in zip(running, self._run(ask()), strict=True)
+            if said is not None
+        }
+
+    # Clients
+
+    def produce(
+        self, at: TopicPartition, value: str, timestamp_ms: int, acks: int, broker_id: int, wait_ms: int
+    ) -> Future[Answer]:
+        """Send one batch to a broker; the future is its answer."""
+        batch = encode_batch([NewRecord(value.encode(), None, timestamp_ms)])
+        request = produce_pb2.ProduceRequest(
+            acks=acks,
+            timeout_ms=wait_ms,
+            partitions=[produce_pb2.ProducePartition(topic=at.topic, partition=at.partition, records=batch)],
+        )
+        return self._loop.submit(self._produce(request, self._address(broker_id), wait_ms + _MARGIN_MS))
+
+    async def _produce(self, request: produce_pb2.ProduceRequest, address: str, limit_ms: float) -> Answer:
+        stub = self._channels.broker(address)
+        try:
+            response = await call(stub.Produce, request, timeout_ms=limit_ms, address=address)
+        except TidegaugeError as problem:
+            return Answer(UNKNOWN, problem.message)
+        if not response.partitions:  # acks=0: nobody will ever say
+            return Answer(ACKNOWLEDGED)
+        [result] = response.partitions
+        code = ErrorCode.of(result.error)
+        if code is not ErrorCode.NONE:
+            return Answer(code.name, result.error_message)
+        return Answer(ACKNOWLEDGED, offset=result.base_offset)
+
+    def readable(self, at: TopicPartition, leader: int) -> list[str]:
+        """The values that a consumer can read from the leader now.
+
+        Raises:
+            TidegaugeError: it refuses, or does not answer.
+        """
+        request = fetch_pb2.FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=_MAX_BYTES,
+            partitions=[
+                fetch_pb2.FetchPartition(
+                    topic=at.topic, partition=at.partition, fetch_offset=0, partition_max_bytes=_MAX_BYTES
+                )
+            ],
+        )
+
+        async def fetch() -> list[str]:
+            address = self._address(leader)
+            response = await call(self._channels.broker(address).Fetch, request, timeout_ms=_MARGIN_MS, address=address)
+            [result] = response.partitions
+            if result.error:
+                raise TidegaugeError(ErrorCode.of(result.error), result.error_message)
+            return [(record.value or b"").decode(errors="replace") for record in decode_batches(result.records)]
+
+        return self._run(fetch())
+
+    # Admin
+
+    def create_topic(self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str]) -> None:
+        """Create a topic and wait until every broker knows it with its leaders."""
+
+        async def create() -> None:
+            await self._admin.create_topic(name, assignment=assignment, configs=config)
+            await self._admin.wait_for_topic(name)
+
+        self._run(create())
+
+    def elect(self, at: TopicPartition, *, unclean: bool) -> ErrorCode:
+        """Ask for an election; gives what the controller says of it.
+
+        Raises:
+            TidegaugeError: there is no controller to ask.
+        """
+        outcome = self._run(self._admin.elect_leaders([at], unclean=unclean))[at]
+        return ErrorCode.NONE if outcome is None else outcome.code
+
+    # Switches
+
+    def hold(self, at: TopicPartition, brokers: Sequence[int]) -> None:
+        """These followers fetch no more."""
+        self._run(self._switches.hold_fetch(at, brokers))
+
+    def release(self, at: TopicPartition, brokers: Sequence[int]) -> None:
+        """These followers fetch by themselves again."""
+        self._run(self._switches.release_fetch(at, brokers))
+
+    def step(self, at: TopicPartition, broker_id: int, until: str) -> Step:
+        """One round of a held follower."""
+        return self._run(self._switches.step_fetch(at, broker_id, until=Until(until)))
+
+    def isolate(self, broker_id: int, origin: str | tuple[int, ...], direction: str) -> None:
+        """Cut a broker off."""
+        ends = Plane(origin) if isinstance(origin, str) else origin
+        self._run(self._switches.isolate(broker_id, ends, Direction(direction)))
+
+    def heal(self, broker_id: int) -> None:
+        """End its cuts."""
+        self._run(self._switches.heal(broker_id))
+
+    def expire_session(self, broker_id: int) -> None:
+        """End its ZooKeeper session."""
+        self._run(self._switches.expire_session(broker_id))
+
+    def sync(self, broker_id: int, at: TopicPartition) -> int:
+        """Flush its replica's log; gives its recovery point."""
+        return self._run(self._switches.sync_log(broker_id, at))[at]
+
+
+async def _made(make: Callable[[], Result]) -> Result:
+    """Build an object on the loop on which it will live."""
+    return make()

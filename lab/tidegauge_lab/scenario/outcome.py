@@ -1,0 +1,139 @@
+"""What came of a scenario: its steps in words, how far it got, and why it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge_lab.scenario import facts, steps, table
+from tidegauge_lab.scenario.model import Scenario
+from tidegauge_lab.scenario.readers import NOBODY, LoggedRecord
+
+
+class StepFailed(Exception):
+    """A step did not do what it says; ``message`` is what is true instead."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+@dataclass(slots=True)
+class PlayedStep:
+    """One step of a run.
+
+    Attributes:
+        line: in the file.
+        verb: of the step.
+        text: the step in words.
+        seconds: since the scenario's first step.
+        state: of the step's partition afterwards, in one line.
+        table: rows that it printed.
+    """
+
+    line: int
+    verb: str
+    text: str
+    seconds: float
+    state: str = ""
+    table: list[table.Row] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a scenario.
+
+    Attributes:
+        failure: empty if every expectation held, else ``line N: what is true instead``.
+    """
+
+    name: str
+    failure: str = ""
+    seconds: float = 0.0
+    steps: list[PlayedStep] = field(default_factory=list)
+    expectations: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether every step did what it says."""
+        return not self.failure
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``-o json``."""
+        return {
+            "name": self.name,
+            "passed": self.passed,
+            "failure": self.failure or None,
+            "seconds": round(self.seconds, 3),
+            "expectations": self.expectations,
+            "steps": [{**asdict(step), "table": [row._asdict() for row in step.table]} for step in self.steps],
+        }
+
+
+def described(step: steps.Step) -> str:
+    """A step in one line: the verb, and what differs from the defaults."""
+    words = []
+    for name, argument in steps.arguments_of(type(step)).items():
+        value = getattr(step, argument.name)
+        if value is None or value == argument.default:
+            continue
+        shown = _shown(value)
+        words.append(shown if argument.name == step.main else f"{name}={shown}")
+    return " ".join([step.verb, *words])
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, ErrorCode):
+        return value.name
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}:{_shown(one)}" for key, one in value.items())
+    if isinstance(value, tuple) and not isinstance(value, TopicPartition | LoggedRecord):
+        return "[" + ",".join(_shown(one) for one in value) + "]" if len(value) != 1 else _shown(value[0])
+    return "none" if value == NOBODY else str(value)
+
+
+def introduction(scenario: Scenario) -> list[str]:
+    """What stands before the first step."""
+    lines = [f"{scenario.name}: {scenario.title}"]
+    if scenario.teaches:
+        lines += ["", *(f"  {line}" for line in scenario.teaches.splitlines())]
+    if scenario.rule:
+        lines += ["", *(f"  Rule: {line}" for line in scenario.rule.splitlines())]
+    settings = "".join(f", {name}={value}" for name, value in scenario.settings.items())
+    lines += ["", f"  {scenario.brokers} brokers, controller {scenario.controller}{settings}"]
+    for topic in scenario.topics:
+        replicas = ", ".join(
+            f"{topic.name}-{number} on {facts.numbers(one)}" for number, one in enumerate(topic.assignment)
+        )
+        config = "".join(f", {name}={value}" for name, value in topic.config.items())
+        lines.append(f"  {replicas}{config}")
+    return [*lines, ""]
+
+
+def as_json(scenario: Scenario) -> dict[str, Any]:
+    """A scenario for ``show -o json``."""
+    return {
+        "name": scenario.name,
+        "title": scenario.title,
+        "teaches": scenario.teaches,
+        "rule": scenario.rule,
+        "limit_seconds": scenario.limit_seconds,
+        "cluster": {
+            "brokers": scenario.brokers,
+            "controller": scenario.controller,
+            "settings": dict(scenario.all_settings),
+        },
+        "topics": [
+            {"name": topic.name, "assignment": topic.assignment, "config": dict(topic.config)}
+            for topic in scenario.topics
+        ],
+        "steps": [
+            {"line": step.line, "verb": step.verb, "text": described(step), "note": step.note}
+            for step in scenario.steps
+        ],
+    }

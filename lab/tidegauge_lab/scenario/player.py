@@ -1,0 +1,465 @@
+"""Plays a scenario on real processes, step by step, and says what came of it.
+
+Rules:
+- A step returns when its effect is true; what a step waits for has a limit, and the scenario has one for all.
+- The first step that does not do what it says, or an expectation that does not hold, ends the scenario as failed, with
+  the step's line and what is true instead. An expectation has ten seconds to become true, since brokers learn of each
+  other's changes a little later; what must not have changed is therefore expected after a wait for what must.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import singledispatchmethod
+from typing import Any
+
+from tidegauge import event_log
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client.history import HistoryWriter
+from tidegauge_client.partition_queue import RecordMetadata
+from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.scenario import checks, steps, table
+from tidegauge_lab.scenario.facts import LEADER, Facts, Replica, leader_name, numbers
+from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
+from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_ANSWER, UNKNOWN, Answer, Hands
+from tidegauge_lab.scenario.model import Scenario
+from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described
+from tidegauge_lab.scenario.readers import NOBODY
+from tidegauge_lab.switches import Step as Round
+from tidegauge_lab.waiting import TimeLimitError, holds_within
+
+WAIT_SECONDS = 60.0
+SETTLE_SECONDS = 10.0
+_PRODUCE_MS = 30_000
+_LATER_MS = 120_000
+_LOOK_AGAIN_SECONDS = 0.05
+_MOVING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.LEADER_NOT_AVAILABLE.name})
+
+Tell = Callable[[str], None]
+
+
+class Player:
+    """One run."""
+
+    def __init__(
+        self, scenario: Scenario, cluster: LocalCluster, hands: Hands, tell: Tell, deadline: float, outcome: Outcome
+    ) -> None:
+        self._scenario = scenario
+        self._cluster = cluster
+        self._hands = hands
+        self._tell = tell
+        self._deadline = deadline
+        self._outcome = outcome
+        self._assigned: dict[TopicPartition, Sequence[int]] = {}
+        self._answers: dict[str, Future[Answer]] = {}
+        self._marks: dict[str, Facts] = {}
+        self._rounds: dict[tuple[TopicPartition, int], table.Rounds] = {}
+        self._histories: dict[tuple[str, str, int], HistoryWriter] = {}
+        self._produced = 0
+        self._rows: list[table.Row] = []
+        self._kept_back: set[tuple[TopicPartition, int]] = set()
+        self._last_state = ""
+
+    def play(self) -> None:
+        """All steps; the outcome is filled in."""
+        for topic in self._scenario.topics:
+            self._create(topic.name, topic.assignment, topic.config)
+        begin = time.monotonic()
+        for step in self._scenario.steps:
+            self._rows = []
+            self._remaining()
+            try:
+                self._do(step)
+            except StepFailed as failed:
+                self._outcome.failure = f"line {step.line}: {described(step)}: {failed.message}"
+            except TimeLimitError:
+                raise
+            except TidegaugeError as problem:
+                self._outcome.failure = f"line {step.line}: {described(step)}: {problem}"
+            self._note(step, time.monotonic() - begin)
+            if self._outcome.failure:
+                return
+
+    def close(self) -> None:
+        """What the run has opened."""
+        for history in self._histories.values():
+            history.close()
+
+    def _note(self, step: steps.Step, seconds: float) -> None:
+        at = self._at(step) if isinstance(step, steps.PartitionStep) else self._scenario.first_partition
+        facts = self._look(at)
+        played = PlayedStep(step.line, step.verb, described(step), round(seconds, 3), facts.line, self._rows)
+        self._outcome.steps.append(played)
+        self._tell(f"{seconds:6.1f}s  {played.text}")
+        for line in step.note.splitlines():
+            self._tell(f"         {line}")
+        for line in table.lines(self._rows) if self._rows else ():
+            self._tell(f"         {line}")
+        if facts.line != self._last_state:
+            self._last_state = facts.line
+            self._tell(f"           {facts.line}")
+        if isinstance(step, steps.Expect) or self._outcome.failure:
+            for line in facts.log_lines:
+                self._tell(f"           log {line}")
+
+    # What the steps share
+
+    def _create(self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str]) -> None:
+        self._hands.create_topic(name, assignment, config)
+        for number, replicas in enumerate(assignment):
+            self._assigned[TopicPartition(name, number)] = replicas
+
+    def _at(self, step: steps.PartitionStep) -> TopicPartition:
+        return self._scenario.partition_of(step)
+
+    def _look(self, at: TopicPartition) -> Facts:
+        return self._hands.look(at, self._assigned[at])
+
+    def _remaining(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeLimitError(f"{self._scenario.name} is not at its end after {self._scenario.limit_seconds:g} s")
+        return left
+
+    def _wait(self, problems: Callable[[], Sequence[str]], limit_seconds: float = WAIT_SECONDS) -> None:
+        """Until there are no problems any more."""
+        last: list[str] = []
+
+        def none_left() -> bool:
+            last[:] = problems()
+            return not last
+
+        left = self._remaining()
+        if not holds_within(none_left, min(limit_seconds, left), pause_seconds=_LOOK_AGAIN_SECONDS):
+            self._remaining()
+            raise StepFailed("; ".join(last))
+
+    def _wait_values(
+        self, at: TopicPartition, name: str, wanted: Mapping[int, int], read: Callable[[Replica], int]
+    ) -> None:
+        self._wait(lambda: list(checks.values_differ(self._look(at), name, wanted, read)))
+
+    def _answers_now(self) -> dict[str, str]:
+        return {value: future.result().state if future.done() else NO_ANSWER for value, future in self._answers.items()}
+
+    # The steps
+
+    @singledispatchmethod
+    def _do(self, step: steps.Step) -> None:
+        raise AssertionError(f"{step.verb} is in the vocabulary, so it can be done")
+
+    @_do.register
+    def _create_topic(self, step: steps.CreateTopic) -> None:
+        self._create(step.name, step.assignment, step.config or {})
+
+    @_do.register
+    def _produce(self, step: steps.Produce) -> None:
+        at = self._at(step)
+        for value in step.values:
+            if step.answer == "later":
+                self._produce_later(step, at, value)
+                continue
+            answer = self._produce_until_led(step, at, value)
+            wanted = ACKNOWLEDGED if step.error is ErrorCode.NONE else step.error.name
+            if answer.state != wanted:
+                raise StepFailed(f"the answer for {value} is {answer.state}, not {wanted}. {answer.message}".strip())
+
+    def _produce_until_led(self, step: steps.Produce, at: TopicPartition, value: str) -> Answer:
+        """Produce, again where the leader has moved; a broker that was named is asked once."""
+        answers: list[Answer] = []
+
+        def settled() -> bool:
+            target = self._leader(at) if step.via is None else step.via
+            future = self._send(step, at, value, target, _PRODUCE_MS)
+            try:
+                answers.append(future.result(min(self._remaining(), _PRODUCE_MS / 1000 + 10)))
+            except FutureTimeoutError:
+                raise StepFailed(f"no answer for {value}") from None
+            expected = step.error.name if step.error is not ErrorCode.NONE else ""
+            return step.via is not None or answers[-1].state not in _MOVING - {expected}
+
+        holds_within(settled, min(WAIT_SECONDS, self._remaining()), pause_seconds=_LOOK_AGAIN_SECONDS)
+        return answers[-1]
+
+    def _produce_later(self, step: steps.Produce, at: TopicPartition, value: str) -> None:
+        """Send, and go on once the broker has appended it, or has answered already."""
+        target = self._leader(at) if step.via is None else step.via
+        before = self._leo(at, target)
+        future = self._send(step, at, value, target, _LATER_MS)
+
+        def appended() -> list[str]:
+            leo = self._leo(at, target)
+            return (
+                [] if future.done() or leo > before else [f"broker {target} has not appended {value}: its LEO is {leo}"]
+            )
+
+        self._wait(appended)
+
+    def _leo(self, at: TopicPartition, broker_id: int) -> int:
+        replica = self._look(at).replicas.get(broker_id)
+        return -1 if replica is None else replica.leo
+
+    def _leader(self, at: TopicPartition) -> int:
+        """The broker that leads, by the cluster's view and its own."""
+        found: list[int] = []
+
+        def led() -> list[str]:
+            facts = self._look(at)
+            replica = facts.replicas.get(facts.leader)
+            if replica is not None and replica.role == LEADER:
+                found.append(facts.leader)
+                return []
+            return [f"{at} has no leader that knows it is"]
+
+        self._wait(led)
+        return found[0]
+
+    def _send(self, step: steps.Produce, at: TopicPartition, value: str, target: int, wait_ms: int) -> Future[Answer]:
+        history = None
+        number = self._produced
+        timestamp_ms = time.time_ns() // 1_000_000
+        self._produced += 1
+        if step.history is not None:
+            history = self._history(step.history, at.topic, step.acks)
+            history.invoked(number, None, value.encode(), at.partition, timestamp_ms)
+        future = self._hands.produce(at, value, timestamp_ms, step.acks, target, wait_ms)
+        self._answers[value] = future
+        if history is not None:
+            future.add_done_callback(lambda done: _note_answer(history, number, at, done))
+        return future
+
+    def _history(self, name: str, topic: str, acks: int) -> HistoryWriter:
+        key = (name, topic, acks)
+        if key not in self._histories:
+            text = "all" if acks == -1 else str(acks)
+            path = self._cluster.directory.parent / name
+            self._histories[key] = HistoryWriter(path, topic, text, is_idempotent=False)
+        return self._histories[key]
+
+    @_do.register
+    def _wait_answer(self, step: steps.WaitAnswer) -> None:
+        wanted = ACKNOWLEDGED if step.error is ErrorCode.NONE else step.error.name
+
+        def differing() -> list[str]:
+            found = self._answers_now()
+            return [f"the answer for {value} is {found[value]}" for value in step.values if found[value] != wanted]
+
+        self._wait(differing)
+
+    @_do.register
+    def _hold(self, step: steps.HoldFetch) -> None:
+        at = self._at(step)
+        if step.release:
+            self._hands.release(at, step.brokers)
+            return
+        self._hands.hold(at, step.brokers)
+        for broker_id in step.brokers:
+            self._rounds[at, broker_id] = table.Rounds()
+
+    @_do.register
+    def _step(self, step: steps.StepFetch) -> None:
+        at = self._at(step)
+        for _ in range(step.rounds):
+            done = self._hands.step(at, step.broker, step.until)
+            self._tell(f"           {done.text}")
+            self._note_round(at, step.broker, done)
+            if done.error is not step.error:
+                wanted = "no error" if step.error is ErrorCode.NONE else step.error.name
+                raise StepFailed(f"the round ended with {done.error.name}, not {wanted}. {done.message}".strip())
+
+    def _note_round(self, at: TopicPartition, broker_id: int, done: Round) -> None:
+        """Keep what the round carried, for tables; a round that stopped at its request is counted once."""
+        rounds = self._rounds.get((at, broker_id), table.Rounds())
+        said = done.response
+        is_new = said.HasField("fetch") and (at, broker_id) not in self._kept_back
+        offsets = (*rounds.offsets, said.fetch.fetch_offset) if is_new else rounds.offsets
+        told = said.fetch_result.high_watermark if said.fetch_result.HasField("high_watermark") else rounds.told_hw
+        self._rounds[at, broker_id] = table.Rounds(offsets, told)
+        self._kept_back.discard((at, broker_id))
+        if done.answer_kept_back:
+            self._kept_back.add((at, broker_id))
+
+    @_do.register
+    def _kill(self, step: steps.Kill) -> None:
+        self._cluster.kill(*step.brokers)
+
+    @_do.register
+    def _stop(self, step: steps.Stop) -> None:
+        self._cluster.stop(*step.brokers)
+
+    @_do.register
+    def _pause(self, step: steps.Pause) -> None:
+        self._cluster.pause(*step.brokers)
+
+    @_do.register
+    def _resume(self, step: steps.Resume) -> None:
+        self._cluster.resume(*step.brokers)
+
+    @_do.register
+    def _start(self, step: steps.Start) -> None:
+        if step.held or step.after_power_cut:
+            raise StepFailed("held and after_power_cut are not there yet")
+        self._cluster.start(*step.brokers)
+        self._hands.reconnect(step.brokers)
+
+    @_do.register
+    def _isolate(self, step: steps.Isolate) -> None:
+        self._hands.isolate(step.broker, step.origin, step.direction)
+
+    @_do.register
+    def _heal(self, step: steps.Heal) -> None:
+        for broker_id in step.brokers:
+            self._hands.heal(broker_id)
+
+    @_do.register
+    def _expire(self, step: steps.ExpireSession) -> None:
+        self._hands.expire_session(step.broker)
+
+    @_do.register
+    def _elect(self, step: steps.Elect) -> None:
+        code = self._hands.elect(self._at(step), unclean=step.type == "unclean")
+        if code is not step.error:
+            raise StepFailed(f"the election ended with {code.name}, not {step.error.name}")
+
+    @_do.register
+    def _sync(self, step: steps.Sync) -> None:
+        for broker_id in step.brokers:
+            self._hands.sync(broker_id, self._at(step))
+
+    @_do.register
+    def _drop_unsynced(self, _: steps.DropUnsynced) -> None:
+        raise StepFailed("a power cut is not there yet")
+
+    @_do.register
+    def _wait_leader(self, step: steps.WaitLeader) -> None:
+        at = self._at(step)
+
+        def differing() -> list[str]:
+            facts = self._look(at)
+            replica = facts.replicas.get(step.leader)
+            if facts.leader != step.leader:
+                return [f"the leader is {leader_name(facts.leader)}"]
+            if step.leader == NOBODY or (
+                replica is not None and replica.role == LEADER and replica.leader_epoch == facts.epoch
+            ):
+                return []
+            return [f"broker {step.leader} does not say that it leads"]
+
+        self._wait(differing)
+
+    @_do.register
+    def _wait_isr(self, step: steps.WaitIsr) -> None:
+        at = self._at(step)
+
+        def differing() -> list[str]:
+            isr = self._look(at).isr
+            return [] if set(isr) == set(step.isr) else [f"the ISR is {numbers(isr)}"]
+
+        self._wait(differing)
+
+    @_do.register
+    def _wait_hw(self, step: steps.WaitHw) -> None:
+        self._wait_values(self._at(step), "HW", step.hw, lambda replica: replica.hw)
+
+    @_do.register
+    def _wait_leo(self, step: steps.WaitLeo) -> None:
+        self._wait_values(self._at(step), "LEO", step.leo, lambda replica: replica.leo)
+
+    @_do.register
+    def _wait_epoch(self, step: steps.WaitEpoch) -> None:
+        at = self._at(step)
+
+        def differing() -> Iterator[str]:
+            facts = self._look(at)
+            if facts.epoch != step.epoch:
+                yield f"the leader epoch is {facts.epoch}"
+            wanted = dict.fromkeys(step.brokers, step.epoch)
+            yield from checks.values_differ(facts, "leader epoch", wanted, lambda replica: replica.leader_epoch)
+
+        self._wait(lambda: list(differing()))
+
+    @_do.register
+    def _wait_checkpoint(self, step: steps.WaitCheckpoint) -> None:
+        at = self._at(step)
+
+        def differing() -> list[str]:
+            found = {broker: checkpointed_hw(self._cluster.directory, broker, at) for broker in step.hw}
+            return [
+                f"the checkpoint file of broker {broker} holds {found[broker]}"
+                for broker, wanted in step.hw.items()
+                if found[broker] != wanted
+            ]
+
+        self._wait(differing)
+
+    @_do.register
+    def _wait_controller(self, step: steps.WaitController) -> None:
+        def differing() -> list[str]:
+            seen = self._hands.controllers()
+            agreed = set(seen.values())
+            if len(agreed) == 1:
+                [(controller, epoch)] = agreed
+                if controller in step.brokers and epoch == (step.epoch or epoch):
+                    return []
+            return [
+                f"broker {broker} sees controller {leader_name(controller)} of epoch {epoch}"
+                for broker, (controller, epoch) in seen.items()
+            ] or ["no broker answers"]
+
+        self._wait(differing)
+
+    @_do.register
+    def _wait_event(self, step: steps.WaitEvent) -> None:
+        path = self._cluster.logs / event_log.file_name(f"broker-{step.broker}")
+        wanted: dict[str, Any] = {"kind": step.kind, **(step.fields or {})}
+
+        def missing() -> list[str]:
+            events = list(event_log.read_events(path))
+            if any(all(event.get(key) == value for key, value in wanted.items()) for event in events):
+                return []
+            last = [event for event in events if event.get("kind") == step.kind][-3:]
+            return [f"broker {step.broker} has written no such event; the last of its kind: {last}"]
+
+        self._wait(missing)
+
+    @_do.register
+    def _mark(self, step: steps.Mark) -> None:
+        self._marks[step.name] = self._look(self._at(step))
+
+    @_do.register
+    def _table(self, step: steps.Table) -> None:
+        at = self._at(step)
+        before, after = self._marks[step.since], self._look(at)
+        for broker_id in (step.leader, *step.followers):
+            if broker_id not in before.replicas or broker_id not in after.replicas:
+                raise StepFailed(f"broker {broker_id} does not answer, or has no replica")
+        rounds = {follower: self._rounds.get((at, follower), table.Rounds()) for follower in step.followers}
+        self._rows = table.rows(step.phase, before, after, step.leader, step.followers, rounds)
+
+    @_do.register
+    def _expect(self, step: steps.Expect) -> None:
+        at = self._at(step)
+
+        def differing() -> list[str]:
+            facts = self._look(at)
+            return checks.differences(step, facts, self._answers_now(), lambda: self._hands.readable(at, facts.leader))
+
+        self._outcome.expectations += len(checks.expected(step))
+        self._wait(differing, SETTLE_SECONDS)
+
+
+def _note_answer(history: HistoryWriter, number: int, at: TopicPartition, done: Future[Answer]) -> None:
+    """Write an answer into the history of its produce."""
+    if done.cancelled() or done.exception() is not None:
+        return
+    answer = done.result()
+    if answer.state == ACKNOWLEDGED:
+        history.acknowledged(number, RecordMetadata(at.topic, at.partition, answer.offset, -1))
+        return
+    code = ErrorCode.NETWORK_EXCEPTION if answer.state == UNKNOWN else ErrorCode[answer.state]
+    problem = TidegaugeError(code, answer.message)
+    history.failed(number, problem, is_definite=problem.definite)

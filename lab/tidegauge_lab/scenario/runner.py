@@ -1,0 +1,37 @@
+"""Plays a scenario from the start of its cluster to its end."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tidegauge_lab.scenario.hands import Hands
+from tidegauge_lab.scenario.model import Scenario
+from tidegauge_lab.scenario.outcome import Outcome
+from tidegauge_lab.scenario.player import Player, Tell
+from tidegauge_lab.scenario.stage import stage
+
+
+def play(scenario: Scenario, folder: Path, *, zookeeper: str | None = None, tell: Tell = lambda _: None) -> Outcome:
+    """Run a scenario on a cluster of its own in a folder.
+
+    Args:
+        scenario: what is played.
+        folder: an empty one; data and logs are left in it.
+        zookeeper: one that runs; None: one of its own.
+        tell: takes the story, a line at a time.
+
+    Raises:
+        TidegaugeError: the cluster does not start.
+        TimeLimitError: the scenario's limit is over.
+    """
+    begin = time.monotonic()
+    outcome = Outcome(scenario.name)
+    with stage(scenario, folder, zookeeper) as cluster, Hands(cluster) as hands:
+        player = Player(scenario, cluster, hands, tell, begin + scenario.limit_seconds, outcome)
+        try:
+            player.play()
+        finally:
+            player.close()
+    outcome.seconds = time.monotonic() - begin
+    return outcome

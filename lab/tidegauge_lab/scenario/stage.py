@@ -1,0 +1,91 @@
+"""Where a scenario plays: a cluster of its own in a folder, on ports that nobody else uses, taken down in any case.
+
+Rules:
+- The controller's broker is started first and waited for, so that it is the controller; then the others together.
+- Ports: a block of sixteen, held by a lock on a small file for as long as the scenario runs. A broker that is killed
+  and started again must find its port free, so another scenario must not take it meanwhile.
+- ZooKeeper is one of its own, or one that is given, under a chroot that no other run uses.
+- ``close`` ends every process at once and takes what is left away; nothing is gained by a controlled shutdown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_lab import layout, ports, startup, takedown
+from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.scenario.model import Scenario
+
+# Below the first port of a user's own cluster, and of the range that the system gives to outgoing connections.
+_FIRST_PORT = 13_008
+_BLOCK = 16
+_BLOCKS = 360
+
+
+@contextlib.contextmanager
+def stage(scenario: Scenario, folder: Path, zookeeper: str | None = None) -> Iterator[LocalCluster]:
+    """A cluster that is up, with the scenario's settings and controller; gone at the end.
+
+    Args:
+        scenario: what is to be played.
+        folder: where; it must be empty, and is left with the cluster's data and logs in it.
+        zookeeper: ``host:port`` of one that runs; None: one of its own is started.
+
+    Raises:
+        TidegaugeError: the cluster does not start.
+    """
+    with contextlib.ExitStack() as stack:
+        base_port = stack.enter_context(_ports())
+        if zookeeper is None:
+            zookeeper = stack.enter_context(_own_zookeeper(folder, base_port + _BLOCK - 1))
+        cluster = LocalCluster.create(
+            folder / "cluster",
+            brokers=scenario.brokers,
+            settings=scenario.all_settings,
+            zookeeper=f"{zookeeper}/scenario-{uuid.uuid4().hex[:12]}",
+            base_port=base_port,
+        )
+        stack.callback(cluster.down, grace_seconds=0.0)
+        cluster.start(scenario.controller)
+        cluster.up()
+        yield cluster
+
+
+@contextlib.contextmanager
+def _ports() -> Iterator[int]:
+    """The first of a block of free ports that is this run's alone."""
+    first = os.getpid() % _BLOCKS
+    for place in range(_BLOCKS):
+        block = (first + place) % _BLOCKS
+        base = _FIRST_PORT + block * _BLOCK
+        path = Path(tempfile.gettempdir()) / f"tidegauge-scenario-{os.getuid()}-{base}.lock"
+        with path.open("w") as lock, contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if all(ports.is_free(port) for port in range(base, base + _BLOCK)):
+                try:
+                    yield base
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+    raise TidegaugeError(ErrorCode.INVALID_REQUEST, "there is no block of free ports for a scenario's cluster")
+
+
+@contextlib.contextmanager
+def _own_zookeeper(folder: Path, port: int) -> Iterator[str]:
+    """A ZooKeeper in a folder beside the cluster's."""
+    home = folder / layout.ZOOKEEPER
+    (home / layout.LOGS).mkdir(parents=True)
+    file = ClusterFile(f"{ports.HOST}:{port}", zookeeper_managed=True, profile="fast", brokers=[])
+    try:
+        startup.start_zookeeper(home, file)
+        yield file.zookeeper_address
+    finally:
+        takedown.end([layout.zookeeper_process(home)], grace_seconds=0.0)
