@@ -11,10 +11,14 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_zookeeper import MemoryZooKeeper, Term
 
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import parse_broker_settings
+from tidegauge_controller.admin import NewTopic
 from tidegauge_controller.decisions.assignment import assign_replicas, rack_alternated
+from tidegauge_controller.decisions.topics import plan_assignment
 
 RACKS = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
 
@@ -138,3 +142,17 @@ def test_every_assignment_is_legal_and_even(data: st.DataObject, count: int, par
             assert len({racks[i] for i in replicas}) == min(factor, len(set(racks.values())))
     leaders = Counter(replicas[0] for replicas in assigned.values())
     assert max(leaders.values()) - min(leaders[i] for i in range(count)) <= 1
+
+
+def test_the_racks_of_registered_brokers_spread_a_topics_replicas():
+    """From the znode's rack to the assignment: no partition has two replicas in one of three racks."""
+    zookeeper = MemoryZooKeeper()
+    for broker_id, rack in RACKS.items():
+        zookeeper.register_broker(broker_id, rack)
+    term = Term(zookeeper).start()
+    defaults, _ = parse_broker_settings({})
+    topic = NewTopic("orders", 12, 3)
+    for start in range(6):
+        planned = plan_assignment(topic, term.context.endpoints(), defaults, start=start, shift=start)
+        assert {len({RACKS[replica] for replica in replicas}) for replicas in planned.values()} == {3}
+        assert Counter(replicas[0] for replicas in planned.values()) == dict.fromkeys(RACKS, 2)
