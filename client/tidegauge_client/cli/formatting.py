@@ -127,6 +127,21 @@ def json_bytes(content: bytes | None) -> Any:
         return {"base64": base64.b64encode(content).decode()}
 
 
+def content_of(written: Any) -> bytes | None:
+    """What ``json_bytes`` was given.
+
+    Raises:
+        ValueError: it did not write this.
+    """
+    if written is None:
+        return None
+    if isinstance(written, str):
+        return written.encode()
+    if isinstance(written, dict) and set(written) == {"base64"}:
+        return base64.b64decode(written["base64"], validate=True)
+    raise ValueError("neither text nor base64")
+
+
 def record_json(record: ConsumerRecord) -> dict[str, Any]:
     """One record as a JSON object."""
     return {

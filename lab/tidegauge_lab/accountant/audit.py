@@ -99,7 +99,8 @@ def audit(books: Books) -> Report:
         by_partition.setdefault(replica.partition, []).append(replica)
     for partition, replicas in sorted(by_partition.items()):
         log = books.logs.get(partition)
-        check_replicas(replicas, findings, is_compacted=log is not None and log.is_compacted)
+        is_compacted = log is not None and log.is_compacted
+        check_replicas(replicas, findings, is_compacted=is_compacted, previews=books.previews)
     for log in books.logs.values():
         check_epochs_along(log, findings)
     if books.reads is None:

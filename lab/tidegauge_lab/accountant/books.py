@@ -81,6 +81,7 @@ class CommittedLog:
         records: by offset.
         has_own_timestamps: records carry their producers' timestamps (CreateTime).
         is_compacted: an older record of a key may be gone.
+        log_end_offset: the leader's; what it holds from the high watermark on may still be committed. -1: none.
     """
 
     partition: int
@@ -89,6 +90,11 @@ class CommittedLog:
     records: Sequence[KeptRecord]
     has_own_timestamps: bool = True
     is_compacted: bool = False
+    log_end_offset: int = NO_OFFSET
+
+
+Stretch = tuple[int, int, int]
+"""Partition, broker, base offset."""
 
 
 class Mark(NamedTuple):
@@ -140,6 +146,7 @@ class Books:
         events: the brokers' event logs, by time; events of other topics are passed over. None: not at hand.
         min_isr: how many in-sync replicas acks=all needs at least: min(min.insync.replicas, replication factor).
         is_complete: the histories hold everything that was written to the topic.
+        previews: what stands at the beginning of a stretch of a replica, for people.
     """
 
     topic: str
@@ -150,6 +157,7 @@ class Books:
     events: Sequence[Mapping[str, Any]] | None = None
     min_isr: int = 1
     is_complete: bool = False
+    previews: Mapping[Stretch, str] = field(default_factory=dict)
 
 
 class Example(NamedTuple):

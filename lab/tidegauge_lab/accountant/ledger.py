@@ -7,7 +7,8 @@ Rules:
     3. A record of the log that is left over is duplicated where the same key and value was sent and found, whoever
        wrote it, and a phantom otherwise. Values are best unique; where they are not, all histories must be given.
     4. Not lost: what lies below the log start offset; what a compacted log replaced by a later record of its key; what
-       was sent with acks=0, since nothing was acknowledged.
+       the leader holds above its high watermark, and may still commit; what was sent with acks=0, since nothing was
+       acknowledged.
     5. Lost tail: the acknowledged offset is at or above the end of the committed log. Comparing reads alone can't tell
        it from lag; the log was read to its end here, so it is.
 
@@ -43,6 +44,7 @@ class Account:
     lost: int = 0
     lost_tail: int = 0
     deleted: int = 0
+    uncommitted: int = 0
     unreadable: int = 0
 
 
@@ -226,6 +228,8 @@ class Ledger:
             log.log_start_offset, latest_of_keys.get(record.partition, {}).get(record.key, NO_OFFSET)
         ):
             account.deleted += 1
+        elif log.high_watermark <= record.offset < log.log_end_offset:
+            account.uncommitted += 1
         elif record.offset >= log.high_watermark:
             account.lost_tail += 1
             self._findings.add(

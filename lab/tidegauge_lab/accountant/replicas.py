@@ -16,9 +16,9 @@ Source: Kafka's ReplicaVerificationTool; verification.md section 3 (replica dige
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from tidegauge_lab.accountant.books import Findings, Kind, Mark, ReplicaLog
+from tidegauge_lab.accountant.books import Findings, Kind, Mark, ReplicaLog, Stretch
 
 Difference = tuple[int, Mark | None, Mark | None]
 """Where two logs begin to differ, and what stands there in each."""
@@ -65,34 +65,51 @@ def differences(
                 yield max(begin, b.base_offset), None, b
 
 
-def check_replicas(replicas: Sequence[ReplicaLog], findings: Findings, *, is_compacted: bool = False) -> None:
-    """Report where the replicas of one partition differ."""
+def compare(
+    replicas: Sequence[ReplicaLog], *, is_compacted: bool = False
+) -> Iterator[tuple[ReplicaLog, ReplicaLog, Difference]]:
+    """Where the replicas of one partition differ: the reference, the other one, the difference."""
     if not replicas:
         return
     reference = reference_of(replicas)
     for replica in replicas:
-        if replica is reference:
-            continue
-        begin = max(reference.log_start_offset, replica.log_start_offset)
-        end = bound_of(reference, replica)
-        for offset, ours, theirs in differences(reference.marks, replica.marks, begin, end, is_compacted=is_compacted):
-            findings.add(
-                Kind.DIVERGED,
-                replica.partition,
-                offset,
-                "at offset {} broker {} holds {} and broker {} {}",
-                offset,
-                reference.broker,
-                describe(ours),
-                replica.broker,
-                describe(theirs),
-            )
+        if replica is not reference:
+            begin = max(reference.log_start_offset, replica.log_start_offset)
+            end = bound_of(reference, replica)
+            for difference in differences(reference.marks, replica.marks, begin, end, is_compacted=is_compacted):
+                yield reference, replica, difference
 
 
-def describe(mark: Mark | None) -> str:
+def check_replicas(
+    replicas: Sequence[ReplicaLog],
+    findings: Findings,
+    *,
+    is_compacted: bool = False,
+    previews: Mapping[Stretch, str] | None = None,
+) -> None:
+    """Report where the replicas of one partition differ."""
+    known = previews or {}
+    for reference, replica, (offset, ours, theirs) in compare(replicas, is_compacted=is_compacted):
+        findings.add(
+            Kind.DIVERGED,
+            replica.partition,
+            offset,
+            "at offset {} broker {} holds {}, broker {} {}",
+            offset,
+            reference.broker,
+            describe(reference, ours, known),
+            replica.broker,
+            describe(replica, theirs, known),
+        )
+
+
+def describe(replica: ReplicaLog, mark: Mark | None, previews: Mapping[Stretch, str]) -> str:
     """A stretch for people."""
     if mark is None:
         return "nothing that begins there"
+    preview = previews.get((replica.partition, replica.broker, mark.base_offset))
+    if preview is not None:
+        return preview
     last = mark.next_offset - 1
     span = f"offset {last}" if last == mark.base_offset else f"offsets {mark.base_offset} to {last}"
     return f"{span} of epoch {mark.leader_epoch} (CRC {mark.crc:08x})"

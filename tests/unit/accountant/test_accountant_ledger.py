@@ -75,6 +75,14 @@ def test_an_acknowledged_record_behind_the_end_is_a_lost_tail() -> None:
     assert report([sent(0), sent(1), sent(2, outcome="info")], log(*values("v0", "v1"))).is_balanced
 
 
+def test_what_the_leader_holds_above_its_high_watermark_may_still_be_committed() -> None:
+    """With acks=1 the answer comes before the commit."""
+    history = [sent(0, acks="1"), sent(1, acks="1"), sent(2, acks="1")]
+    result = report(history, log(kept(0), end=1, log_end_offset=2))
+    assert found(result) == {Kind.LOST_TAIL: 1}
+    assert result.accounts["1"].uncommitted == 1
+
+
 # Kept though failed
 
 

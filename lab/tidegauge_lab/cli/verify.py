@@ -1,0 +1,131 @@
+"""``verify``: the accountant (row B6) looks into a topic: lost, kept though failed, duplicated, reordered, diverged.
+
+Exit 0 when the books balance, 1 when they don't, or when they could not be read. What could not be checked, and why, is
+said each time: a check that was not made has found nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import click
+
+from tidegauge.cli import EXIT_FAILED, print_json, tells_errors, verb_options
+from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cluster_file import FILE_NAME, load_cluster_file
+from tidegauge_lab import layout
+from tidegauge_lab.accountant.audit import Report, audit
+from tidegauge_lab.accountant.books import MEANINGS, Kind
+from tidegauge_lab.accountant.ledger import Account
+from tidegauge_lab.topic_books import Sources, read_books
+
+SHOWN = 5
+
+
+@click.command("verify")
+@click.argument("topic")
+@click.option(
+    "--history",
+    "histories",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="What `produce --history` wrote; may be given several times.",
+)
+@click.option(
+    "--reads",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="What `consume -o json` printed; may be given several times, in the order of reading.",
+)
+@click.option("--complete", is_flag=True, help="The histories hold all that was written: phantoms count too.")
+@click.option(
+    "--timeout-ms",
+    type=click.IntRange(min=1),
+    default=30_000,
+    show_default=True,
+    help="How long a leader, or the next record, is waited for.",
+)
+@verb_options
+@tells_errors
+def verify(
+    topic: str,
+    histories: tuple[Path, ...],
+    reads: tuple[Path, ...],
+    complete: bool,
+    timeout_ms: int,
+    bootstrap_server: str | None,
+    directory: Path,
+    output: str,
+) -> None:
+    """Compare what producers were told with the committed log and with all replicas."""
+    if complete and not histories:
+        raise click.UsageError("Option --complete says something of histories: give --history")
+    bootstrap = servers(bootstrap_server, directory)
+    sources = Sources(histories, reads, event_logs_of(bootstrap, directory), complete, timeout_ms)
+    reading = run(read_books(bootstrap, topic, sources))
+    report = audit(reading.books)
+    report.not_checked += reading.not_read
+    if output == JSON:
+        print_json(report.to_json())
+    else:
+        for line in text_lines(report):
+            click.echo(line)
+    if not report.is_balanced:
+        raise SystemExit(EXIT_FAILED)
+
+
+def event_logs_of(bootstrap: list[str], directory: Path) -> Path | None:
+    """The event logs of the cluster asked, if it is the one in the folder."""
+    if not (directory / FILE_NAME).exists():
+        return None
+    own = set(load_cluster_file(directory).bootstrap_servers)
+    return directory / layout.LOGS if set(bootstrap) <= own else None
+
+
+# Text
+
+
+def text_lines(report: Report) -> Iterator[str]:
+    """The report for people."""
+    yield (
+        f"Topic {report.topic}: {report.partitions} partitions, {report.records} committed records, "
+        f"{report.replicas} replicas compared"
+    )
+    if report.accounts:
+        yield from _table(report)
+    for kind in Kind:
+        if report.count(kind) and report.is_violation(kind):
+            yield from _finding(report, kind)
+    for kind in Kind:
+        if report.count(kind) and not report.is_violation(kind):
+            yield from _finding(report, kind, "Note: ")
+    for line in report.not_checked:
+        yield f"Not checked: {line}"
+    if report.is_balanced:
+        yield "The books balance."
+    else:
+        wrong = [kind for kind in Kind if report.count(kind) and report.is_violation(kind)]
+        found = [f"{report.count(kind)} {kind.value}" for kind in wrong]
+        yield f"The books do not balance: {', '.join(found)}."
+
+
+def _table(report: Report) -> Iterator[str]:
+    columns = [field.name for field in fields(Account)]
+    rows = [["acks", *(name.replace("_", " ") for name in columns)]]
+    for level, account in sorted(report.accounts.items(), reverse=True):
+        rows.append([level, *(str(getattr(account, name)) for name in columns)])
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _finding(report: Report, kind: Kind, begin: str = "") -> Iterator[str]:
+    tally = report.tallies[kind]
+    levels = ", ".join(f"acks={level}: {count}" for level, count in sorted(tally.by_acks.items()))
+    yield f"{begin}{tally.count} {kind.value}{f' ({levels})' if levels else ''}: {MEANINGS[kind]}"
+    for example in tally.examples[:SHOWN]:
+        yield f"    {report.topic}-{example.partition}: {example.message}"
+    if tally.count > SHOWN:
+        yield f"    and {tally.count - min(SHOWN, len(tally.examples))} more"
