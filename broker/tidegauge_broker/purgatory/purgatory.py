@@ -34,6 +34,9 @@ class Operation(Protocol):
         ...
 
 
+PURGE_INTERVAL = 1000
+"""So many deadlines of operations that are gone may be kept (fetch and producer purgatory.purge.interval.requests)."""
+
 AnOperation = TypeVar("AnOperation", bound=Operation)
 
 
@@ -63,6 +66,9 @@ class Purgatory(Generic[AnOperation]):
         for key in keys:
             self._by_key.setdefault(key, {})[number] = operation
         heapq.heappush(self._deadlines, (operation.deadline_ms, number))
+        if len(self._deadlines) > 2 * len(self._waiting) + PURGE_INTERVAL:
+            self._deadlines = [entry for entry in self._deadlines if entry[1] in self._waiting]
+            heapq.heapify(self._deadlines)
         return False
 
     def check(self, key: TopicPartition, out: list[Effect]) -> int:

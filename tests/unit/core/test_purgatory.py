@@ -19,7 +19,7 @@ from tidegauge.control import StopReplicaPartition, StopReplicaRequest
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, patch
-from tidegauge_broker.purgatory.purgatory import Purgatory
+from tidegauge_broker.purgatory.purgatory import PURGE_INTERVAL, Purgatory
 from tidegauge_broker.replica.effects import AnswerFetch, Effect
 from tidegauge_broker.replica.messages import (
     CONSUMER,
@@ -92,6 +92,23 @@ def test_deadlines_come_in_order_and_those_of_the_gone_do_not_count():
     assert purgatory.expire(20, []) == 1
     assert purgatory.expire(99, []) == 1
     assert (late.answers, early.answers, gone.answers) == (["expired"], ["expired"], [])
+
+
+def test_deadlines_of_the_gone_do_not_pile_up():
+    """2.3: a producer's operations end long before their 30 s, thousands in a second."""
+    purgatory: Purgatory[Waiter] = Purgatory()
+    stays = Waiter("stays", 10**6, (AT,))
+    purgatory.try_or_watch(stays, [])
+    for number in range(5 * PURGE_INTERVAL):
+        waiter = Waiter(number, 10**6 - number % 3, (AT,))
+        purgatory.try_or_watch(waiter, [])
+        waiter.is_ready = True
+        purgatory.check(AT, [])
+    assert len(purgatory._deadlines) <= 2 * PURGE_INTERVAL
+    assert len(purgatory) == 1
+    assert purgatory.next_deadline_ms() == 10**6
+    assert purgatory.expire(10**6, []) == 1
+    assert stays.answers == ["expired"]
 
 
 @settings(max_examples=100, deadline=None)
