@@ -113,9 +113,8 @@ class ConfigChanges:
             return  # purged by another broker
         try:
             number = change_number(name)
-            if number > self.applied:
-                await self._apply(decode_config_change(data))
-                self.applied = number
+            await self._apply(decode_config_change(data))
+            self.applied = number
         except MalformedZnode as problem:
             LOG.warning("A notification of changed settings is unreadable and is skipped: %s", problem)
         self._made_at_ms[name] = stat.ctime_ms

@@ -60,6 +60,9 @@ def test_what_is_taken_back_falls_to_the_layer_below():
     made.replace(default={}, own={})
     seen.append(held.integer("message.max.bytes"))
     assert seen == [7000, 6000, 5000]
+    made.replace(default={MIN_ISR: "3"}, own={})
+    made.replace(default={}, own={})
+    assert held.integer(MIN_ISR) == 1
 
 
 def test_a_topic_view_names_the_brokers_setting():
@@ -148,6 +151,12 @@ def test_a_contradiction_with_another_layer_is_refused():
     made.check({"log.cleaner.min.compaction.lag.ms": "100"}, for_all=False)
     with pytest.raises(TidegaugeError, match="conflict topic config setting"):
         made.check({"log.cleaner.min.compaction.lag.ms": "101"}, for_all=False)
+    assert made.replace(default={"log.cleaner.min.compaction.lag.ms": "100"}, own={}) == []
+    with pytest.raises(TidegaugeError, match="conflict topic config setting"):
+        made.check({"log.cleaner.max.compaction.lag.ms": "99"}, for_all=False)
+    assert made.replace(default={}, own={"log.cleaner.min.compaction.lag.ms": "100"}) == []
+    with pytest.raises(TidegaugeError, match="conflict topic config setting"):
+        made.check({"log.cleaner.max.compaction.lag.ms": "99"}, for_all=True)
     assert made.replace(default={"log.cleaner.min.compaction.lag.ms": "101"}, own={MIN_ISR: "2"}) != []
     assert made.live.integer("log.cleaner.min.compaction.lag.ms") == 0
     assert made.live.integer(MIN_ISR) == 2

@@ -197,6 +197,25 @@ async def test_of_two_alterations_at_once_neither_is_lost(zookeeper, brokers):
     zookeeper.before_multi = other
     await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
     assert payload(zookeeper, "/config/topics/t")["config"] == {"retention.ms": "5", MIN_ISR: "2"}
+    zookeeper.before_multi = other
+    await brokers[0].configs.alter_topic("t", {"segment.ms": "9"}, [])
+    assert payload(zookeeper, "/config/topics/t")["config"] == {"retention.ms": "5", "segment.ms": "9"}
+
+
+async def test_a_controller_that_changes_meanwhile_makes_the_write_look_again(zookeeper, brokers):
+    """KafkaZkClient.setOrCreateEntityConfigs: one transaction with a check of /controller."""
+    zookeeper.put("/controller", b"{}")
+    writes = []
+
+    def other() -> None:
+        writes.append(dict(zookeeper.nodes))
+        if len(writes) == 1:
+            zookeeper.put("/controller", b"{}")
+
+    zookeeper.before_multi = other
+    await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
+    assert len(writes) == 2
+    assert "/config/topics/t" not in writes[1]
 
 
 async def test_the_controller_hears_when_unclean_elections_become_allowed(zookeeper, brokers):
@@ -205,6 +224,9 @@ async def test_the_controller_hears_when_unclean_elections_become_allowed(zookee
     await brokers[0].configs.alter_broker("", {UNCLEAN: "true"}, [])
     await settle()
     assert [broker.unclean for broker in brokers] == [["t", None], ["t", None]]
+    await brokers[0].configs.alter_broker("", {MIN_ISR: "2"}, [])
+    await settle()
+    assert brokers[0].unclean == ["t", None], "it was allowed already"
     await brokers[0].configs.alter_broker("", {UNCLEAN: "false"}, [])
     await brokers[0].configs.alter_topic("t", {UNCLEAN: "false"}, [])
     await settle()
