@@ -62,7 +62,7 @@ class Player:
         self._produced = 0
         self._rows: list[table.Row] = []
         self._kept_back: set[tuple[TopicPartition, int]] = set()
-        self._last_state = ""
+        self._last_told: tuple[str, list[str]] = ("", [])
 
     def play(self) -> None:
         """All steps; the outcome is filled in."""
@@ -72,6 +72,9 @@ class Player:
         for step in self._scenario.steps:
             self._rows = []
             self._remaining()
+            self._tell(f"{time.monotonic() - begin:6.1f}s  {described(step)}")
+            for line in step.note.splitlines():
+                self._tell(f"         {line}")
             try:
                 self._do(step)
             except StepFailed as failed:
@@ -94,14 +97,12 @@ class Player:
         facts = self._look(at)
         played = PlayedStep(step.line, step.verb, described(step), round(seconds, 3), facts.line, self._rows)
         self._outcome.steps.append(played)
-        self._tell(f"{seconds:6.1f}s  {played.text}")
-        for line in step.note.splitlines():
-            self._tell(f"         {line}")
         for line in table.lines(self._rows) if self._rows else ():
             self._tell(f"         {line}")
-        if facts.line != self._last_state:
-            self._last_state = facts.line
-            self._tell(f"           {facts.line}")
+        if (facts.line, facts.log_lines) == self._last_told:
+            return
+        self._last_told = (facts.line, facts.log_lines)
+        self._tell(f"           {facts.line}")
         if isinstance(step, steps.Expect) or self._outcome.failure:
             for line in facts.log_lines:
                 self._tell(f"           log {line}")
