@@ -20,6 +20,7 @@ from tidegauge.environment import settings_of_environment
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import resolve_listeners
 from tidegauge.settings import Values, parse_broker_settings, read_assignments, read_properties
+from tidegauge.settings.document import help_lines
 from tidegauge_broker.server.broker_process import BrokerIdentity, BrokerProcess
 
 LOG = logging.getLogger("tidegauge.broker")
@@ -63,7 +64,7 @@ async def _serve(identity: BrokerIdentity, settings: Values) -> int:
     return process.exit_code
 
 
-@click.command()
+@click.command(epilog="\b\nSettings (what may be changed while brokers run: alter-config)\n" + "\n".join(help_lines()))
 @click.option(
     "--config", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="A server.properties file."
 )

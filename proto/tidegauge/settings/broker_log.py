@@ -34,9 +34,8 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "Random time taken off log.roll.ms; else log.roll.jitter.hours.",
         fallbacks=(Fallback("log.roll.jitter.hours", HOUR_MS),),
         update="cluster-wide",
-        has_effect=False,
     ),
-    whole("log.roll.jitter.hours", 0, "h", "The same in hours.", 0, has_effect=False),
+    whole("log.roll.jitter.hours", 0, "h", "The same in hours.", 0),
     whole("log.index.size.max.bytes", 10_485_760, "bytes", "Largest index file.", 4, update="cluster-wide"),
     whole("log.index.interval.bytes", 4096, "bytes", "Log bytes between two index entries.", 0, update="cluster-wide"),
     long(

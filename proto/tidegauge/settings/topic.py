@@ -161,7 +161,6 @@ _SETTINGS = (
         "Random time taken off segment.ms, so that not all segments roll at once.",
         0,
         broker_key="log.roll.jitter.ms",
-        has_effect=False,
     ),
     long("segment.ms", WEEK_MS, "ms", "Age at which a segment is rolled.", 1, broker_key="log.roll.ms"),
     flag(

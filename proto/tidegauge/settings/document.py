@@ -1,0 +1,148 @@
+"""The table of settings as people read it: docs/configuration.md, a server.properties, ``tidegauge broker --help``.
+
+Pure; ``tools/generate-configuration.py`` writes the files, and a test holds them equal to what is made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidegauge.settings.broker import BROKER_GROUPS
+from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, number_text
+from tidegauge.settings.topic import TOPIC_SETTINGS
+
+_INTRODUCTION = """\
+# Configuration
+
+<!-- Made by tools/generate-configuration.py from proto/tidegauge/settings; change it there. -->
+
+Names, defaults and ranges are those of Kafka 3.9. A setting that Kafka does not have says so. One marked *no effect* is
+accepted, checked and shown as Kafka does, and changes nothing here.
+
+## Where a value comes from
+
+For a broker, the first that has one:
+
+1. its dynamic settings, `/config/brokers/ID` (`tidegauge alter-config --broker ID --add-config K=V`),
+2. the dynamic settings of all brokers, `/config/brokers/<default>` (`--broker-defaults`),
+3. its command line: `--override K=V`, then `--environment`, then the file of `--config` (`up --set` writes there),
+4. another setting that stands in for it, such as `log.retention.hours` for `log.retention.ms`,
+5. the default.
+
+For a topic: its own, `/config/topics/NAME` (`create-topic --config K=V`, `alter-config --topic NAME --add-config K=V`),
+else what its brokers have for the setting beside it.
+
+Every broker applies a change at once, and after a restart. `describe-config --all` shows what is in force and, under
+*synonyms*, every place that has a say. An unknown topic setting, and a value outside its range, are refused with the
+name and the range; then nothing of the request is changed. A broker that finds an unknown name in its file warns and
+goes on, as Kafka does. [server.properties](server.properties) lists all settings of brokers in that form.
+
+*Update* says when a broker setting may change: `read-only` at the start only, `cluster-wide` while brokers run, for all
+brokers or for one.
+"""
+
+_PROPERTIES_INTRODUCTION = """\
+# A server.properties with every setting and its default.
+# Made by tools/generate-configuration.py from proto/tidegauge/settings; change it there.
+# A broker needs broker.id, zookeeper.connect and, usually, listeners and log.dirs of its own:
+#   tidegauge broker --config server.properties --override broker.id=1
+"""
+
+
+def configuration_page() -> str:
+    """docs/configuration.md."""
+    return _INTRODUCTION + "\n".join(_page_tables()) + "\n"
+
+
+def _page_tables() -> Iterator[str]:
+    yield "\n## Settings of topics\n"
+    yield "All of them may be changed while brokers run.\n"
+    yield "| setting | default | range | the brokers' setting | meaning |"
+    yield "|---|---|---|---|---|"
+    for _, setting in sorted(TOPIC_SETTINGS.items()):
+        yield _row(
+            f"`{setting.name}`",
+            _code(default_text(setting)),
+            range_text(setting),
+            f"`{setting.broker_key}`",
+            meaning_text(setting),
+        )
+    for group, table in BROKER_GROUPS.items():
+        yield f"\n## Settings of brokers: {group}\n"
+        yield "| setting | default | range | update | meaning |"
+        yield "|---|---|---|---|---|"
+        for setting in table:
+            yield _row(
+                f"`{setting.name}`",
+                _code(default_text(setting)),
+                range_text(setting),
+                setting.update,
+                meaning_text(setting),
+            )
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else "empty"
+
+
+def properties_file() -> str:
+    """docs/server.properties: every line that sets something is commented out."""
+    return _PROPERTIES_INTRODUCTION + "\n".join(_properties_lines()) + "\n"
+
+
+def _properties_lines() -> Iterator[str]:
+    for group, table in BROKER_GROUPS.items():
+        yield f"\n############ {group} ############"
+        for setting in table:
+            yield f"\n# {meaning_text(setting)} Legal: {range_text(setting)}; {setting.update}."
+            value = "" if setting.default is None else default_text(setting)
+            yield f"#{setting.name}={value}"
+
+
+def help_lines() -> Iterator[str]:
+    """All broker settings for the help of ``tidegauge broker``: name, default, range, when it may change."""
+    for group, table in BROKER_GROUPS.items():
+        yield f"{group}:"
+        for setting in table:
+            yield f"  {setting.name}={'' if setting.default is None else default_text(setting)}"
+            yield f"      {range_text(setting)}; {setting.update}. {meaning_text(setting)}"
+
+
+def default_text(setting: Setting) -> str:
+    """A default as Kafka's documentation writes it."""
+    return "null" if setting.default is None else setting.text_of(setting.default)
+
+
+def meaning_text(setting: Setting) -> str:
+    """What a setting means, where its value may come from, and whether it has an effect."""
+    text = setting.meaning
+    if not setting.has_effect:
+        text += " No effect."
+    return text
+
+
+def range_text(setting: Setting) -> str:
+    """What is legal, in few words, with the unit; bounds that are only those of the type are left out."""
+    if setting.choices:
+        return ("any of " if setting.kind == "list" else "") + _listed(setting.choices)
+    if setting.kind == "bool":
+        return "true, false"
+    if setting.kind not in {"int", "float"}:
+        return "texts with commas" if setting.kind == "list" else "text"
+    minimum, maximum = setting.minimum, setting.maximum
+    has_minimum = minimum is not None and minimum not in {-INT_MAX - 1, -LONG_MAX - 1}
+    has_maximum = maximum is not None and maximum not in {INT_MAX, LONG_MAX}
+    unit = f" {setting.unit}" if setting.unit else ""
+    if has_minimum and has_maximum:
+        return f"{number_text(minimum or 0)} to {number_text(maximum or 0)}{unit}"
+    if has_minimum:
+        return f"at least {number_text(minimum or 0)}{unit}"
+    return f"any number of {setting.unit}" if setting.unit else "any number"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
