@@ -70,6 +70,10 @@ class ZooKeeperView:
             return self.znode(f"/brokers/ids/{broker_id}").czxid
         return None
 
+    def delete(self, path: str) -> None:
+        """Take a znode away, as an operator with ZooKeeper's shell does."""
+        self._client.delete(path)
+
     def controller(self) -> tuple[int | None, int]:
         """The controller's broker, if there is one, and the controller epoch."""
         epoch = int(self.znode("/controller_epoch").data or b"0")

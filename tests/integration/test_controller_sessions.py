@@ -1,6 +1,6 @@
 """Sessions end, brokers bounce, ZooKeeper is away: who is fenced, who is elected, what nobody notices.
 
-Rows Z2 to Z4; kafka-behaviour 8.1, 8.3, 8.4, 8.9, 7.3. Each test has a cluster of its own.
+Rows Z2 to Z4; kafka-behaviour 8.1, 8.3, 8.4, 8.9, 7.3. Who kills has a cluster of his own.
 """
 
 from __future__ import annotations
@@ -97,6 +97,35 @@ async def test_a_controller_that_slept_past_its_session_changes_nothing(make_clu
         assert state["partition_epoch"] - old_state.version in {1, 2}
     meanwhile = "/brokers/topics/meanwhile/partitions/0/state"
     assert after[meanwhile] == before[meanwhile]
+
+
+async def test_a_controller_whose_znode_was_taken_away_is_fenced_while_its_session_lives(
+    cluster: LocalCluster, look: Look
+):
+    """8.1, 7.3: it sleeps while another is elected; awake, with all its watches, it decides nothing and resigns."""
+    view = look(cluster)
+    stale, epoch = view.controller()
+    assert stale is not None
+    async with Admin(cluster.bootstrap_servers) as admin:
+        others = [broker for broker in (0, 1, 2) if broker != stale]
+        await admin.create_topic("taken", assignment=[others])
+        deeds = controller_events(cluster, stale)
+        await asyncio.to_thread(cluster.pause, stale)
+        view.delete("/controller")
+        await asyncio.to_thread(until, lambda: view.controller()[0] in others, 60)
+        # A new topic and a preferred election: what a controller would have to do with.
+        creation = asyncio.ensure_future(admin.create_topic("taken-meanwhile", assignment=[others]))
+        await asyncio.to_thread(until, lambda: view.exists("/brokers/topics/taken-meanwhile/partitions/0/state"), 60)
+        await asyncio.to_thread(cluster.resume, stale)
+        await creation
+        await admin.wait_for_topic("taken-meanwhile")
+        await asyncio.to_thread(until, lambda: controller_events(cluster, stale) != deeds, 60)
+        assert controller_events(cluster, stale) == [*deeds, ("resigned", epoch)]
+        assert view.controller()[1] == epoch + 1
+        assert view.state("taken-meanwhile")["controller_epoch"] == epoch + 1
+        assert view.state("taken-meanwhile")["partition_epoch"] == 0
+        await admin.delete_topic("taken")
+        await admin.delete_topic("taken-meanwhile")
 
 
 async def test_a_bounce_quicker_than_the_watch_is_a_failure_and_a_start(make_cluster, look: Look):
