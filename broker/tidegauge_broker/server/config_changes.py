@@ -88,6 +88,8 @@ class ConfigChanges:
                 LOG.info("The ZooKeeper session ended while settings were read; the next one reads them anew")
             except ZooKeeperError as problem:
                 LOG.warning("Changed settings could not be read: %r", problem)
+            except Exception:
+                LOG.exception("Changed settings could not be applied; they are looked at again with the next change")
 
     async def look(self) -> None:
         """Apply what is new, and purge what is old.

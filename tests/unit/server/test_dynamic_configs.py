@@ -134,6 +134,17 @@ async def test_notifications_that_nobody_understands_are_skipped(zookeeper, brok
     assert brokers[0].configs.applied_change == 3
 
 
+async def test_a_change_that_could_not_be_applied_is_tried_again_with_the_next(zookeeper, brokers, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.delattr(Broker, "topic_settings_changed")
+        await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
+        await settle()
+    assert brokers[1].topics == {}
+    await brokers[0].configs.alter_topic("u", {MIN_ISR: "3"}, [])
+    await settle()
+    assert [broker.topics for broker in brokers] == [{"t": 2, "u": 3}, {"t": 2, "u": 3}]
+
+
 async def test_old_notifications_are_purged(zookeeper, brokers):
     """ZkNodeChangeNotificationListener.purgeObsoleteNotifications: after 15 minutes, by whoever sees them."""
     await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
