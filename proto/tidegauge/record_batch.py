@@ -37,6 +37,8 @@ COMPRESSION_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PATCH = struct.Struct(">q")
 _PATCH_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_CRC_AT = 17
 assert _HEADER.size == HEADER_BYTES
 
 
@@ -91,6 +93,11 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & CONTROL_BIT)
 
     @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on compaction may drop its tombstones; None as long as it has not met them."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
     def is_transactional(self) -> bool:
         """Whether it belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
@@ -143,6 +150,17 @@ def crc_matches(buffer: bytes | bytearray | memoryview, header: BatchHeader) -> 
     view = memoryview(buffer)
     crc: int = crc32c(view[header.position + CRC_START : header.position + header.size_bytes])
     return crc == header.crc
+
+
+def make_batch(header: BatchHeader, records: bytes) -> bytes:
+    """A batch of a header and the bytes that follow it; batch length and CRC are made to fit."""
+    length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(records)
+    fields = header._replace(batch_length=length, crc=0)[:-1]
+    batch = bytearray(_HEADER.pack(*fields))
+    batch += records
+    crc: int = crc32c(memoryview(batch)[CRC_START:])
+    _CRC.pack_into(batch, _CRC_AT, crc)
+    return bytes(batch)
 
 
 def patch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:

@@ -42,6 +42,9 @@ class LogFolder:
         self._high_watermarks = OffsetCheckpoint(path / checkpoints.REPLICATION_OFFSET_CHECKPOINT, disk)
         self._recovery_points = OffsetCheckpoint(path / checkpoints.RECOVERY_POINT_CHECKPOINT, disk)
         self._log_start_offsets = OffsetCheckpoint(path / checkpoints.LOG_START_OFFSET_CHECKPOINT, disk)
+        self._cleaner_offsets = OffsetCheckpoint(path / checkpoints.CLEANER_OFFSET_CHECKPOINT, disk)
+        self._cleaned: dict[TopicPartition, int] = {}
+        self._cleaned_lock = threading.Lock()
         self._lock_descriptor = -1
         self._recovery_point_lock = threading.Lock()
         self._deletions: dict[Path, int] = {}
@@ -174,6 +177,33 @@ class LogFolder:
     def read_log_start_offsets(self) -> dict[TopicPartition, int]:
         """log-start-offset-checkpoint; empty if it is corrupt."""
         return self._read(self._log_start_offsets)
+
+    def load_cleaner_offsets(self) -> None:
+        """Read cleaner-offset-checkpoint; if it is corrupt, everything counts as not compacted yet."""
+        self._cleaned = self._read(self._cleaner_offsets)
+
+    def first_dirty_offset(self, topic_partition: TopicPartition) -> int | None:
+        """Below it a log has been compacted; None if it never was."""
+        return self._cleaned.get(topic_partition)
+
+    def note_cleaned(self, topic_partition: TopicPartition, first_dirty_offset: int) -> None:
+        """Write how far a log has been compacted."""
+        with self._cleaned_lock:
+            self._cleaned[topic_partition] = first_dirty_offset
+            self._write(self._cleaner_offsets, self._cleaned)
+
+    def lower_cleaned(self, topic_partition: TopicPartition, offset: int) -> None:
+        """A log was cut: what comes above is not compacted."""
+        with self._cleaned_lock:
+            if self._cleaned.get(topic_partition, 0) > offset:
+                self._cleaned[topic_partition] = offset
+                self._write(self._cleaner_offsets, self._cleaned)
+
+    def forget_cleaned(self, topic_partition: TopicPartition) -> None:
+        """A log was deleted."""
+        with self._cleaned_lock:
+            if self._cleaned.pop(topic_partition, None) is not None:
+                self._write(self._cleaner_offsets, self._cleaned)
 
     @staticmethod
     def _read(checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:

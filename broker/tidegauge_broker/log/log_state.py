@@ -24,6 +24,10 @@ class LogSettings:
     retention_bytes: int
     retention_ms: int
     cleanup_policy: tuple[str, ...]
+    delete_retention_ms: int
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    min_cleanable_dirty_ratio: float
 
     @classmethod
     def of(cls, values: Values) -> LogSettings:
@@ -39,7 +43,18 @@ class LogSettings:
             retention_bytes=values.integer("retention.bytes"),
             retention_ms=values.integer("retention.ms"),
             cleanup_policy=tuple(values["cleanup.policy"]),
+            delete_retention_ms=values.integer("delete.retention.ms"),
+            min_compaction_lag_ms=values.integer("min.compaction.lag.ms"),
+            max_compaction_lag_ms=values.integer("max.compaction.lag.ms"),
+            min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
         )
+
+    @property
+    def max_segment_ms(self) -> int:
+        """The age at which a segment is rolled: a compacted log's no later than its records must be compacted."""
+        if self.compacts and self.max_compaction_lag_ms > 0:
+            return min(self.max_compaction_lag_ms, self.segment_ms)
+        return self.segment_ms
 
     @property
     def deletes(self) -> bool:

@@ -26,6 +26,8 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge_broker.log import checkpoints
+from tidegauge_broker.log.cleaner import Cleaning
+from tidegauge_broker.log.compaction import CleanablePart, OffsetMap, cleanable_part
 from tidegauge_broker.log.files import DISK, Disk, StorageError
 from tidegauge_broker.log.folder import LogFolder
 from tidegauge_broker.log.log_state import LogSettings
@@ -59,6 +61,7 @@ class LogManager:
         self._now_ms = now_ms
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
+        self._uncleanable: set[TopicPartition] = set()
 
     @classmethod
     def open(
@@ -112,6 +115,7 @@ class LogManager:
         recovery_points = folder.read_recovery_points()
         log_start_offsets = folder.read_log_start_offsets()
         high_watermarks = folder.read_high_watermarks()
+        folder.load_cleaner_offsets()
 
         def load(found: tuple[TopicPartition, Path]) -> PartitionLog:
             topic_partition, directory = found
@@ -355,6 +359,7 @@ class LogManager:
         folder = log.folder
         del folder.logs[topic_partition]
         self._high_watermarks.pop(topic_partition, None)
+        self._uncleanable.discard(topic_partition)
         log.abandon()
         folder.check_online()
         renamed = folder.path / deleted_name(topic_partition, uuid.uuid4().hex)
@@ -367,6 +372,7 @@ class LogManager:
         _logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", topic_partition, renamed)
         folder.write_recovery_points()
         folder.write_log_start_offsets()
+        folder.forget_cleaned(topic_partition)
 
     def housekeeping(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Let old segments of logs go that are not compacted (the cleaner looks after the others).
@@ -378,6 +384,63 @@ class LogManager:
         """
         logs = [log for log in self._logs.values() if not log.settings.compacts]
         return self._delete_old_segments(logs, high_watermarks)
+
+    def housekeeping_of_compacted(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The same for logs that are compacted: the cleaner does it (LogCleanerManager.deletableLogs)."""
+        logs = [log for log in self._logs.values() if log.settings.compacts]
+        return self._delete_old_segments(logs, high_watermarks)
+
+    # Compacting
+
+    def next_to_clean(self, high_watermarks: Mapping[TopicPartition, int]) -> Cleaning | None:
+        """The dirtiest log that is worth compacting; None if there is none. The event loop's."""
+        now_ms = self._now_ms()
+        best: tuple[float, PartitionLog, CleanablePart] | None = None
+        for topic_partition, log in self._logs.items():
+            high_watermark = high_watermarks.get(topic_partition)
+            if high_watermark is None or not log.settings.compacts or log.folder.offline:
+                continue
+            if topic_partition in self._uncleanable:
+                continue
+            with suppress(StorageError), log.storage("looking for what to compact in"):
+                part = cleanable_part(
+                    log.segments,
+                    log.settings,
+                    first_dirty_offset=self._first_dirty_offset(log),
+                    high_watermark=high_watermark,
+                    now_ms=now_ms,
+                )
+                if part.is_worth_it(log.settings.min_cleanable_dirty_ratio) and (
+                    best is None or part.dirty_ratio > best[0]
+                ):
+                    best = part.dirty_ratio, log, part
+        if best is None:
+            return None
+        _, log, part = best
+        buffer_bytes = self._broker.integer("log.cleaner.dedupe.buffer.size")
+        offsets = OffsetMap.of_size(buffer_bytes, part.first_dirty_offset)
+        return Cleaning(log, part, offsets, now_ms)
+
+    def _first_dirty_offset(self, log: PartitionLog) -> int:
+        """The cleaner checkpoint; the log start offset where it lies outside the log."""
+        offset = log.folder.first_dirty_offset(log.topic_partition)
+        if offset is None or not log.log_start_offset <= offset <= log.log_end_offset:
+            return log.log_start_offset
+        return offset
+
+    def note_cleaned(self, cleaning: Cleaning) -> None:
+        """A compaction is done. Blocks.
+
+        Raises:
+            StorageError: the disk refused; the folder is offline.
+        """
+        log = cleaning.log
+        if not log.is_closed:
+            log.folder.note_cleaned(log.topic_partition, cleaning.end_offset)
+
+    def note_uncleanable(self, topic_partition: TopicPartition) -> None:
+        """A compaction failed over what it found; the log is left alone until the broker starts anew."""
+        self._uncleanable.add(topic_partition)
 
     def _delete_old_segments(
         self, logs: Sequence[PartitionLog], high_watermarks: Mapping[TopicPartition, int]

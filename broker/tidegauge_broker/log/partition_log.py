@@ -37,6 +37,7 @@ from tidegauge_broker.log.records import first_record_at, stamp_append_time
 from tidegauge_broker.log.recovery import replay_producers
 from tidegauge_broker.log.retention import count_deletable
 from tidegauge_broker.log.segment import DELETED_SUFFIX, LogSegment, largest_timestamp
+from tidegauge_broker.log.swap import SWAP_SUFFIX
 from tidegauge_broker.replica.messages import EpochEntry
 from tidegauge_broker.replica.producer_state import ProducerState
 
@@ -102,7 +103,7 @@ class PartitionLog:
         return self._epochs_changed or bool(self._unsynced)
 
     @contextmanager
-    def _storage(self, what: str) -> Iterator[None]:
+    def storage(self, what: str) -> Iterator[None]:
         """Turn an I/O error into StorageError and take the folder offline."""
         self.folder.check_online()
         try:
@@ -163,7 +164,7 @@ class PartitionLog:
                 last_offset,
                 self._now_ms(),
                 max_bytes=settings.segment_bytes,
-                max_ms=settings.segment_ms,
+                max_ms=settings.max_segment_ms,
             ):
                 segment = self._roll(first_offset)
             segment.append(parts, size_bytes, headers, settings.index_interval_bytes)
@@ -192,7 +193,7 @@ class PartitionLog:
             created_ms=self._now_ms(),
             disk=self.folder.disk,
         )
-        jitter_ms = min(self.settings.segment_jitter_ms, self.settings.segment_ms)
+        jitter_ms = min(self.settings.segment_jitter_ms, self.settings.max_segment_ms)
         if jitter_ms:
             segment.roll_jitter_ms = random.randrange(jitter_ms)
         return segment
@@ -272,7 +273,7 @@ class PartitionLog:
         Returns:
             Its offset and its timestamp in ms; None if there is none.
         """
-        with self._storage("searching"):
+        with self.storage("searching"):
             for segment in list(self._segments):
                 if segment.base_offset >= upper_bound:
                     return None
@@ -290,7 +291,7 @@ class PartitionLog:
         Returns:
             Its offset and its timestamp in ms; None if no record has a time, or it is not below the bound.
         """
-        with self._storage("searching"):
+        with self.storage("searching"):
             segment = max(self._segments, key=lambda one: one.largest_timestamp[0])
             timestamp_ms, _ = segment.largest_timestamp
             if timestamp_ms < 0:
@@ -313,7 +314,7 @@ class PartitionLog:
             return self.producer_state
         if to_offset < self._segments[0].base_offset:
             return self.truncate_fully(to_offset)
-        with self._storage("truncating"):
+        with self.storage("truncating"):
             keep = self._at(to_offset) + 1
             self._drop_segments(keep)
             self._segments[-1].truncate_to(to_offset, self._now_ms())
@@ -325,7 +326,7 @@ class PartitionLog:
 
     def truncate_fully(self, start_offset: int) -> ProducerState:
         """Empty the log and begin anew at an offset; returns the (empty) producer state."""
-        with self._storage("truncating"):
+        with self.storage("truncating"):
             self._drop_segments(0)
             self._segments.append(self._new_segment(start_offset))
             producer_snapshot.remove_snapshots(self.directory, above=-1, disk=self.folder.disk)
@@ -353,6 +354,7 @@ class PartitionLog:
             self.recovery_point = min(self.recovery_point, offset)
         if lowered:
             self.folder.write_recovery_points()
+        self.folder.lower_cleaned(self.topic_partition, offset)
 
     def _rebuild_producer_state(self, end_offset: int) -> None:
         """Go back to the newest snapshot, and take in what lies between it and the new end."""
@@ -383,7 +385,7 @@ class PartitionLog:
         Raises:
             StorageError: the disk refused; the folder is offline.
         """
-        with self._storage("deleting old segments of"):
+        with self.storage("deleting old segments of"):
             count = count_deletable(
                 self._segments,
                 self.settings,
@@ -408,13 +410,48 @@ class PartitionLog:
             dropped = self._segments[:count]
             del self._segments[:count]
         for segment in dropped:
-            renamed = segment.mark_deleted()
-            snapshot = producer_snapshot.snapshot_path(self.directory, segment.base_offset)
-            if snapshot.exists():
-                renamed.append(snapshot.with_name(snapshot.name + DELETED_SUFFIX))
-                self.folder.disk.rename(snapshot, renamed[-1])
-                self._unsynced.pop(snapshot, None)
-            self._discard(renamed)
+            self._discard(segment.mark_deleted())
+            self._discard_snapshot(segment.base_offset)
+
+    def _discard_snapshot(self, offset: int) -> None:
+        snapshot = producer_snapshot.snapshot_path(self.directory, offset)
+        if snapshot.exists():
+            renamed = snapshot.with_name(snapshot.name + DELETED_SUFFIX)
+            self.folder.disk.rename(snapshot, renamed)
+            self._unsynced.pop(snapshot, None)
+            self._discard([renamed])
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its files have been let go."""
+        return self._closed
+
+    @property
+    def cuts(self) -> int:
+        """Rises whenever segments are cut, deleted or replaced: what was planned before no longer fits."""
+        return self._cuts
+
+    def replace_segments(self, old: Sequence[LogSegment], cleaned: LogSegment) -> None:
+        """Put a compacted segment, whose files are ``.cleaned`` and synced, in the place of those that it holds.
+
+        At every moment either the old files or the new ones are found when the log is loaded (``swap.py``).
+
+        Raises:
+            StorageError: the disk refused; the folder is offline.
+        """
+        with self.storage("replacing segments of"):
+            cleaned.rename_files(SWAP_SUFFIX)
+            with self._lock:
+                self._cuts += 1
+                at = self._segments.index(old[0])
+                assert self._segments[at : at + len(old)] == list(old)
+                self._segments[at : at + len(old)] = [cleaned]
+            for segment in old:
+                self._discard(segment.mark_deleted())
+                if segment.base_offset != cleaned.base_offset:
+                    self._discard_snapshot(segment.base_offset)
+            cleaned.rename_files("")
+            self.folder.disk.sync_directory(self.directory)
 
     # Keeping
 
@@ -425,7 +462,7 @@ class PartitionLog:
         holds when it is loaded (LeaderEpochFileCache.truncateFromEndAsyncFlush; KAFKA-16541): so an unsynced cut may
         be lost, and nothing else.
         """
-        with self._storage("writing the leader epochs of"), self._epoch_lock:
+        with self.storage("writing the leader epochs of"), self._epoch_lock:
             self.epochs = list(entries)
             self._epochs_changed = not sync
             if sync:
@@ -439,7 +476,7 @@ class PartitionLog:
 
     def write_topic_id(self, topic_id: str) -> None:
         """Write partition.metadata, once."""
-        with self._storage("writing partition.metadata of"):
+        with self.storage("writing partition.metadata of"):
             checkpoints.write_topic_id(self.directory, topic_id, self.folder.disk)
             self.topic_id = topic_id
 
@@ -495,7 +532,7 @@ class PartitionLog:
         Raises:
             StorageError: the disk refused; the log is not cleanly closed.
         """
-        with self._storage("closing"):
+        with self.storage("closing"):
             self._segments[-1].seal()
             newest = max(producer_snapshot.snapshot_offsets(self.directory), default=self.log_start_offset)
             if self.log_end_offset > newest:

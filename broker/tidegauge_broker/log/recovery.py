@@ -10,7 +10,8 @@ Rules:
     3. The log ends at the first bad batch: that segment is cut there, and later segments are removed.
     4. If what is left ends below the log start offset, the log is emptied and begins at the log start offset.
     5. The recovery point is not moved up by recovery: nothing was synced. The high watermark plays no part.
-    6. Files of unfinished work (``.deleted``, ``.cleaned``) and indexes without a log are removed.
+    6. Files of unfinished work (``.deleted``, ``.cleaned``) and indexes without a log are removed; a replacement of
+       segments that has begun is completed (``swap.py``).
     7. A power cut may leave the empty file of a new segment while the end of the one before is lost. Such a segment
        says nothing about the log's end: above the recovery point it is removed. (Kafka would take its name for the
        log end offset, and claim offsets that it does not have.)
@@ -32,16 +33,18 @@ from tidegauge_broker.log.checkpoints import CorruptCheckpoint, EpochCheckpoint
 from tidegauge_broker.log.files import DISK, TEMPORARY_SUFFIX, Disk
 from tidegauge_broker.log.log_state import LogSettings, LogState
 from tidegauge_broker.log.segment import (
+    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     MAX_RELATIVE_OFFSET,
     TIME_INDEX_SUFFIX,
     LogSegment,
 )
+from tidegauge_broker.log.swap import CLEANED_SUFFIX, complete_swaps
 from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.producer_state import ProducerState
 
-_UNFINISHED = (".deleted", ".cleaned")
+_UNFINISHED = (DELETED_SUFFIX, CLEANED_SUFFIX)
 _SCAN_BYTES = 1 << 20
 
 _logger = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
         OSError: the disk refused.
     """
     _remove_leftovers(directory, plan.disk)
+    complete_swaps(directory, plan.disk)
     segments = _load_segments(directory, settings, plan)
     epochs, epochs_lost = _load_epochs(directory)
     if not plan.clean:
@@ -117,7 +121,8 @@ def _remove_leftovers(directory: Path, disk: Disk) -> None:
     for path in list(directory.iterdir()):
         orphan = path.suffix in {INDEX_SUFFIX, TIME_INDEX_SUFFIX} and not path.with_suffix(LOG_SUFFIX).exists()
         if orphan or path.suffix in _UNFINISHED or path.name.endswith(TEMPORARY_SUFFIX):
-            _logger.warning("Removing %s, which an unfinished operation left", path)
+            level = logging.INFO if path.suffix == DELETED_SUFFIX else logging.WARNING
+            _logger.log(level, "Removing %s, which an unfinished operation left", path)
             disk.remove(path)
 
 

@@ -57,13 +57,20 @@ class LogSegment:
     """A segment; see the module. ``size_bytes`` is the length of the ``.log`` file."""
 
     def __init__(
-        self, directory: Path, base_offset: int, *, index_max_bytes: int, created_ms: int, disk: Disk = DISK
+        self,
+        directory: Path,
+        base_offset: int,
+        *,
+        index_max_bytes: int,
+        created_ms: int,
+        disk: Disk = DISK,
+        suffix: str = "",
     ) -> None:
         name = file_name(base_offset)
         self.base_offset = base_offset
-        self.path = directory / (name + LOG_SUFFIX)
-        self.index = OffsetIndex(directory / (name + INDEX_SUFFIX), index_max_bytes, disk)
-        self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX), index_max_bytes, disk)
+        self.path = directory / (name + LOG_SUFFIX + suffix)
+        self.index = OffsetIndex(directory / (name + INDEX_SUFFIX + suffix), index_max_bytes, disk)
+        self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX + suffix), index_max_bytes, disk)
         self.disk = disk
         self.size_bytes = 0
         self.roll_jitter_ms = 0
@@ -77,10 +84,19 @@ class LogSegment:
 
     @classmethod
     def create(
-        cls, directory: Path, base_offset: int, *, index_max_bytes: int, created_ms: int, disk: Disk = DISK
+        cls,
+        directory: Path,
+        base_offset: int,
+        *,
+        index_max_bytes: int,
+        created_ms: int,
+        disk: Disk = DISK,
+        suffix: str = "",
     ) -> LogSegment:
         """A new, empty segment; files of that name are emptied."""
-        segment = cls(directory, base_offset, index_max_bytes=index_max_bytes, created_ms=created_ms, disk=disk)
+        segment = cls(
+            directory, base_offset, index_max_bytes=index_max_bytes, created_ms=created_ms, disk=disk, suffix=suffix
+        )
         segment._descriptor = disk.create(segment.path)
         segment.index.create()
         segment.time_index.create()
@@ -151,9 +167,15 @@ class LogSegment:
 
     def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
         """Age for rolling: from the first append's timestamp to this one's, or since creation without one."""
+        first_ms = self.first_timestamp_ms
+        return timestamp_ms - first_ms if first_ms >= 0 else now_ms - self._created_ms
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The largest timestamp of the first append; -1 if it has none, or there was none."""
         if self._roll_from_ms is None:
             self._roll_from_ms = next(self.spots(0), BatchSpot(0, 0, 0, 0, NO_TIMESTAMP)).max_timestamp_ms
-        return timestamp_ms - self._roll_from_ms if self._roll_from_ms >= 0 else now_ms - self._created_ms
+        return self._roll_from_ms
 
     def seal(self) -> None:
         """Nothing more is appended for now: write the last time entry, and let the index files go."""
@@ -360,6 +382,18 @@ class LogSegment:
         self.close()
         for path in self.paths:
             self.disk.remove(path)
+
+    def rename_files(self, suffix: str) -> None:
+        """Give all files another suffix behind their proper one ("": none), the ``.log`` last.
+
+        A file that already has it is left; so what a crash interrupted can be done again.
+        """
+        names = (self.time_index, TIME_INDEX_SUFFIX), (self.index, INDEX_SUFFIX), (self, LOG_SUFFIX)
+        for owner, proper in names:
+            renamed = owner.path.with_name(file_name(self.base_offset) + proper + suffix)
+            if owner.path != renamed and owner.path.exists():
+                self.disk.rename(owner.path, renamed)
+            owner.path = renamed
 
     def mark_deleted(self) -> list[Path]:
         """Close, and rename all files to ``.deleted``; returns what they are called now."""

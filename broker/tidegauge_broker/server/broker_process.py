@@ -60,6 +60,7 @@ from tidegauge_broker.server.grpc_services import (
     ControlServicer,
     ReplicationServicer,
 )
+from tidegauge_broker.server.log_cleaner import LogCleaner
 from tidegauge_broker.server.metadata_cache import MetadataCache
 from tidegauge_broker.server.peers import Peers
 from tidegauge_broker.server.periodic import Periodic
@@ -314,6 +315,9 @@ class BrokerProcess:
                 first_ms,
             ),
         ]
+        if settings.flag("log.cleaner.enable"):
+            cleaner = LogCleaner(self._replicas, self._in_pool)
+            self._tasks.append(Periodic("cleaner", settings.integer("log.cleaner.backoff.ms"), cleaner.run))
 
     # While it runs
 

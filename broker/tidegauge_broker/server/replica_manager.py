@@ -230,6 +230,11 @@ class ReplicaManager:
         self._log_start_advanced(self.logs.housekeeping(self.core.high_watermarks()))
         self._tell_of_failures()
 
+    def delete_old_segments_of_compacted(self) -> None:
+        """The same for compacted logs, which the cleaner looks after."""
+        self._log_start_advanced(self.logs.housekeeping_of_compacted(self.core.high_watermarks()))
+        self._tell_of_failures()
+
     def _tell_of_failures(self) -> None:
         for directory in self.logs.offline_directories:
             self.directory_failed(directory)

@@ -46,6 +46,29 @@ def build_batch(
     return bytes(builder.build())
 
 
+def build_keyed_batch(
+    *pairs: tuple[bytes | None, bytes | None], time_ms: int = START_MS, producer_id: int = -1, sequence: int = -1
+) -> bytes:
+    """A batch of these keys and values; a value of None is a tombstone."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=sequence,
+        batch_size=1 << 20,
+    )
+    for index, (key, value) in enumerate(pairs):
+        builder.append(index, time_ms, key, value, [])
+    return bytes(builder.build())
+
+
+@pytest.fixture(scope="session")
+def keyed_batch() -> Callable[..., bytes]:
+    return build_keyed_batch
+
+
 @pytest.fixture(scope="session")
 def batch() -> Callable[..., bytes]:
     return build_batch

@@ -1,0 +1,141 @@
+"""The cleaner: compacts one log at a time, in steps that block and steps that belong to the event loop.
+
+Contract: ``LogManager.next_to_clean`` and ``Cleaning.replace`` are the loop's; ``Cleaning.map_keys`` and
+``Cleaning.write`` block and belong into a pool thread. Between the steps the log goes on: appends do not matter, they
+go to the active segment; a cut, a deletion or retention makes the rest of the compaction void (``PartitionLog.cuts``),
+what is replaced stays.
+Sources: LogCleaner, LogCleanerManager; kafka-behaviour 6.6. The rules stand in ``compaction.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tidegauge.record_batch import HEADER_BYTES, BatchHeader, read_header
+from tidegauge_broker.log.compaction import CleanablePart, OffsetMap, Retention, group_by_size
+from tidegauge_broker.log.partition_log import PartitionLog
+from tidegauge_broker.log.segment import LogSegment
+from tidegauge_broker.log.swap import CLEANED_SUFFIX
+
+_READ_BYTES = 1 << 20
+
+
+class Cleaning:
+    """One compaction of one log."""
+
+    def __init__(self, log: PartitionLog, part: CleanablePart, offsets: OffsetMap, now_ms: int) -> None:
+        self.log = log
+        self.part = part
+        self._offsets = offsets
+        self._now_ms = now_ms
+        self._cuts = log.cuts
+        self._segments = [one for one in log.segments[:-1] if one.base_offset < part.first_uncleanable_offset]
+        self._retention = Retention(
+            offsets,
+            {
+                entry.producer_id: entry.batches[-1].last_offset
+                for entry in log.producer_state.entries()
+                if entry.batches
+            },
+            log.settings.delete_retention_ms,
+            now_ms,
+        )
+
+    @property
+    def end_offset(self) -> int:
+        """All below is clean when the compaction is done."""
+        return self._offsets.end_offset
+
+    def map_keys(self) -> list[list[LogSegment]]:
+        """Read the dirty part; returns the groups of segments to be written anew. Blocks.
+
+        Raises:
+            StorageError: the disk refused; the folder is offline.
+            TidegaugeError: CORRUPT_MESSAGE, a segment does not hold what it should.
+        """
+        start = self.part.first_dirty_offset
+        end = self.part.first_uncleanable_offset
+        ends = [*(one.base_offset for one in self._segments[1:]), end]
+        with self.log.storage("compacting"):
+            dirty = [one for one, its_end in zip(self._segments, ends, strict=True) if its_end > start]
+            if all(self._map_segment(segment, start) for segment in dirty):
+                self._offsets.end_offset = end
+            wanted = [one for one in self._segments if one.base_offset < self.end_offset]
+            return group_by_size(wanted, self.log.settings, end)
+
+    def _map_segment(self, segment: LogSegment, start: int) -> bool:
+        return all(
+            self._offsets.add_batch(batch, header, start)
+            for header, batch in _batches(segment.path)
+            if header.next_offset > start
+        )
+
+    def write(self, group: Sequence[LogSegment]) -> LogSegment:
+        """Write what stays of a group of segments into a new one, synced. Blocks.
+
+        Raises:
+            StorageError: the disk refused; the folder is offline.
+            TidegaugeError: CORRUPT_MESSAGE, a segment does not hold what it should.
+        """
+        with self.log.storage("compacting"):
+            return self._write(group)
+
+    def _write(self, group: Sequence[LogSegment]) -> LogSegment:
+        log = self.log
+        cleaned = LogSegment.create(
+            log.directory,
+            group[0].base_offset,
+            index_max_bytes=log.settings.segment_index_bytes,
+            created_ms=self._now_ms,
+            disk=log.folder.disk,
+            suffix=CLEANED_SUFFIX,
+        )
+        pending: tuple[BatchHeader, bytes] | None = None
+        for segment in group:
+            for item in _batches(segment.path):
+                if pending is not None:
+                    self._keep(cleaned, *pending, is_last=False)
+                pending = item
+        if pending is not None:
+            self._keep(cleaned, *pending, is_last=True)
+        cleaned.seal()
+        cleaned.sync()
+        modified = group[-1].path.stat().st_mtime
+        os.utime(cleaned.path, (modified, modified))
+        return cleaned
+
+    def _keep(self, cleaned: LogSegment, header: BatchHeader, batch: bytes, *, is_last: bool) -> None:
+        kept = self._retention.filter_batch(batch, header, is_last=is_last)
+        if kept:
+            changed = read_header(kept)
+            cleaned.append((kept,), len(kept), (changed,), self.log.settings.index_interval_bytes)
+
+    def replace(self, group: Sequence[LogSegment], cleaned: LogSegment) -> bool:
+        """Put the new segment in the old ones' place; False if the log has changed under the compaction.
+
+        Raises:
+            StorageError: the disk refused; the folder is offline.
+        """
+        log = self.log
+        if log.cuts != self._cuts or log.is_closed:
+            cleaned.close()
+            log.folder.delete_later(cleaned.paths, self._now_ms)
+            return False
+        log.replace_segments(group, cleaned)
+        self._cuts = log.cuts
+        return True
+
+
+def _batches(path: Path) -> Iterator[tuple[BatchHeader, bytes]]:
+    """All batches of a segment's file, read through a descriptor of its own."""
+    with path.open("rb", buffering=_READ_BYTES) as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        position = 0
+        while position < size_bytes:
+            head = file.read(HEADER_BYTES)
+            header = read_header(head)
+            batch = head + file.read(header.size_bytes - HEADER_BYTES)
+            position += header.size_bytes
+            yield header, batch

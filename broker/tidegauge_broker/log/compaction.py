@@ -1,0 +1,208 @@
+"""Compaction: which log, which part of it, and what of each batch stays (LogCleanerManager, Cleaner; KIP-58, KIP-354).
+
+Rules (kafka-behaviour 6.6):
+    1. A log is clean below its cleaner checkpoint. Above it, it may be cleaned up to the first segment that is the
+       active one, holds the high watermark or something above it, or has a record younger than min.compaction.lag.ms.
+    2. It is worth cleaning when the share of bytes to be cleaned exceeds min.cleanable.dirty.ratio, or when a segment
+       above the checkpoint began more than max.compaction.lag.ms ago. The dirtiest log is cleaned first.
+    3. Of each key the record with the largest offset stays; the offsets of records never change. Records without a
+       key go. What lies above the part that was mapped stays as it is.
+    4. A tombstone (null value) stays until delete.retention.ms after the compaction that first met it; that time is
+       written into its batch.
+    5. Each idempotent producer's last batch stays, if need be empty: it holds the producer's sequence.
+    6. The last batch of each new segment stays, if need be empty: then its end tells what it replaces. (Kafka keeps
+       that of a whole compaction alone.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge.record_batch import BatchHeader
+from tidegauge_broker.log.log_state import LogSettings
+from tidegauge_broker.log.records import decode_records
+from tidegauge_broker.log.rewrite import empty_batch, rewrite_batch
+from tidegauge_broker.log.segment import MAX_RELATIVE_OFFSET, LogSegment
+
+_SLOT_BYTES = 24
+"""What an entry takes in Kafka's map: an MD5 and an offset. It decides how many keys fit in the buffer."""
+_LOAD_FACTOR = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class CleanablePart:
+    """What of a log could be cleaned now."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    is_overdue: bool
+
+    @property
+    def dirty_ratio(self) -> float:
+        """Share of the bytes that are to be cleaned."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    def is_worth_it(self, min_dirty_ratio: float) -> bool:
+        """Rule 2."""
+        return self.cleanable_bytes > 0 and (self.is_overdue or self.dirty_ratio > min_dirty_ratio)
+
+
+def cleanable_part(
+    segments: Sequence[LogSegment],
+    settings: LogSettings,
+    *,
+    first_dirty_offset: int,
+    high_watermark: int,
+    now_ms: int,
+) -> CleanablePart:
+    """Rules 1 and 2; ``first_dirty_offset`` lies within the log.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    rolled = segments[:-1]
+    first_dirty = _floor(segments, first_dirty_offset)
+    limit = min(high_watermark, segments[-1].base_offset)
+    if settings.min_compaction_lag_ms > 0:
+        youngest_ms = now_ms - settings.min_compaction_lag_ms
+        for segment in rolled[first_dirty:]:
+            if segment.largest_timestamp[0] > youngest_ms:
+                limit = min(limit, segment.base_offset)
+                break
+    end = min(_floor(segments, limit), len(rolled))
+    is_overdue = False
+    if settings.max_compaction_lag_ms > 0:
+        oldest_ms = now_ms - settings.max_compaction_lag_ms
+        is_overdue = any(0 < segment.first_timestamp_ms < oldest_ms for segment in rolled[first_dirty:])
+    return CleanablePart(
+        first_dirty_offset=first_dirty_offset,
+        first_uncleanable_offset=segments[end].base_offset,
+        clean_bytes=sum(segment.size_bytes for segment in segments if segment.base_offset < first_dirty_offset),
+        cleanable_bytes=sum(segment.size_bytes for segment in segments[min(first_dirty, end) : end]),
+        is_overdue=is_overdue,
+    )
+
+
+def _floor(segments: Sequence[LogSegment], offset: int) -> int:
+    """Index of the segment that holds, or would hold, an offset."""
+    at = 0
+    while at + 1 < len(segments) and segments[at + 1].base_offset <= offset:
+        at += 1
+    return at
+
+
+def group_by_size(segments: Sequence[LogSegment], settings: LogSettings, end_offset: int) -> list[list[LogSegment]]:
+    """Segments that together give one new segment: not larger than a segment and its indexes may be.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    groups: list[list[LogSegment]] = []
+    size_bytes = index_bytes = time_index_bytes = 0
+    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
+    for segment, end in zip(segments, ends, strict=True):
+        sizes = tuple(path.stat().st_size for path in segment.paths)
+        size_bytes, index_bytes, time_index_bytes = (
+            size_bytes + sizes[0],
+            index_bytes + sizes[1],
+            time_index_bytes + sizes[2],
+        )
+        if (
+            groups
+            and size_bytes <= settings.segment_bytes
+            and max(index_bytes, time_index_bytes) <= settings.segment_index_bytes
+            and (segment.size_bytes == 0 or end - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET)
+        ):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            size_bytes, index_bytes, time_index_bytes = sizes
+    return groups
+
+
+@dataclass(slots=True)
+class OffsetMap:
+    """The largest offset of each key in the part that is cleaned.
+
+    Attributes:
+        capacity: so many keys fit.
+        end_offset: all below it, from the first dirty offset on, has been mapped.
+    """
+
+    capacity: int
+    end_offset: int
+    _offsets: dict[bytes, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_size(cls, buffer_bytes: int, first_dirty_offset: int) -> OffsetMap:
+        """As large as Kafka's map in a buffer of this size."""
+        return cls(int(buffer_bytes // _SLOT_BYTES * _LOAD_FACTOR), first_dirty_offset)
+
+    def add_batch(self, batch: bytes, header: BatchHeader, first_dirty_offset: int) -> bool:
+        """Map a batch's keys; False when they do not fit any more: then the batch does not count as mapped."""
+        if not header.is_control:
+            for record in decode_records(batch):
+                if record.key is None or record.offset < first_dirty_offset:
+                    continue
+                if len(self._offsets) >= self.capacity:
+                    return False
+                self._offsets[_digest(record.key)] = record.offset
+        self.end_offset = max(self.end_offset, header.next_offset)
+        return True
+
+    def latest(self, key: bytes) -> int:
+        """The largest offset of a key; -1 if it was not met."""
+        return self._offsets.get(_digest(key), -1)
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.md5(key, usedforsecurity=False).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What decides about records and batches during one compaction.
+
+    Attributes:
+        last_offsets: the last offset of each producer that is known, by producer id.
+        delete_retention_ms: how long a tombstone stays after it was first met.
+    """
+
+    offsets: OffsetMap
+    last_offsets: Mapping[int, int]
+    delete_retention_ms: int
+    now_ms: int
+
+    def filter_batch(self, batch: bytes, header: BatchHeader, *, is_last: bool) -> bytes:
+        """What stays of a batch: itself, a smaller one, a header, or nothing.
+
+        Args:
+            batch: its bytes.
+            header: its header.
+            is_last: it ends the new segment (rule 6).
+        """
+        if header.is_control or header.base_offset >= self.offsets.end_offset:
+            return batch
+        horizon_ms = header.delete_horizon_ms
+        records = list(decode_records(batch))
+        kept = [record for record in records if self._stays(record.offset, record.key, record.value, horizon_ms)]
+        if not kept:
+            keeps_producer = self.last_offsets.get(header.producer_id) == header.last_offset
+            return empty_batch(header) if is_last or keeps_producer else b""
+        if horizon_ms is None and any(record.value is None for record in kept):
+            return rewrite_batch(header, kept, self.now_ms + self.delete_retention_ms)
+        return batch if len(kept) == len(records) else rewrite_batch(header, kept, horizon_ms)
+
+    def _stays(self, offset: int, key: bytes | None, value: bytes | None, horizon_ms: int | None) -> bool:
+        if offset >= self.offsets.end_offset:
+            return True
+        if key is None:
+            return False
+        if offset < self.offsets.latest(key):
+            return False
+        return value is not None or horizon_ms is None or self.now_ms < horizon_ms

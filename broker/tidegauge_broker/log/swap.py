@@ -1,0 +1,56 @@
+"""Compacted segments take the place of old ones in steps; loading a log completes what a crash interrupted.
+
+The steps (LocalLog.replaceSegments; kafka-behaviour 6.6): the new files are written as ``.cleaned`` and synced, and
+renamed to ``.swap``; the old files are renamed to ``.deleted``; the new ones lose their suffix. In the set of three
+files the ``.log`` is always renamed last.
+
+Rules:
+    1. While a ``.log.swap`` is there, it stands for every segment whose base lies within its offsets. A compacted
+       segment ends with the last batch of the old ones, if need be an empty one; so its offsets cover them all.
+    2. Without it the old segments count: ``.cleaned`` and leftover ``.swap`` indexes are removed.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from tidegauge_broker.log.files import Disk
+from tidegauge_broker.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    LogSegment,
+)
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+
+_logger = logging.getLogger(__name__)
+
+
+def complete_swaps(directory: Path, disk: Disk) -> None:
+    """Finish the replacements that had begun in a partition's folder.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    swaps = sorted(directory.glob("*" + LOG_SUFFIX + SWAP_SUFFIX))
+    for path in swaps:
+        base_offset = int(path.name.removesuffix(LOG_SUFFIX + SWAP_SUFFIX))
+        segment = LogSegment(directory, base_offset, index_max_bytes=0, created_ms=0, disk=disk, suffix=SWAP_SUFFIX)
+        segment.size_bytes = path.stat().st_size
+        end_offset = base_offset + 1
+        for spot in segment.spots(0):
+            end_offset = spot.last_offset + 1
+        segment.close()
+        _logger.info("%s: a compaction that a crash interrupted is completed", path)
+        for old in directory.glob("*" + LOG_SUFFIX):
+            if old.stem.isdecimal() and base_offset <= int(old.stem) < end_offset:
+                for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                    disk.remove(old.with_suffix(suffix))
+        segment.rename_files("")
+    for leftover in directory.glob("*" + SWAP_SUFFIX):
+        disk.remove(leftover)
+    if swaps:
+        disk.sync_directory(directory)
