@@ -39,6 +39,10 @@ class ScenarioError(TidegaugeError):
         told = sorted({(problem.line, problem.message) for problem in problems})
         super().__init__(ErrorCode.INVALID_REQUEST, "\n".join(f"{source}:{line}: {message}" for line, message in told))
 
+    def __str__(self) -> str:
+        """Problems only: each line begins with file and line, as editors read them."""
+        return self.message
+
 
 def shipped_names() -> list[str]:
     """Scenarios that come with Tidegauge, by name."""

@@ -103,7 +103,7 @@ def introduction(scenario: Scenario) -> list[str]:
     if scenario.teaches:
         lines += ["", *(f"  {line}" for line in scenario.teaches.splitlines())]
     if scenario.rule:
-        lines += ["", *(f"  Rule: {line}" for line in scenario.rule.splitlines())]
+        lines += ["", *(f"  {line}" for line in f"Rule: {scenario.rule}".splitlines())]
     settings = "".join(f", {name}={value}" for name, value in scenario.settings.items())
     lines += ["", f"  {scenario.brokers} brokers, controller {scenario.controller}{settings}"]
     for topic in scenario.topics:

@@ -24,7 +24,7 @@ _FALSES = frozenset({"false", "False", "FALSE"})
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _BLOCK_SCALAR = re.compile(r"([|>])([-+]?)\s*(?:#.*)?")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\", '"': '"', "/": "/", " ": " "}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\\": "\\", '"': '"', "/": "/", " ": " "}
 _RESERVED = {
     "&": "anchors (&) are not read here",
     "*": "aliases (*) are not read here; quote the text if it is meant as such",
@@ -133,9 +133,9 @@ class _Blocks:
 
     def __init__(self, text: str) -> None:
         self._lines = []
-        for number, raw in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+        for number, raw in enumerate(re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")), 1):
             stripped = raw.lstrip(" ")
-            self._lines.append(_Line(number, len(raw) - len(stripped), stripped.rstrip()))
+            self._lines.append(_Line(number, len(raw) - len(stripped), stripped.rstrip(" \t")))
         self._place = 0
 
     def document(self) -> Node:
@@ -366,7 +366,7 @@ class _Flow:
         begin = self._place
         while self._place < len(self._text) and not self._ends_plain():
             self._place += 1
-        text = self._text[begin : self._place].strip()
+        text = self._text[begin : self._place].strip(" \t")
         if not text:
             what = f"{character!r}" if character else "the end of the file"
             raise MalformedYaml(line if character else self._first_line, f"a value is expected, not {what}")
@@ -453,7 +453,7 @@ def _refuse_reserved(text: str, line: int) -> None:
 
 
 def _without_comment(text: str) -> str:
-    return re.split(r"(?:^| )#", text, maxsplit=1)[0].rstrip()
+    return re.split(r"(?:^| )#", text, maxsplit=1)[0].rstrip(" ")
 
 
 def _folded(body: str) -> str:

@@ -1,0 +1,158 @@
+"""Scenario files: what is wrong is told with file and line, all at once, before anything is started (row B5)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_lab.scenario import steps
+from tidegauge_lab.scenario.loader import ScenarioError, load, parse
+from tidegauge_lab.scenario.readers import NOBODY, LoggedRecord
+
+HEAD = """\
+title: A story.
+cluster: {brokers: 3, controller: 0, settings: {replica.truncation.rule: kip-101}}
+topics:
+  - {name: story, assignment: [0, 1, 2]}
+steps:
+"""
+
+
+def problems(text: str) -> list[str]:
+    """The lines of the error, without the file's name."""
+    with pytest.raises(ScenarioError) as refused:
+        parse(text, "a.yaml")
+    lines = str(refused.value).splitlines()
+    assert all(line.startswith("a.yaml:") for line in lines), lines
+    return [line.removeprefix("a.yaml:") for line in lines]
+
+
+def step(text: str) -> steps.Step:
+    """The one step of a scenario."""
+    [found] = parse(HEAD + "  - " + text, "a.yaml").steps
+    return found
+
+
+def test_a_scenario_is_read() -> None:
+    story = parse(HEAD + "  - kill: 1\n    note: the leader\n  - wait_leader: none\n", "folder/a-story.yaml")
+    assert (story.name, story.title, story.brokers, story.controller) == ("a-story", "A story.", 3, 0)
+    assert story.first_partition == TopicPartition("story", 0)
+    assert story.all_settings["auto.leader.rebalance.enable"] == "false"
+    assert story.all_settings["replica.lag.time.max.ms"] == "600000"
+    assert story.all_settings["replica.truncation.rule"] == "kip-101"
+    kill, wait = story.steps
+    assert kill == steps.Kill(line=6, note="the leader", brokers=(1,))
+    assert isinstance(wait, steps.WaitLeader)
+    assert (wait.line, wait.leader) == (8, NOBODY)
+
+
+def test_the_main_argument_stands_alone_or_by_its_name() -> None:
+    assert step("kill: [1, 2]") == step("kill: {brokers: [1, 2]}")
+    assert step("produce: m1") == steps.Produce(line=6, values=("m1",), acks=-1)
+    assert step("produce: 17") == steps.Produce(line=6, values=("17",))
+    assert step("wait_hw: {0: 1, 2: 3}") == step("wait_hw: {hw: {0: 1, 2: 3}}")
+
+
+def test_arguments_become_values_of_their_kind() -> None:
+    produced = step("produce: {values: [a, b], acks: 0, via: 2, answer: later, error: NOT_ENOUGH_REPLICAS}")
+    assert produced == steps.Produce(
+        line=6, values=("a", "b"), acks=0, via=2, answer="later", error=ErrorCode.NOT_ENOUGH_REPLICAS
+    )
+    cut = step("isolate: {broker: 1, from: [0, 2], direction: in}")
+    assert cut == steps.Isolate(line=6, broker=1, origin=(0, 2), direction="in")
+    expected = step("expect: {log: {1: [m1@0, m2]}, epochs: {0: [[0, 0], [2, 5]]}, isr: [], leader: none}")
+    assert isinstance(expected, steps.Expect)
+    assert expected.log == {1: (LoggedRecord("m1", 0), LoggedRecord("m2"))}
+    assert expected.epochs == {0: ((0, 0), (2, 5))}
+    assert (expected.isr, expected.leader, expected.hw) == ((), NOBODY, None)
+    started = step("start: {brokers: 1, held: story-0, after_power_cut: true}")
+    assert started == steps.Start(line=6, brokers=(1,), held=(TopicPartition("story", 0),), after_power_cut=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("prodce: m1", "6: there is no 'prodce' among the steps; did you mean produce?"),
+        ("produce: {values: m1, ack: all}", "6: there is no 'ack' in produce; did you mean acks?"),
+        ("produce: {acks: all}", "6: produce needs 'values'"),
+        ("produce: {values: m1, acks: 2}", "6: acks is all, 1 or 0, not '2'"),
+        ("produce: {values: m1, error: OOPS}", "6: there is no error OOPS"),
+        ("produce: []", "6: at least one is expected, but the list is empty"),
+        ("kill: one", "6: a number (0 or more) is expected, not 'one'"),
+        ("kill: -1", "6: a number (0 or more) is expected, not '-1'"),
+        ("kill: 3", "6: there is no broker 3 in this scenario"),
+        ("wait_hw: {3: 1}", "6: there is no broker 3 in this scenario"),
+        ("wait_hw: 1", "6: broker ids with a value each are expected, not '1'"),
+        ("wait_hw: {0: x}", "6: a number (0 or more) is expected, not 'x'"),
+        ("wait_leader: nobody", "6: a broker id or none is expected, not 'nobody'"),
+        ("elect: clean", "6: preferred or unclean is expected, not 'clean'"),
+        ("isolate: 1", "6: isolate needs its arguments by name: broker, from, direction"),
+        ("isolate: {broker: 1, from: disk}", "6: brokers or zookeeper or clients is expected, not 'disk'"),
+        ("hold_fetch: {brokers: 1, release: 1}", "6: true or false is expected, not '1'"),
+        ("wait_isr: {isr: 1, partition: story}", "6: 'story' is not a partition; write TOPIC-PARTITION"),
+        ("wait_isr: {isr: 1, partition: story-1}", "6: there is no partition story-1 in this scenario"),
+        ("start: {brokers: 1, held: other-0}", "6: there is no partition other-0 in this scenario"),
+        ("table: {phase: x, since: y, leader: 0, followers: 1}", "6: nothing was marked 'y' before this step"),
+        ("expect: {answers: {m9: ack}}", "6: 'm9' was not produced before this step"),
+        ("wait_answer: m9", "6: 'm9' was not produced before this step"),
+        ("expect: {epochs: {0: [1]}}", "6: [epoch, start offset] is expected, not '1'"),
+        ("expect: {log: {0: [m1@x]}}", "6: a record is expected as VALUE or VALUE@EPOCH, not 'm1@x'"),
+        ("expect: {isr: 1}", "6: a list is expected, not '1'"),
+        ("kill", "6: a step is a verb with its arguments, not 'kill'"),
+        ("{kill: 1, stop: 2}", "6: a step has one verb, not 2: kill, stop"),
+        ("{note: nothing}", "6: a step has one verb, not 0"),
+        ("kill: {brokers: 1", "6: a comma or } is expected, but the file ends"),
+    ],
+)
+def test_a_wrong_step_is_told_with_its_line(text: str, problem: str) -> None:
+    [found] = problems(HEAD + "  - " + text + "\n")
+    assert found.startswith(problem)
+
+
+def test_all_problems_are_told_by_line() -> None:
+    found = problems(HEAD + "  - kill: x\n  - prodce: m1\n  - stop: 9\n")
+    assert [line.split(":")[0] for line in found] == ["6", "7", "8"]
+
+
+def test_a_value_is_produced_once_since_it_names_its_record() -> None:
+    [found] = problems(HEAD + "  - produce: m1\n  - produce: [m2, m1]\n")
+    assert found == "7: 'm1' was produced before; values name records, so each is used once"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("kip-101", "kip-100", "2: Invalid value kip-100 for configuration replica.truncation.rule"),
+        ("replica.truncation.rule", "replica.truncation.rul", "2: Unknown broker setting: replica.truncation.rul"),
+        ("{replica.truncation.rule: kip-101}", "{log.dirs: /x}", "2: log.dirs can't be set"),
+        ("brokers: 3", "brokers: 99", "2: a scenario has at most 9 brokers"),
+        ("brokers: 3, ", "", "2: cluster needs 'brokers'"),
+        ("controller: 0", "controller: 3", "2: there is no broker 3"),
+        ("controller: 0", "controler: 0", "2: there is no 'controler' in cluster; did you mean controller?"),
+        ("[0, 1, 2]", "[0, 1, 5]", "4: there is no broker 5 in this scenario"),
+        ("name: story, ", "", "4: a topic needs 'name'"),
+        ("name: story", "name: a/b", "4: "),
+        ("title: A story.\n", "", "1: a scenario needs 'title'"),
+    ],
+)
+def test_a_wrong_head_is_told_with_its_line(old: str, new: str, problem: str) -> None:
+    found = problems((HEAD + "  - produce: m1\n").replace(old, new))
+    assert found[0].startswith(problem), found
+
+
+def test_a_file_is_loaded_by_its_path_and_a_shipped_scenario_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(HEAD + "  - produce: m1\n")
+    assert load(str(file)).name == "mine"
+    assert load("loss-high-watermark").name == "loss-high-watermark"
+
+
+def test_a_name_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(TidegaugeError, match="did you mean loss-cured") as refused:
+        load("loss-curd")
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    with pytest.raises(TidegaugeError, match="scenario list"):
+        load("qqqqqq")

@@ -1,0 +1,126 @@
+"""The shipped scenarios: their fixed names, that each teaches something and checks it, and the settings all have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tidegauge_lab.cli.scenario import scenario
+from tidegauge_lab.scenario import steps
+from tidegauge_lab.scenario.loader import load, shipped_names
+from tidegauge_lab.scenario.model import TRUNCATION_RULE
+
+NAMES = [
+    "divergence-cured",
+    "divergence-high-watermark",
+    "fenced-controller",
+    "kip-279-cured",
+    "kip-279-fast-failover",
+    "last-replica-standing",
+    "leader-dies-before-epoch-answer",
+    "loss-by-restart",
+    "loss-cured",
+    "loss-high-watermark",
+    "min-insync-replicas",
+    "restart-within-session",
+    "unclean-election",
+    "walkthrough-purgatory",
+    "walkthrough-three-replicas",
+    "walkthrough-two-replicas",
+    "zombie-follower-cured",
+    "zombie-follower-kip-279",
+    "zombie-leader",
+]
+OLD_RULES = {
+    "loss-high-watermark": "high-watermark",
+    "loss-by-restart": "high-watermark",
+    "divergence-high-watermark": "high-watermark",
+    "kip-279-fast-failover": "kip-101",
+    "zombie-follower-kip-279": "kip-279",
+}
+DOCS = Path(__file__).parents[3] / "docs" / "scenarios.md"
+
+
+def test_the_names_are_those_that_tests_from_outside_rely_on() -> None:
+    assert shipped_names() == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_says_what_it_teaches_and_ends_with_checked_expectations(name: str) -> None:
+    story = load(name)
+    assert story.name == name
+    assert story.title.endswith(".")
+    assert "\n" not in story.title
+    assert story.teaches
+    assert story.rule
+    last = story.steps[-1]
+    assert isinstance(last, steps.Expect)
+    assert last.log, "the logs themselves are compared"
+    ends = [step for step in story.steps if isinstance(step, steps.Expect)]
+    for attribute in ("leader", "epoch", "isr"):
+        assert any(getattr(step, attribute) is not None for step in ends), attribute
+    assert any(step.leo or step.hw for step in ends)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_controller_lives_to_the_end(name: str) -> None:
+    story = load(name)
+    for step in story.steps:
+        if isinstance(step, steps.Kill | steps.Stop | steps.DropUnsynced):
+            assert story.controller not in step.brokers, f"line {step.line}"
+
+
+def test_each_older_rule_has_a_story_and_its_cure_by_today_s_or_the_next_rule() -> None:
+    assert {name: load(name).settings[TRUNCATION_RULE] for name in OLD_RULES} == OLD_RULES
+    assert TRUNCATION_RULE not in load("loss-cured").settings
+    assert TRUNCATION_RULE not in load("divergence-cured").settings
+    assert load("kip-279-cured").settings[TRUNCATION_RULE] == "kip-279"
+    assert TRUNCATION_RULE not in load("zombie-follower-cured").settings
+
+
+def test_list_prints_a_line_each_name_two_spaces_one_sentence() -> None:
+    result = CliRunner().invoke(scenario, ["list"])
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert [line.split("  ", 1)[0] for line in lines] == NAMES
+    assert all(line.split("  ", 1)[1] == load(line.split("  ", 1)[0]).title for line in lines)
+
+
+def test_list_as_json_is_one_document() -> None:
+    result = CliRunner().invoke(scenario, ["list", "-o", "json"])
+    assert [one["name"] for one in json.loads(result.stdout)] == NAMES
+
+
+def test_show_prints_the_file_and_as_json_what_was_understood() -> None:
+    text = CliRunner().invoke(scenario, ["show", "zombie-leader"]).stdout
+    assert text.startswith("title: A leader cut off from ZooKeeper")
+    shown = json.loads(CliRunner().invoke(scenario, ["show", "zombie-leader", "-o", "json"]).stdout)
+    assert shown["cluster"]["controller"] == 0
+    assert (shown["steps"][0]["verb"], shown["steps"][0]["text"]) == ("produce", "produce m1")
+    lines = text.splitlines()
+    assert all(step["verb"] in lines[step["line"] - 1] for step in shown["steps"])
+
+
+def test_a_wrong_file_is_refused_with_its_line_and_exit_1(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("title: x\ncluster: {brokers: 1}\ntopics:\n  - {name: t, assignment: 0}\nsteps:\n  - kil: 0\n")
+    for verb in ("show", "run"):
+        result = CliRunner().invoke(scenario, [verb, str(file)])
+        assert result.exit_code == 1
+        assert result.stderr == f"{file}:6: there is no 'kil' among the steps; did you mean kill?\n"
+        assert result.stdout == ""
+    result = CliRunner().invoke(scenario, ["run", str(file), "-o", "json"])
+    assert json.loads(result.stderr)["error"]["name"] == "INVALID_REQUEST"
+
+
+def test_the_page_names_every_scenario_every_step_and_every_argument() -> None:
+    page = DOCS.read_text(encoding="utf-8")
+    for name in NAMES:
+        assert f"`{name}`" in page, name
+    for verb, step in steps.STEPS.items():
+        assert f"`{verb}`" in page, verb
+        for argument in steps.arguments_of(step):
+            assert f"`{argument}`" in page, f"{verb}: {argument}"
