@@ -70,6 +70,43 @@ async def test_an_error_of_the_whole_is_retried_with_the_broker_epoch_of_the_mom
     assert controller.asked == [(7, [A]), (7, [A]), (8, [A])]
 
 
+async def test_a_frozen_controller_is_given_up_when_another_one_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only after request.timeout.ms: its successor is there when its session has ended."""
+    monkeypatch.setattr(controller_client, "LOOK_AGAIN_SECONDS", 0)
+    verdict = IsrVerdict(A, NONE, 1, 0, (1, 2), 1)
+    successor = Controller(AlterPartitionResponse(NONE, [verdict]))
+    now: list[int | None] = [3, None, None, 2]  # it sleeps; its session ends; another is elected
+
+    def controller_id() -> int | None:
+        return now.pop(0) if len(now) > 1 else now[0]
+
+    class Peers:
+        def controller(self, address: str) -> Any:
+            return successor if address == "127.0.0.1:2" else Frozen()
+
+    client = ControllerClient(
+        1,
+        lambda: 7,
+        controller_id,
+        metadata=_ById(),  # type: ignore[arg-type]  # as far as it is asked
+        peers=Peers(),  # type: ignore[arg-type]  # as far as it is asked
+        settings=parse_broker_settings(SETTINGS)[0],
+    )
+    assert await client.alter_partition([proposal()]) == {A: verdict}
+
+
+class Frozen:
+    """A controller whose process stands still."""
+
+    async def AlterPartition(self, message: Any, timeout: float) -> Any:  # noqa: N802, ASYNC109 - a gRPC stub's
+        await asyncio.Event().wait()
+
+
+class _ById:
+    def endpoint(self, broker_id: int) -> Endpoint:
+        return Endpoint(broker_id, "127.0.0.1", broker_id, None)
+
+
 class _Metadata:
     def endpoint(self, _broker_id: int) -> Endpoint:
         return Endpoint(3, "127.0.0.1", 1, None)
