@@ -28,7 +28,14 @@ from tidegauge_broker.replica.effects import (
     TruncateLog,
     WriteEpochs,
 )
-from tidegauge_broker.replica.messages import CoreSettings, FetchedPartition, LeaderHint, ProduceResult, TopicRules
+from tidegauge_broker.replica.messages import (
+    CoreSettings,
+    EpochEntry,
+    FetchedPartition,
+    LeaderHint,
+    ProduceResult,
+    TopicRules,
+)
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_lab.simulator.memory_log import MemoryLog, patched
@@ -85,6 +92,8 @@ class MemoryBroker:
         log: its log; it outlives the process.
         checkpoint: the high watermark that a new process finds.
         life: the number of the process, from 1.
+        flushed: the offset below which its log is on disk for good, whatever happens to the power.
+        reported: the end of what others know of its log, by its requests as a follower or its answers as a leader.
         lines: the core's lines for the log, where ``keeps_lines`` is set.
     """
 
@@ -104,6 +113,9 @@ class MemoryBroker:
         self.log = MemoryLog()
         self.checkpoint = 0
         self.life = 0
+        self.flushed = 0
+        self.reported = 0
+        self._flushed_epochs: list[EpochEntry] = []
         self.is_running = False
         self.broker_epoch = -1
         self.told = Told()
@@ -132,6 +144,23 @@ class MemoryBroker:
     def write_checkpoint(self) -> None:
         """The high watermark, as it is written every few seconds."""
         self.checkpoint = self.core.high_watermarks().get(AT, self.checkpoint)
+
+    def flush(self) -> None:
+        """Everything is on disk for good."""
+        self.flushed = self.log.log_end_offset
+        self._flushed_epochs = self.log.epochs
+
+    def lose_beyond(self, to_offset: int) -> None:
+        """The power was cut: records beyond an offset are gone, and the epochs are those last flushed.
+
+        A new process trims epochs that begin at or beyond the log's end, and a high watermark beyond it.
+        """
+        assert not self.is_running
+        if to_offset < self.log.log_end_offset:
+            self.log.truncate_to(to_offset)
+        self.reported = min(self.reported, to_offset)
+        self.log.epochs = [entry for entry in self._flushed_epochs if entry.start_offset < self.log.log_end_offset]
+        self.flush()
 
     @property
     def partition(self) -> Partition | None:
@@ -181,10 +210,14 @@ class MemoryBroker:
 
     def _truncate(self, effect: TruncateLog) -> None:
         self.log.truncate_to(effect.to_offset)
+        self.flushed = min(self.flushed, effect.to_offset)
+        self.reported = min(self.reported, effect.to_offset)
         self.core.log_truncated(effect.topic_partition, self.log.producer_state)
 
     def _write_epochs(self, effect: WriteEpochs) -> None:
         self.log.epochs = list(effect.entries)
+        if effect.sync:
+            self._flushed_epochs = self.log.epochs
 
     def _answer_produce(self, effect: AnswerProduce) -> None:
         self.told.produced.append((effect.token, effect.results[0]))
@@ -195,6 +228,7 @@ class MemoryBroker:
         if result.read is not None and effect.max_bytes > 0:
             read = result.read
             records = self.log.read(read.from_offset, read.upper_bound, min(read.max_bytes, effect.max_bytes))
+            self.reported = max(self.reported, read.upper_bound)
         answer = FetchedPartition(
             result.topic_partition,
             result.error,

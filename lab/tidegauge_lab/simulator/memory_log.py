@@ -102,17 +102,18 @@ class MemoryLog:
         self.cuts += 1
         self.producer_state = self._producers()
 
-    def lose_beyond(self, to_offset: int) -> None:
-        """A power cut: what was never flushed is gone, and recovery trims the epochs that began there."""
-        if to_offset < self.log_end_offset:
-            self.truncate_to(to_offset)
-        self.epochs = [entry for entry in self.epochs if entry.start_offset < to_offset]
-
     def _producers(self) -> ProducerState:
         producers = ProducerState()
         for header, _ in self._batches:
             producers.update(header)
         return producers
+
+    def whole_batches_below(self, offset: int) -> int:
+        """The end of the last batch that lies below an offset as a whole."""
+        if offset >= self.log_end_offset:
+            return self.log_end_offset
+        place = bisect_right(self._bases, offset)
+        return self._bases[place - 1] if place else 0
 
     def read(self, from_offset: int, upper_bound: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds an offset; the first one whatever its size."""

@@ -446,7 +446,7 @@ class Replay:
             self._lost.add(record)
             lost = {"step": number, "replica": self._name(victim), "offset": offset, "epoch": record.epoch}
             self.outcome.lost_by_power.append(lost)
-        broker.log.lose_beyond(keep)
+        broker.lose_beyond(keep)
         broker.checkpoint = min(broker.checkpoint, keep)
         self._reconciled.pop(victim, None)
         current = self._current

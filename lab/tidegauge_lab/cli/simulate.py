@@ -1,0 +1,115 @@
+"""``tidegauge simulate``: random histories of a cluster of the real cores, all from one seed (row B7).
+
+Exit 0 if every invariant held after every event of every run, 1 if one was broken, 3 if the simulator itself failed.
+With ``-o json`` one document: ``{"seed","runs","steps","seconds","steps_per_second","truncation",
+"violations":[{"seed","run","step","invariant","message"}]}``; runs and steps are those that were done. A violation's
+own seed gives the same history with ``--runs 1``. In text the first violation is told as a short schedule, too.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from tidegauge.cli import EXIT_FAILED, EXIT_OK, EXIT_TOOL_FAILED, fail, print_json, say, tells_errors, verb_options
+from tidegauge_broker.replica.rules import RULES
+from tidegauge_lab.simulator.search import Finding, SearchPlan, SearchResult, SimulatorFailed, search
+from tidegauge_lab.simulator.shrink import shrink
+from tidegauge_lab.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, POWER_MODES, history_of
+
+
+@click.command("simulate")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the first run.")
+@click.option("--runs", type=click.IntRange(min=1), default=1000, show_default=True, help="How many histories.")
+@click.option("--steps", type=click.IntRange(min=1), default=500, show_default=True, help="Events in each history.")
+@click.option(
+    "--truncation",
+    type=click.Choice([rule.name for rule in RULES]),
+    default=DEFAULT_RULE,
+    show_default=True,
+    help="How replicas find out where their logs part.",
+)
+@click.option(
+    "--power",
+    type=click.Choice(POWER_MODES),
+    default=DEFAULT_POWER,
+    show_default=True,
+    help="What a power cut may take: nothing; unflushed records that nobody else has seen; those that are not "
+    "committed; any that are not flushed.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first violation.")
+@verb_options
+@tells_errors
+def simulate(
+    seed: int,
+    runs: int,
+    steps: int,
+    truncation: str,
+    power: str,
+    jobs: int | None,
+    fail_fast: bool,
+    output: str,
+    directory: Path,
+    bootstrap_server: str | None,
+) -> None:
+    """Search for a history in which the replication core breaks an invariant.
+
+    Crashes, power cuts, partitions, lost and late messages, elections and dying controllers in every order, from one
+    seed; the same seed gives the same histories. No cluster is needed.
+    """
+    del directory, bootstrap_server  # every verb takes them; nothing is contacted here
+    plan = SearchPlan(seed, runs, steps, truncation, power)
+    try:
+        result = search(plan, jobs=jobs or len(os.sched_getaffinity(0)), fail_fast=fail_fast)
+    except SimulatorFailed as problem:
+        fail(f"The simulator itself failed: {problem}", output, exit_code=EXIT_TOOL_FAILED)
+    if output == "json":
+        print_json(_json_of(plan, result))
+    else:
+        _print(plan, result)
+    raise SystemExit(EXIT_FAILED if result.findings else EXIT_OK)
+
+
+def _json_of(plan: SearchPlan, result: SearchResult) -> dict[str, object]:
+    return {
+        "seed": plan.seed,
+        "runs": result.runs,
+        "steps": result.steps,
+        "seconds": round(result.seconds, 3),
+        "steps_per_second": _rate(result),
+        "truncation": plan.rule,
+        "violations": [finding._asdict() for finding in result.findings],
+    }
+
+
+def _rate(result: SearchResult) -> int:
+    return round(result.steps / max(result.seconds, 1e-6))
+
+
+def _print(plan: SearchPlan, result: SearchResult) -> None:
+    click.echo(
+        f"{result.runs} runs from seed {plan.seed} under {plan.rule}: {result.steps} steps in {result.seconds:.1f} s "
+        f"({_rate(result)} a second), {result.leader_epochs} leader epochs, {result.acknowledged} acknowledged produces"
+    )
+    for seed, words in result.lost:
+        click.echo(f"seed {seed}: lost by power: {words}")
+    if not result.findings:
+        click.echo("All invariants held.")
+        return
+    for finding in result.findings:
+        click.echo(f"seed {finding.seed}: step {finding.step} breaks {finding.invariant}: {finding.message}")
+    _tell(plan, result.findings[0])
+
+
+def _tell(plan: SearchPlan, finding: Finding) -> None:
+    """The first violation as a short schedule."""
+    say(f"Looking for a short schedule of seed {finding.seed} ...")
+    short = shrink(history_of(finding.seed, plan.steps, plan.rule, plan.power), plan.rule, plan.power)
+    assert short.violation is not None
+    click.echo(f"The settings of seed {finding.seed} break {short.violation.invariant} in {len(short.story)} steps:")
+    for number, words in enumerate(short.story, 1):
+        click.echo(f"  {number:3}  {words or 'nothing'}")
+    click.echo(f"  {short.violation.message}")

@@ -1,0 +1,226 @@
+"""What must hold of a simulated cluster, looked at after every event.
+
+``committed`` is the truth: the records that any replica has had below its high watermark, in order. It only grows; in
+the mode in which disks may lose what was committed, it is cut where the last in-sync copy is gone, and that is named.
+
+| name | statement |
+|---|---|
+| HwLeLeo | high watermark <= log end offset, and the core's log end is the log's |
+| HwMonotone | a leader's high watermark never falls within its leadership |
+| LogMatchingHw | what stands below any replica's high watermark is the same everywhere and for ever |
+| StrongIsr | every member of the ISR in ZooKeeper holds all that is committed, be its process alive or not |
+| OneLeaderPerEpoch | no two brokers lead in the same leader epoch |
+| EpochsMonotone | record epochs never fall along a log |
+| LeaderInIsr | the leader in ZooKeeper is none or in the ISR; the ISR is not empty and within the assigned replicas |
+| EpochLaw | leader and partition epoch in ZooKeeper never fall; another leader has another leader epoch |
+| AckedIsCommitted | an acks=all answer names the place at which the record is committed |
+| MinIsr | nothing is committed on fewer disks than min.insync.replicas |
+| ConsumerSeesCommitted | a consumer gets committed records only, those of the offsets it asked for |
+| Converges | after the faults all replicas are in sync, equal, and have all that is committed |
+
+Together StrongIsr and AckedIsCommitted say that no record acknowledged with acks=all is ever lost. The core's own
+invariants (I1 to I8) are asserted in it and reported under their number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegauge.control import NO_LEADER
+from tidegauge.record_batch import iterate_headers
+from tidegauge_broker.replica.messages import ACKS_ALL, FetchedPartition, ProduceResult
+from tidegauge_lab.simulator.memory_broker import AT, MemoryBroker
+from tidegauge_lab.simulator.memory_log import RecordName, batch_of, header_of
+
+if TYPE_CHECKING:
+    from tidegauge_lab.simulator.world import Consumed, Produced, World
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, message: str) -> None:
+        super().__init__(f"{invariant}: {message}")
+        self.invariant = invariant
+        self.message = message
+
+
+class Checker:
+    """Looks at one world. ``may_lose`` lets a power cut take committed records from the last in-sync copy."""
+
+    def __init__(self, min_insync_replicas: int = 1, *, may_lose: bool = False) -> None:
+        self.world: World
+        self.committed: list[RecordName] = []
+        self.chain: list[int] = [0]
+        self.lost: list[str] = []
+        self._min_insync_replicas = min_insync_replicas
+        self._may_lose = may_lose
+        self._seen: dict[int, tuple[int, int, int, int, int, bool]] = {}
+        self._leaders: dict[int, int] = {}
+        self._state: tuple[int, int, int] = (-1, -1, NO_LEADER)
+
+    def look_at(self, broker: MemoryBroker) -> None:
+        """After an event of this broker."""
+        partition = broker.partition
+        if partition is None:
+            return
+        leads = partition.leader_role is not None
+        log, high_watermark = broker.log, partition.high_watermark
+        seen = (broker.life, high_watermark, partition.log_end_offset, partition.leader_epoch, log.cuts, leads)
+        before = self._seen.get(broker.broker_id)
+        if seen == before:
+            return
+        self._seen[broker.broker_id] = seen
+        name = f"broker {broker.broker_id}"
+        if partition.log_end_offset != log.log_end_offset or not 0 <= high_watermark <= log.log_end_offset:
+            raise Violation("HwLeLeo", f"{name} has high watermark {high_watermark} and ends at {log.log_end_offset}")
+        if before is not None and before[0] == broker.life and before[5] and leads and high_watermark < before[1]:
+            raise Violation("HwMonotone", f"leader {name} went back from {before[1]} to {high_watermark}")
+        if leads and self._leaders.setdefault(partition.leader_epoch, broker.broker_id) != broker.broker_id:
+            other = self._leaders[partition.leader_epoch]
+            raise Violation("OneLeaderPerEpoch", f"{name} and broker {other} lead in epoch {partition.leader_epoch}")
+        if before is None or before[2] != log.log_end_offset or before[4] != log.cuts:
+            self._check_epochs(broker, 1 if before is None or before[4] != log.cuts else before[2])
+        self._check_committed(broker, high_watermark)
+        self.check_isr()
+
+    def _check_epochs(self, broker: MemoryBroker, first: int) -> None:
+        records = broker.log.records
+        for offset in range(max(first, 1), len(records)):
+            if records[offset].leader_epoch < records[offset - 1].leader_epoch:
+                raise Violation(
+                    "EpochsMonotone",
+                    f"on broker {broker.broker_id} offset {offset} is of epoch {records[offset].leader_epoch}, the one "
+                    f"before of epoch {records[offset - 1].leader_epoch}",
+                )
+
+    def _check_committed(self, broker: MemoryBroker, high_watermark: int) -> None:
+        log, chain = broker.log, self.chain
+        common = min(high_watermark, len(self.committed))
+        if log.chain[common] != chain[common]:
+            offset = self._first_difference(broker)
+            raise Violation(
+                "LogMatchingHw",
+                f"broker {broker.broker_id} (high watermark {high_watermark}) has {_words(log.records[offset])} at "
+                f"offset {offset}, where {_words(self.committed[offset])} was committed",
+            )
+        if high_watermark > common:
+            self.committed += log.records[common:high_watermark]
+            chain += log.chain[common + 1 : high_watermark + 1]
+            holders = sum(
+                len(other.log.chain) > high_watermark and other.log.chain[high_watermark] == chain[high_watermark]
+                for other in self.world.brokers.values()
+            )
+            if holders < min(self._min_insync_replicas, len(self.world.brokers)):
+                raise Violation(
+                    "MinIsr",
+                    f"offset {high_watermark - 1} is committed by broker {broker.broker_id} and stands on {holders} of "
+                    f"{self._min_insync_replicas} disks",
+                )
+
+    def _first_difference(self, broker: MemoryBroker) -> int:
+        for offset, (mine, true) in enumerate(zip(broker.log.records, self.committed, strict=False)):
+            if mine != true:
+                return offset
+        return len(broker.log.records)
+
+    def check_isr(self) -> None:
+        """StrongIsr."""
+        length = len(self.committed)
+        for member in self.world.state_now.isr:
+            broker = self.world.brokers[member]
+            chain = broker.log.chain
+            if len(chain) <= length or chain[length] != self.chain[length]:
+                offset = self._first_difference(broker)
+                has = "nothing" if offset >= len(broker.log.records) else _words(broker.log.records[offset])
+                raise Violation(
+                    "StrongIsr",
+                    f"broker {member} is in the ISR and has {has} at offset {offset}, where "
+                    f"{_words(self.committed[offset])} was committed",
+                )
+
+    def look_at_state(self) -> None:
+        """After a write to ZooKeeper."""
+        state = self.world.state_now
+        version = self.world.zookeeper.version(AT)
+        leader_epoch, partition_epoch, leader = self._state
+        if (
+            not state.isr
+            or not set(state.isr) <= set(self.world.replicas)
+            or state.leader not in (*state.isr, NO_LEADER)
+        ):
+            raise Violation("LeaderInIsr", f"leader {state.leader}, ISR {list(state.isr)}")
+        if state.leader_epoch < leader_epoch or version < partition_epoch:
+            raise Violation(
+                "EpochLaw",
+                f"leader epoch {leader_epoch} became {state.leader_epoch}, partition epoch {partition_epoch} {version}",
+            )
+        if state.leader_epoch == leader_epoch and state.leader != leader:
+            raise Violation("EpochLaw", f"leader {leader} became {state.leader} within leader epoch {leader_epoch}")
+        self._state = state.leader_epoch, version, state.leader
+        self.check_isr()
+
+    def acknowledged(self, broker: MemoryBroker, produced: Produced, result: ProduceResult) -> None:
+        """A produce was answered without an error."""
+        if produced.acks != ACKS_ALL:
+            return
+        base = result.base_offset
+        header = header_of(batch_of(produced.first_number, produced.record_count))
+        there = self.committed[base : base + produced.record_count]
+        if [(record.batch_crc, record.place) for record in there] != [
+            (header.crc, place) for place in range(produced.record_count)
+        ]:
+            raise Violation(
+                "AckedIsCommitted",
+                f"broker {broker.broker_id} acknowledged offset {base}, where something else or nothing is committed",
+            )
+
+    def consumed(self, broker: MemoryBroker, consumed: Consumed, answer: FetchedPartition) -> None:
+        """A consumer got an answer."""
+        for header in iterate_headers(answer.records):
+            end = header.next_offset
+            expected = [RecordName(header.leader_epoch, header.crc, place) for place in range(header.record_count)]
+            if self.committed[header.base_offset : end] != expected or end <= consumed.offset:
+                raise Violation(
+                    "ConsumerSeesCommitted",
+                    f"broker {broker.broker_id} gave a consumer offset {header.base_offset}, where something else or "
+                    "nothing is committed",
+                )
+
+    def lost_power(self, broker: MemoryBroker, keep: int) -> None:
+        """A broker is about to lose what lies beyond an offset."""
+        if not self._may_lose or keep >= len(self.committed):
+            return
+        others = [
+            other
+            for member in self.world.state_now.isr
+            if member != broker.broker_id
+            and len((other := self.world.brokers[member]).log.chain) > len(self.committed)
+            and other.log.chain[len(self.committed)] == self.chain[len(self.committed)]
+        ]
+        if not others and broker.broker_id in self.world.state_now.isr:
+            gone = len(self.committed) - keep
+            self.lost.append(f"{gone} from offset {keep}, with the last in-sync copy, on broker {broker.broker_id}")
+            del self.committed[keep:]
+            del self.chain[keep + 1 :]
+
+    def converged(self) -> None:
+        """After the faults have ended and everything was delivered."""
+        world = self.world
+        if set(world.state_now.isr) != set(world.replicas):
+            raise Violation("Converges", f"the ISR stays {list(world.state_now.isr)}")
+        ends = {b: (broker.log.log_end_offset, self._hw(broker)) for b, broker in world.brokers.items()}
+        if len({end for both in ends.values() for end in both}) != 1:
+            raise Violation("Converges", f"log ends and high watermarks stay {ends}")
+        if len({broker.log.chain[-1] for broker in world.brokers.values()}) != 1:
+            raise Violation("Converges", "the logs stay different")
+        if len(self.committed) != next(iter(ends.values()))[0]:
+            raise Violation("Converges", f"{len(self.committed)} records are committed, the logs hold {ends}")
+
+    @staticmethod
+    def _hw(broker: MemoryBroker) -> int:
+        return -1 if broker.partition is None else broker.partition.high_watermark
+
+
+def _words(record: RecordName) -> str:
+    return f"a record of epoch {record.leader_epoch} (CRC {record.batch_crc:08x}, place {record.place})"

@@ -1,0 +1,55 @@
+"""Where a simulated history gets its chance from: a seed, or a schedule that was recorded before.
+
+A schedule is a list of steps, a step the numbers that were drawn in it. Because each step has its own numbers, one can
+be taken out without changing what the others mean: so a long history that breaks a rule is made short. A number that
+is missing is 0, which the actions take for "nothing special happens".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TypeVar
+
+Step = tuple[int, ...]
+Schedule = list[Step]
+Item = TypeVar("Item")
+
+_FINE = 1_000_000
+
+
+class Dice:
+    """Draws numbers; ``step`` holds those of the step under way."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = None if seed is None else Random(seed)
+        self._recorded: Step = ()
+        self.step: list[int] = []
+
+    def begin(self, recorded: Step = ()) -> None:
+        """A new step; ``recorded`` are its numbers where there is no seed."""
+        self.step = []
+        self._recorded = recorded
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether all numbers of a recorded step were used."""
+        return self._random is None and len(self.step) >= len(self._recorded)
+
+    def below(self, end: int) -> int:
+        """A number from 0 to ``end - 1``."""
+        if self._random is not None:
+            number = int(self._random.random() * end)
+        else:
+            place = len(self.step)
+            number = self._recorded[place] % end if place < len(self._recorded) else 0
+        self.step.append(number)
+        return number
+
+    def happens(self, probability: float) -> bool:
+        """Whether something happens that does so with this probability."""
+        return self.below(_FINE) >= _FINE * (1 - probability)
+
+    def choose(self, items: Sequence[Item]) -> Item:
+        """One of the items."""
+        return items[self.below(len(items))] if len(items) > 1 else items[0]

@@ -1,0 +1,172 @@
+"""ZooKeeper as a dictionary: versions, czxids, parents that must exist, compare-and-set. No sessions, no watches.
+
+Whoever uses it decides when a session ends and who hears of a change; the tree only keeps what was written. It begins
+as the brokers create it at their start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegauge.partition import TopicPartition
+from tidegauge.znodes import (
+    BROKER_IDS,
+    BROKER_TOPICS,
+    CONFIG,
+    CONTROLLER_EPOCH,
+    DELETE_TOPICS,
+    ISR_CHANGE_NOTIFICATION,
+    LOG_DIR_EVENT_NOTIFICATION,
+    PRODUCER_ID_BLOCK,
+    BrokerNode,
+    PartitionStateNode,
+    TopicNode,
+    broker_path,
+    encode_config,
+    encode_controller_epoch,
+    state_path,
+    topic_config_path,
+    topic_path,
+)
+from tidegauge_controller.decisions.steps import (
+    CreateNode,
+    DeleteNode,
+    Outcome,
+    ReadResult,
+    SetNode,
+    WriteResult,
+    ZnodeStat,
+)
+
+
+@dataclass(slots=True)
+class Znode:
+    """One znode: data (None is ZooKeeper's null), the transactions that made and last changed it, its version."""
+
+    data: bytes | None
+    czxid: int
+    mzxid: int
+    version: int = 0
+
+
+class MemoryZooKeeper:
+    """The tree."""
+
+    def __init__(self) -> None:
+        self.zxid = 0
+        self.nodes: dict[str, Znode] = {"": Znode(None, 0, 0)}
+        for path in (BROKER_IDS, BROKER_TOPICS, DELETE_TOPICS, ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION):
+            self.ensure(path)
+        for path in (f"{CONFIG}/topics", PRODUCER_ID_BLOCK, CONTROLLER_EPOCH):
+            self.ensure(path)
+        self.set(CONTROLLER_EPOCH, encode_controller_epoch(0))
+
+    def ensure(self, path: str) -> None:
+        """Create a znode and its parents, those that are missing."""
+        parent = ""
+        for part in path.strip("/").split("/"):
+            parent = f"{parent}/{part}"
+            if parent not in self.nodes:
+                self.create(parent, None)
+
+    def create(self, path: str, data: bytes | None) -> int:
+        """Create a znode; its czxid is returned."""
+        assert path not in self.nodes, path
+        assert path.rpartition("/")[0] in self.nodes, f"no parent for {path}"
+        self.zxid += 1
+        self.nodes[path] = Znode(data, self.zxid, self.zxid)
+        return self.zxid
+
+    def set(self, path: str, data: bytes | None) -> int:
+        """Set a znode; its new version is returned."""
+        self.zxid += 1
+        node = self.nodes[path]
+        node.data, node.mzxid, node.version = data, self.zxid, node.version + 1
+        return node.version
+
+    def children(self, path: str) -> list[str] | None:
+        """The names of a znode's children, sorted; None where it is missing."""
+        if path not in self.nodes:
+            return None
+        prefix = f"{path}/"
+        return sorted(
+            name[len(prefix) :] for name in self.nodes if name.startswith(prefix) and "/" not in name[len(prefix) :]
+        )
+
+    def read(self, path: str) -> ReadResult:
+        """A znode's data and stat."""
+        node = self.nodes.get(path)
+        if node is None:
+            return ReadResult(Outcome.NO_NODE)
+        return ReadResult(Outcome.OK, node.data, ZnodeStat(node.czxid, node.mzxid, node.version, 0))
+
+    def write(self, operation: CreateNode | SetNode | DeleteNode) -> WriteResult:
+        """One operation, if the znode's version is the one it expects."""
+        path = operation.path
+        node = self.nodes.get(path)
+        if isinstance(operation, CreateNode):
+            if node is not None:
+                return WriteResult(Outcome.NODE_EXISTS)
+            if path.rpartition("/")[0] not in self.nodes:
+                return WriteResult(Outcome.NO_NODE)
+            self.create(path, operation.data)
+            return WriteResult(Outcome.OK, 0)
+        if node is None:
+            return WriteResult(Outcome.NO_NODE)
+        if operation.version not in {-1, node.version}:
+            return WriteResult(Outcome.BAD_VERSION)
+        if isinstance(operation, SetNode):
+            return WriteResult(Outcome.OK, self.set(path, operation.data))
+        if self.children(path):
+            return WriteResult(Outcome.FAILED)
+        del self.nodes[path]
+        return WriteResult(Outcome.OK)
+
+    # What brokers and administrators write
+
+    def register_broker(self, broker_id: int, rack: str | None = None) -> int:
+        """A broker's znode, anew; the broker epoch is returned."""
+        self.nodes.pop(broker_path(broker_id), None)
+        node = BrokerNode(broker_id, "127.0.0.1", 19000 + broker_id, 0, rack)
+        return self.create(broker_path(broker_id), node.encode())
+
+    def unregister_broker(self, broker_id: int) -> None:
+        """The broker's session has ended."""
+        del self.nodes[broker_path(broker_id)]
+
+    def is_registered(self, broker_id: int) -> bool:
+        """Whether the broker's znode exists."""
+        return broker_path(broker_id) in self.nodes
+
+    def next_controller_epoch(self) -> tuple[int, int]:
+        """An election: the new controller epoch, and the znode's version from now on."""
+        epoch = int(self.nodes[CONTROLLER_EPOCH].data or b"0") + 1
+        return epoch, self.set(CONTROLLER_EPOCH, encode_controller_epoch(epoch))
+
+    @property
+    def controller_epoch_version(self) -> int:
+        """What every write of a controller checks."""
+        return self.nodes[CONTROLLER_EPOCH].version
+
+    def add_topic(
+        self, topic: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str] | None = None
+    ) -> str:
+        """What a creation writes; the topic id is returned."""
+        topic_id = f"{topic:A<22}"[:22]
+        self.create(topic_config_path(topic), encode_config(config or {}))
+        self.create(topic_path(topic), TopicNode(assignment, topic_id).encode())
+        return topic_id
+
+    def state(self, at: TopicPartition) -> PartitionStateNode:
+        """A partition's state."""
+        return PartitionStateNode.decode(state_path(*at), self.nodes[state_path(*at)].data)
+
+    def version(self, at: TopicPartition) -> int:
+        """The partition epoch."""
+        return self.nodes[state_path(*at)].version
+
+    def write_state(self, at: TopicPartition, state: PartitionStateNode) -> int:
+        """As somebody else than a controller; the new version is returned."""
+        self.ensure(state_path(*at))
+        return self.set(state_path(*at), state.encode())

@@ -1,0 +1,193 @@
+"""One simulated history: a seed, so many steps, the faults' end, and whether every invariant held.
+
+The same seed gives the same history, on every machine: chance comes from ``Dice`` alone. ``history_of`` runs a seed;
+``replay_schedule`` runs a recorded schedule under the same settings, and can tell each step in words.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
+from tidegauge_lab.simulator.actions import ACTIONS, Swarm, bounds, swarm_of
+from tidegauge_lab.simulator.checker import Checker, Violation
+from tidegauge_lab.simulator.dice import Dice, Schedule, Step
+from tidegauge_lab.simulator.world import World
+
+DEFAULT_RULE = "kip-320"
+POWER_MODES = ("none", "unseen", "uncommitted", "any")
+"""What a power cut may take: see ``actions.cut_power``."""
+DEFAULT_POWER = "unseen"
+_LAG_MS = 2000
+_HEAL_ROUNDS = 30
+_ATTEMPTS = 12
+_CORE_INVARIANT = re.compile(r"I\d+")
+
+
+@dataclass(slots=True)
+class History:
+    """What came of a seed.
+
+    Attributes:
+        steps: how many were done; with a violation its number, counted from 1, and one more than all where it showed
+            only after the faults had ended.
+        schedule: the numbers drawn, step by step.
+        story: the steps in words, where they were asked for.
+        lost: what power cuts took with the last in-sync copy, where histories may lose that.
+    """
+
+    seed: int
+    steps: int = 0
+    violation: Violation | None = None
+    schedule: Schedule = field(default_factory=list)
+    story: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    acknowledged: int = 0
+    leader_epochs: int = 0
+    controller_epochs: int = 0
+
+
+def history_of(seed: int, steps: int, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWER) -> History:
+    """Run a seed."""
+    dice = Dice(seed)
+    return _run(seed, dice, ((),) * steps, swarm_of(seed, rule, power), rule, tells=False)
+
+
+def replay_schedule(
+    seed: int, schedule: Schedule, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWER, *, tells: bool = False
+) -> History:
+    """Run recorded steps under the settings of a seed."""
+    return _run(seed, Dice(), schedule, swarm_of(seed, rule, power), rule, tells=tells)
+
+
+def _run(seed: int, dice: Dice, schedule: Iterable[Step], swarm: Swarm, rule: str, *, tells: bool) -> History:
+    history = History(seed)
+    checker = Checker(swarm.min_insync_replicas, may_lose=swarm.power == "any")
+    settings = CoreSettings(replica_lag_time_max_ms=_LAG_MS, replica_fetch_backoff_ms=100, truncation_rule=rule)
+    world = World(swarm.replicas, settings, TopicRules(min_insync_replicas=swarm.min_insync_replicas), checker)
+    rising = bounds(swarm.weights)
+    try:
+        for recorded in schedule:
+            history.steps += 1
+            dice.begin(recorded)
+            try:
+                words = _step(world, dice, swarm, rising)
+            finally:
+                history.schedule.append(tuple(dice.step))
+            if tells:
+                history.story.append(words)
+        history.steps += 1
+        if tells:
+            history.story.append("the faults end")
+        heal(world)
+        history.steps -= 1
+    except (Violation, AssertionError) as broken:
+        history.violation = _as_violation(broken)
+    history.lost = checker.lost
+    history.acknowledged = world.acknowledged
+    history.leader_epochs = world.state_now.leader_epoch
+    history.controller_epochs = int(world.zookeeper.nodes["/controller_epoch"].data or b"0")
+    return history
+
+
+def _step(world: World, dice: Dice, swarm: Swarm, rising: Sequence[int]) -> str:
+    """One event: actions are drawn until one finds something to do."""
+    for _ in range(_ATTEMPTS):
+        action = ACTIONS[bisect_right(rising, dice.below(rising[-1]))][0]
+        words = action(world, dice, swarm)
+        if words or dice.is_spent:
+            return words
+    return ""
+
+
+def _as_violation(broken: Violation | AssertionError) -> Violation:
+    if isinstance(broken, Violation):
+        return broken
+    name = _CORE_INVARIANT.match(str(broken))
+    if name is None:
+        raise broken
+    return Violation(name[0], f"the core's own invariant: {broken}")
+
+
+def heal(world: World) -> None:
+    """The faults end; then everything must come to rest in order (Converges)."""
+    world.cut_links.clear()
+    world.paused.clear()
+    world.traffic.strays.clear()
+    for broker_id, broker in world.brokers.items():
+        if not broker.is_running:
+            world.start(broker_id)
+        elif broker_id in world.without_session:
+            world.register_again(broker_id)
+    for broker_id in [b for b in world.controllers if b != world.elected]:
+        world.end_term(broker_id)
+    if world.elected is None:
+        world.elect(min(world.brokers))
+    world.traffic.requests.clear()
+    world.traffic.answers.clear()
+    for rounds in world.open_rounds.values():
+        for exchange in [*rounds]:
+            world.give_up(exchange)
+    calm = 0
+    for _ in range(_HEAL_ROUNDS):
+        before = _picture(world)
+        world.pass_time(_LAG_MS + 500)
+        for _ in _until_quiet(world):
+            pass
+        calm = calm + 1 if _picture(world) == before else 0
+        if calm == 2:
+            break
+    world.checker.converged()
+    _last_produce(world)
+
+
+def _picture(world: World) -> object:
+    brokers = world.brokers.values()
+    ends = [(b.log.log_end_offset, b.partition.high_watermark if b.partition else -1) for b in brokers]
+    return ends, world.state_now
+
+
+def _until_quiet(world: World) -> Iterator[None]:
+    """Deliver all that is on its way, and let everybody fetch, until nothing changes."""
+    before: object = None
+    for _ in range(_HEAL_ROUNDS):
+        for broker_id in [*world.controllers]:
+            while broker_id in world.controllers and world.controllers[broker_id].is_busy:
+                world.decide(broker_id, 1000)
+        for broker_id in world.brokers:
+            world.deliver_all(broker_id)
+            world.whole_round(broker_id)
+            elected = world.elected
+            while elected in world.controllers and world.outbox[broker_id] and broker_id not in world.is_asking:
+                world.propose(broker_id, elected)
+        while world.traffic.verdicts:
+            world.tell(world.traffic.verdicts.pop())
+        for broker_id in [*world.leaving]:
+            world.stop(broker_id)
+            world.start(broker_id)
+            if world.elected is None:
+                world.elect(broker_id)
+        yield
+        after = _picture(world)
+        if (
+            after == before
+            and not any(world.outbox.values())
+            and not any(t.is_busy for t in world.controllers.values())
+        ):
+            return
+        before = after
+
+
+def _last_produce(world: World) -> None:
+    """And records flow again."""
+    leader = world.state_now.leader
+    before = world.acknowledged
+    world.produce(leader, ACKS_ALL, 1, 60_000)
+    for _ in _until_quiet(world):
+        pass
+    if world.acknowledged != before + 1:
+        raise Violation("Converges", f"leader {leader} acknowledges no record after the faults have ended")
+    world.checker.converged()

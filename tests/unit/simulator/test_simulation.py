@@ -1,0 +1,158 @@
+"""Simulated histories: the clean core breaks nothing, older rules do, and a seed is a history (row B7).
+
+What is checked after every event stands in the simulator's ``checker``. Longer searches carry ``long``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tidegauge_lab.cli.simulate import simulate
+from tidegauge_lab.simulator.actions import swarm_of
+from tidegauge_lab.simulator.search import SearchPlan, search
+from tidegauge_lab.simulator.shrink import shrink
+from tidegauge_lab.simulator.simulation import history_of, replay_schedule
+
+OLDER_RULES = ("high-watermark", "kip-101", "kip-279")
+
+
+def test_kip_320_breaks_nothing():
+    """And the histories are worth something: epochs pass, controllers change, records are acknowledged."""
+    histories = [history_of(seed, 500) for seed in range(40)]
+    assert [history.violation for history in histories] == [None] * 40
+    assert sum(history.leader_epochs for history in histories) > 200
+    assert sum(history.controller_epochs for history in histories) > 130
+    assert sum(history.acknowledged for history in histories) > 400
+
+
+@pytest.mark.parametrize("rule", OLDER_RULES)
+def test_an_older_rule_is_found_out(rule: str):
+    """Random search alone finds the flaw of each: committed records that are lost, or logs that differ for good."""
+    result = search(SearchPlan(seed=0 if rule == "high-watermark" else 90, runs=400, rule=rule), fail_fast=True)
+    assert [finding.invariant for finding in result.findings] in (
+        ["StrongIsr"],
+        ["LogMatchingHw"],
+        ["EpochsMonotone"],
+        ["Converges"],
+    )
+
+
+def test_the_same_seed_gives_the_same_history():
+    """To the last number drawn, and so to the step and the words of a violation."""
+    one, other = history_of(7, 300), history_of(7, 300)
+    assert one == other
+    assert len(one.schedule) == 300
+    assert history_of(8, 300).schedule != one.schedule
+
+
+def test_a_recorded_schedule_gives_the_same_history():
+    """What shrinking stands on."""
+    result = search(SearchPlan(runs=300, rule="high-watermark"), fail_fast=True)
+    seed = result.findings[0].seed
+    history = history_of(seed, 500, "high-watermark")
+    again = replay_schedule(seed, history.schedule, "high-watermark", tells=True)
+    assert (again.steps, str(again.violation)) == (history.steps, str(history.violation))
+    assert again.schedule == history.schedule
+
+
+def test_a_violation_is_made_short():
+    """Some twenty steps instead of hundreds, with a word for each."""
+    result = search(SearchPlan(runs=300, rule="high-watermark"), fail_fast=True)
+    history = history_of(result.findings[0].seed, 500, "high-watermark")
+    short = shrink(history, "high-watermark")
+    assert short.violation is not None
+    assert history.violation is not None
+    assert short.violation.invariant == history.violation.invariant
+    assert len(short.schedule) < 60
+    assert all(short.story[:-1])
+
+
+def test_a_search_gives_the_same_on_one_core_and_on_two():
+    """Runs are counted in their order, also those up to the first violation."""
+    plan = SearchPlan(seed=0, runs=30, steps=300, rule="high-watermark")
+    one, two = search(plan), search(plan, jobs=2)
+    assert one.findings == two.findings
+    assert (one.runs, one.steps, one.acknowledged) == (two.runs, two.steps, two.acknowledged)
+    assert one.findings
+    first = search(plan, jobs=2, fail_fast=True)
+    assert first.findings == one.findings[:1]
+    assert first.runs == one.findings[0].run + 1
+
+
+def test_swarms_differ():
+    """Faults that always come together hide one another: each is missing in some histories."""
+    swarms = [swarm_of(seed, "kip-320", "unseen") for seed in range(100)]
+    assert {swarm.min_insync_replicas for swarm in swarms} == {1, 2}
+    assert {len(swarm.replicas) for swarm in swarms} == {2, 3, 4}
+    faults = list(zip(*(swarm.weights[-7:] for swarm in swarms), strict=True))
+    assert all(0 in weights and max(weights) > 0 for weights in faults)
+
+
+# The verb
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(simulate, arguments)
+    return result.exit_code, result.stdout
+
+
+def test_the_verb_prints_one_document():
+    code, out = run("--runs", "3", "--steps", "100", "--jobs", "1", "--seed", "5", "-o", "json")
+    document: dict[str, Any] = json.loads(out)
+    assert code == 0
+    assert list(document) == ["seed", "runs", "steps", "seconds", "steps_per_second", "truncation", "violations"]
+    assert (document["seed"], document["runs"], document["steps"]) == (5, 3, 300)
+    assert (document["truncation"], document["violations"]) == ("kip-320", [])
+
+
+def test_the_verb_names_a_violation_by_a_seed_that_gives_it_again():
+    rule = ("--truncation", "high-watermark", "--jobs", "1", "-o", "json")
+    code, out = run("--runs", "300", "--fail-fast", *rule)
+    (found,) = json.loads(out)["violations"]
+    assert code == 1
+    assert list(found) == ["seed", "run", "step", "invariant", "message"]
+    code, out = run("--runs", "1", "--seed", str(found["seed"]), *rule)
+    assert code == 1
+    assert json.loads(out)["violations"] == [found | {"run": 0}]
+
+
+def test_the_verb_tells_a_short_schedule():
+    code, out = run("--runs", "300", "--fail-fast", "--truncation", "high-watermark", "--jobs", "1")
+    assert code == 1
+    assert " breaks " in out
+    assert "break StrongIsr in" in out or "break LogMatchingHw in" in out or "break Converges in" in out
+
+
+def test_the_verb_refuses_what_makes_no_sense():
+    assert run("--runs", "0")[0] == 2
+    assert run("--truncation", "kip-1")[0] == 2
+    assert run("--seed", "-1")[0] == 2
+
+
+def test_the_verb_ends_with_3_if_the_simulator_itself_fails(monkeypatch: pytest.MonkeyPatch):
+    def fails(*_: object) -> None:
+        raise KeyError("what")
+
+    monkeypatch.setattr("tidegauge_lab.simulator.search.history_of", fails)
+    assert run("--runs", "1", "--jobs", "1")[0] == 3
+
+
+# Longer searches
+
+
+@pytest.mark.long
+def test_two_thousand_default_runs_break_nothing():
+    result = search(SearchPlan(runs=2000), jobs=2)
+    assert result.findings == []
+    assert result.steps == 1_000_000
+
+
+@pytest.mark.long
+def test_ten_million_events_break_nothing():
+    result = search(SearchPlan(seed=1_000_000, runs=10_000, steps=1000), jobs=2)
+    assert result.findings == []
+    assert result.steps == 10_000_000
