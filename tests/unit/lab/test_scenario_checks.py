@@ -1,4 +1,4 @@
-"""What is compared at the end of a scenario, and the walk-through's table (rows W13, W14): each difference is convicted."""
+"""What a scenario compares, and the walk-through's table (rows W13, W14): each difference is convicted."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ FACTS = Facts(
 )
 
 
-def told(facts: Facts = FACTS, answers: dict[str, str] | None = None, **wanted: Any) -> list[str]:
-    return differences(Expect(line=1, **wanted), facts, answers or {}, lambda: ["m1"])
+def told(facts: Facts = FACTS, given: dict[str, str] | None = None, **wanted: Any) -> list[str]:
+    return differences(Expect(line=1, **wanted), facts, given or {}, lambda: ["m1"])
 
 
 def test_what_is_so_has_no_differences() -> None:
