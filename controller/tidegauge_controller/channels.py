@@ -41,6 +41,14 @@ CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 """A broker that comes back is met within half a second, whatever gRPC's own back-off would be."""
+OpenChannel = Callable[[str], grpc.aio.Channel]
+"""How an address is reached; the lab puts another in its place."""
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """A channel with these options."""
+    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
 
 Answered = Callable[[int, ControlRequest, PartitionsResponse], None]
 
@@ -48,8 +56,11 @@ Answered = Callable[[int, ControlRequest, PartitionsResponse], None]
 class _Sender:
     """One broker's queue and task."""
 
-    def __init__(self, endpoint: Endpoint, timeout_seconds: float, answered: Answered) -> None:
+    def __init__(
+        self, endpoint: Endpoint, timeout_seconds: float, answered: Answered, open_channel: OpenChannel
+    ) -> None:
         self._endpoint = endpoint
+        self._open_channel = open_channel
         self._timeout_seconds = timeout_seconds
         self._answered = answered
         self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
@@ -60,7 +71,7 @@ class _Sender:
         self._queue.put_nowait(request)
 
     async def _run(self) -> None:
-        async with grpc.aio.insecure_channel(self._endpoint.address, options=CHANNEL_OPTIONS) as channel:
+        async with self._open_channel(self._endpoint.address) as channel:
             # The class is one; the generated types know it under two names.
             stub: ControlServiceAsyncStub = ControlServiceStub(channel)  # type: ignore[assignment]  # see above
             while True:
@@ -112,10 +123,12 @@ class Channels:
     Args:
         timeout_ms: ``controller.socket.timeout.ms``, the time for one attempt.
         answered: called on the loop with each answer.
+        open_channel: how a broker is reached.
     """
 
-    def __init__(self, timeout_ms: int, answered: Answered) -> None:
+    def __init__(self, timeout_ms: int, answered: Answered, open_channel: OpenChannel = open_channel) -> None:
         self._timeout_seconds = timeout_ms / 1000
+        self._open_channel = open_channel
         self._answered = answered
         self._senders: dict[int, _Sender] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -123,7 +136,7 @@ class Channels:
     def add(self, endpoint: Endpoint) -> None:
         """Begin a broker's queue; an older one of the same broker is dropped."""
         self.remove(endpoint.broker_id)
-        self._senders[endpoint.broker_id] = _Sender(endpoint, self._timeout_seconds, self._answered)
+        self._senders[endpoint.broker_id] = _Sender(endpoint, self._timeout_seconds, self._answered, self._open_channel)
 
     def remove(self, broker_id: int) -> None:
         """Drop a broker's queue and what it holds."""

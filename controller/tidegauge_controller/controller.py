@@ -44,7 +44,7 @@ from tidegauge.znodes import (
     encode_controller_epoch,
 )
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
-from tidegauge_controller.channels import Channels
+from tidegauge_controller.channels import Channels, OpenChannel, open_channel
 from tidegauge_controller.decisions import broker_events, deletion, leaders, topic_events
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.decisions.context import ControllerContext, ControllerSettings
@@ -110,6 +110,7 @@ class Controller:
         note: writes to the event log (kind, cause, fields).
         now_ms: wall clock.
         random_bytes: source of randomness.
+        open_channel: how a broker is reached.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Controller:
         note: Callable[[str, str, dict[str, Any]], None],
         now_ms: Callable[[], int],
         random_bytes: Callable[[int], bytes],
+        open_channel: OpenChannel = open_channel,
     ) -> None:
         self.active_controller_id: int | None = None
         self._endpoint = endpoint
@@ -130,6 +132,7 @@ class Controller:
         self._note = note
         self._now_ms = now_ms
         self._random_bytes = random_bytes
+        self._open_channel = open_channel
         self._stop_at = switch_of(settings)
         self._topics = TopicAdmin(zookeeper, settings, metadata, random_bytes, self._stop_at)
         self._term: _Term | None = None
@@ -325,7 +328,7 @@ class Controller:
         return stat if own and decode_controller_epoch(data) == epoch else None
 
     async def _take_over(self, epoch: int, epoch_version: int) -> None:
-        channels = Channels(self._settings.integer("controller.socket.timeout.ms"), self._answered)
+        channels = Channels(self._settings.integer("controller.socket.timeout.ms"), self._answered, self._open_channel)
         context = ControllerContext(self._endpoint.broker_id, epoch, epoch_version, self._decision_settings())
         driver = Driver(
             self._zookeeper,

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -40,6 +41,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
 )
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Create
 from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
@@ -130,6 +132,22 @@ def split_chroot(connect: str) -> tuple[str, str]:
     return hosts, f"/{chroot}" if chroot else ""
 
 
+Dial = Callable[[Callable[[], socket.socket]], socket.socket]
+"""Opens a connection by calling its argument, and gives the socket that kazoo is to use."""
+
+
+class _DialingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads and sockets, but connections are opened through ``Dial``."""
+
+    def __init__(self, dial: Dial) -> None:
+        super().__init__()
+        self._dial = dial
+
+    def create_connection(self, *arguments: Any, **named: Any) -> Any:
+        """Called on kazoo's connection thread."""
+        return self._dial(partial(super().create_connection, *arguments, **named))
+
+
 class Watch:
     """A watch that lasts: tells its callback to look again whenever something may have changed.
 
@@ -190,7 +208,7 @@ class Watch:
 class ZooKeeper:
     """One session with ZooKeeper, kept for the life of a broker and renewed when it expires. Use ``connect``."""
 
-    def __init__(self, connect: str, *, session_timeout_ms: int, in_flight: int) -> None:
+    def __init__(self, connect: str, *, session_timeout_ms: int, in_flight: int, dial: Dial | None = None) -> None:
         hosts, self._chroot = split_chroot(connect)
         self.hosts = hosts
         self.negotiated_session_timeout_ms = session_timeout_ms
@@ -208,20 +226,29 @@ class ZooKeeper:
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.3),
+            handler=None if dial is None else _DialingHandler(dial),
         )
         self._kazoo.add_listener(self._on_kazoo_state)
         self._learn_negotiated_timeout()
 
     @classmethod
     async def connect(
-        cls, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int, in_flight: int = 10
+        cls,
+        hosts: str,
+        *,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        in_flight: int = 10,
+        dial: Dial | None = None,
     ) -> ZooKeeper:
         """Open a session, and create the chroot if the address has one.
+
+        ``dial`` may put something of its own between kazoo and each connection; it is called on kazoo's thread.
 
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, ZooKeeper did not answer in time.
         """
-        zookeeper = cls(hosts, session_timeout_ms=session_timeout_ms, in_flight=in_flight)
+        zookeeper = cls(hosts, session_timeout_ms=session_timeout_ms, in_flight=in_flight, dial=dial)
         try:
             async with asyncio.timeout(connection_timeout_ms / 1000):
                 zookeeper._kazoo.start_async()
@@ -256,6 +283,12 @@ class ZooKeeper:
             self._kazoo.close()
 
     # Session
+
+    @property
+    def credentials(self) -> tuple[int, bytes]:
+        """The session's id and password: whoever has them may take the session over, or end it."""
+        session_id, password = self._kazoo.client_id or (0, b"")
+        return session_id or 0, password
 
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
         """Call the listener, on the loop, at each change of the session's state."""

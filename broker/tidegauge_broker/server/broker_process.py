@@ -166,6 +166,7 @@ class BrokerProcess:
             session_timeout_ms=settings.integer("zookeeper.session.timeout.ms"),
             connection_timeout_ms=timeout_ms,
             in_flight=settings.integer("zookeeper.max.in.flight.requests"),
+            dial=self._seams.dial(),
         )
         self._cluster_id = await prepare_cluster(self._zookeeper, lambda: new_uuid(secrets.token_bytes(16)))
 
@@ -198,6 +199,7 @@ class BrokerProcess:
             note=self._note,
             now_ms=self._now_ms,
             random_bytes=os.urandom,
+            open_channel=self._seams.open_channel,
         )
         self._client = ControllerClient(
             identity.broker_id,
@@ -248,7 +250,10 @@ class BrokerProcess:
 
     async def _listen(self) -> None:
         self._servers = RpcServers(
-            self._identity.listeners.bound, self._settings.integer("socket.request.max.bytes"), self._add_services
+            self._identity.listeners.bound,
+            self._settings.integer("socket.request.max.bytes"),
+            self._add_services,
+            self._seams.interceptors(),
         )
         await self._servers.start()
         await self._set_health("", serving=True)
@@ -378,7 +383,6 @@ class BrokerProcess:
                 LOG.info("Controlled shutdown request returned successfully")
             else:
                 LOG.warning("Proceeding to do an unclean shutdown as all the controlled shutdown attempts failed")
-        await self._seams.close()
         await self._configs.close()
         await self._fetchers.close()
         await self._alter_partition.close()
@@ -393,6 +397,7 @@ class BrokerProcess:
         await self._registration.close()
         await self._controller.stop()
         await self._zookeeper.close()
+        self._seams.close()
         await self._peers.close()
         self._pool.shutdown()
         self._note_state("stopped")
@@ -412,9 +417,9 @@ class BrokerProcess:
         if hasattr(self, "_logs"):
             logs = self._logs
             await self._in_pool(lambda: logs.close({}, clean=False))
-        await self._seams.close()
         if hasattr(self, "_zookeeper"):
             await self._zookeeper.close()
+        self._seams.close()
         await self._peers.close()
         self._pool.shutdown()
         self._events.close()

@@ -20,6 +20,7 @@ class RpcServers:
         listeners: what to bind.
         max_request_bytes: larger requests are refused.
         add_services: adds the services to the server of a listener, by the listener's name.
+        interceptors: what stands before the services.
     """
 
     def __init__(
@@ -27,15 +28,17 @@ class RpcServers:
         listeners: Sequence[Listener],
         max_request_bytes: int,
         add_services: Callable[[grpc.aio.Server, str], None],
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     ) -> None:
         self._servers: list[grpc.aio.Server] = []
         for listener in listeners:
             server = grpc.aio.server(
+                interceptors=interceptors,
                 options=(
                     ("grpc.so_reuseport", 0),
                     ("grpc.max_receive_message_length", max_request_bytes),
                     ("grpc.max_send_message_length", -1),
-                )
+                ),
             )
             add_services(server, listener.name)
             _bind(server, listener)

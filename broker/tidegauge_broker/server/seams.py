@@ -19,7 +19,7 @@ from tidegauge_broker.server.fetchers import Fetchers
 from tidegauge_broker.server.metadata_cache import MetadataCache
 from tidegauge_broker.server.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
-from tidegauge_controller.zookeeper import ZooKeeper
+from tidegauge_controller.zookeeper import Dial, ZooKeeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,10 @@ class Seams:
         """How another broker is reached."""
         return peers.open_channel(address)
 
+    def dial(self) -> Dial | None:
+        """What stands between kazoo and its connections."""
+        return None
+
     def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
         """What stands before the broker's services."""
         return ()
@@ -59,8 +63,8 @@ class Seams:
         del server
         return ()
 
-    async def close(self) -> None:
-        """The broker ends."""
+    def close(self) -> None:
+        """The broker ends; its session with ZooKeeper has."""
 
 
 def seams_of(settings: Values, broker_id: int, metadata: MetadataCache) -> Seams:

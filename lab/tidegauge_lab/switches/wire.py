@@ -138,7 +138,7 @@ def _describe_disk(fault: lab_pb2.DiskFault) -> str:
     operation = fault.operation or "every disk operation"
     where = f" on files with {fault.path_contains!r} in their path" if fault.path_contains else ""
     effect = f"fails with {fault.errno_name}" if fault.errno_name else f"takes {fault.delay_ms} ms more"
-    which = f", {fault.times} times" if fault.times else ""
+    which = f", {fault.times} time{'s' if fault.times > 1 else ''}" if fault.times else ""
     after = f" after {fault.skip} that pass" if fault.skip else ""
     return f"{operation}{where} {effect}{which}{after}"
 

@@ -18,10 +18,15 @@ from tidegauge.v1 import lab_service_pb2, lab_service_pb2_grpc
 from tidegauge_broker.log.files import Disk
 from tidegauge_broker.log.lab_disk import DiskFaults, LabDisk
 from tidegauge_broker.server.grpc_services import ReplicationServicer
+from tidegauge_broker.server.lab.channels import Calls
+from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.lab.gate import Gate
 from tidegauge_broker.server.lab.holds import Holds
 from tidegauge_broker.server.lab.servicer import LabServicer, held_from_start
+from tidegauge_broker.server.lab.zookeeper_link import ZooKeeperLink
 from tidegauge_broker.server.metadata_cache import MetadataCache
 from tidegauge_broker.server.seams import Parts, Seams
+from tidegauge_controller.zookeeper import Dial
 
 
 class Lab(Seams):
@@ -29,27 +34,46 @@ class Lab(Seams):
 
     def __init__(self, settings: Values, broker_id: int, metadata: MetadataCache) -> None:
         self._settings = settings
-        self._broker_id = broker_id
-        self._metadata = metadata
-        self._holds: Holds | None = None
         self._disk_faults = DiskFaults()
+        self._faults = FaultTable(broker_id, self._disk_faults)
+        self._calls = Calls(self._faults, lambda address: _broker_at(metadata, address))
+        self._gate = Gate(self._faults)
+        self._link = ZooKeeperLink(self._faults)
+        self._holds: Holds | None = None
 
     def disk_of(self, directory: Path) -> Disk:
         """One that notes what is synced, and is slow or fails when told to."""
         del directory
         return LabDisk(self._disk_faults)
 
+    def open_channel(self, address: str) -> grpc.aio.Channel:
+        """One that the faults meet."""
+        return self._calls.open(address)
+
+    def dial(self) -> Dial:
+        """Connections that the faults meet."""
+        return self._link.dial
+
+    def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
+        """The gate before all services."""
+        return (self._gate,)
+
     def assembled(self, parts: Parts) -> None:
         """Hold what is held from the start."""
         self._holds = Holds(parts.fetchers, held_from_start(self._settings))
-        self._servicer = LabServicer(parts, self._holds, ReplicationServicer(parts.service))
+        self._servicer = LabServicer(parts, self._holds, self._faults, ReplicationServicer(parts.service))
 
     def add_services(self, server: grpc.aio.Server) -> Sequence[str]:
         """Offer the Lab service."""
         lab_service_pb2_grpc.add_LabServiceServicer_to_server(self._servicer, server)
         return [service.full_name for service in lab_service_pb2.DESCRIPTOR.services_by_name.values()]
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """The broker ends."""
         if self._holds is not None:
             self._holds.close()
+        self._link.close()
+
+
+def _broker_at(metadata: MetadataCache, address: str) -> int | None:
+    return next((endpoint.broker_id for endpoint in metadata.endpoints() if endpoint.address == address), None)

@@ -7,8 +7,10 @@ A wish that can't be fulfilled ends the call with FAILED_PRECONDITION and a sent
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import grpc.aio
 
@@ -18,10 +20,13 @@ from tidegauge.settings import Values
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc
 from tidegauge_broker.server import convert
 from tidegauge_broker.server.grpc_services import ReplicationServicer
+from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.holds import Holds
+from tidegauge_broker.server.lab.session import end_session
 from tidegauge_broker.server.lab.stepped_round import stepped_round
 from tidegauge_broker.server.seams import Parts
 
+LOG = logging.getLogger("tidegauge.lab")
 Context = grpc.aio.ServicerContext[Any, Any]
 Answer = TypeVar("Answer")
 
@@ -41,9 +46,10 @@ def held_from_start(settings: Values) -> list[TopicPartition]:
 class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     """What the lab asks of this broker."""
 
-    def __init__(self, parts: Parts, holds: Holds, replication: ReplicationServicer) -> None:
+    def __init__(self, parts: Parts, holds: Holds, faults: FaultTable, replication: ReplicationServicer) -> None:
         self._parts = parts
         self._holds = holds
+        self._faults = faults
         self._replication = replication
 
     async def HoldFetch(self, request: lab_pb2.HoldFetchRequest, context: Context) -> lab_pb2.HoldFetchResponse:
@@ -102,6 +108,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         del request, context
         return lab_pb2.ListFaultsResponse(
             broker_id=self._parts.service.broker_id,
+            faults=self._faults.listed(),
             held=[
                 lab_pb2.HeldPartition(partition=_to_partition(at), answer_kept_by=leader)
                 for at, leader in self._holds.held().items()
@@ -110,23 +117,39 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
 
     async def SetFault(self, request: lab_pb2.SetFaultRequest, context: Context) -> lab_pb2.SetFaultResponse:
         """Put a fault in force."""
-        return await _later(request, context)
+        try:
+            fault = self._faults.set(request.fault)
+        except TidegaugeError as problem:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem.message)
+        LOG.warning("Lab: fault %d is in force: %s", fault.fault_id, _shown(fault))
+        return lab_pb2.SetFaultResponse(fault=fault)
 
     async def ClearFaults(self, request: lab_pb2.ClearFaultsRequest, context: Context) -> lab_pb2.ClearFaultsResponse:
-        """End faults."""
-        return await _later(request, context)
+        """End faults, and holds."""
+        del context
+        ended = self._faults.clear(request.fault_ids, network_only=request.network_only)
+        for fault in ended:
+            LOG.warning("Lab: fault %d has ended", fault.fault_id)
+        released = list(self._holds.held()) if request.holds else []
+        for at in released:
+            await self._holds.release(at)
+        return lab_pb2.ClearFaultsResponse(faults=ended, released=[_to_partition(at) for at in released])
 
     async def ExpireSession(
         self, request: lab_pb2.ExpireSessionRequest, context: Context
     ) -> lab_pb2.ExpireSessionResponse:
-        """End the ZooKeeper session."""
-        return await _later(request, context)
+        """End the ZooKeeper session on the server."""
+        del request
+        zookeeper = self._parts.zookeeper
+        session_id, password = zookeeper.credentials
+        LOG.warning("Lab: the ZooKeeper session 0x%x is ended on the server", session_id)
+        await _or_abort(asyncio.to_thread(end_session, zookeeper.hosts, session_id, password), context)
+        return lab_pb2.ExpireSessionResponse(session_id=session_id)
 
 
-async def _later(request: object, context: Context) -> NoReturn:
-    del request
-    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Not yet")
-    raise AssertionError("abort raises")
+def _shown(fault: lab_pb2.LabFault) -> str:
+    """On one line, as protobuf writes it."""
+    return " ".join(str(fault).split())
 
 
 async def _or_abort(answer: Awaitable[Answer], context: Context) -> Answer:

@@ -1,0 +1,278 @@
+"""The faults in force on a broker, and what they do to a call.
+
+Contract: ``set`` checks a fault and puts it in force; ``network`` says what the network faults do to a call now,
+``error`` takes one call of an RPC and says whether it fails. Disk faults are kept here too, and handed to the disks.
+
+Rules:
+    1. A network fault with the same ends, direction and kind of effect replaces the older one.
+    2. A call between brokers that several faults meet: a cut wins, a loss comes next, delays add up.
+    3. A broker's calls to itself are never met, nor are those of the Lab service and the health service.
+    4. Chances come from the fault's own seed: the same calls in the same order have the same luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, TypeAlias
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.v1 import lab_pb2
+from tidegauge_broker.log.lab_disk import DiskFault, DiskFaults
+from tidegauge_broker.server.lab import injection
+
+IN = lab_pb2.LAB_DIRECTION_IN
+OUT = lab_pb2.LAB_DIRECTION_OUT
+_BOTH = lab_pb2.LAB_DIRECTION_BOTH
+_PLANES = (lab_pb2.LAB_PLANE_BROKERS, lab_pb2.LAB_PLANE_ZOOKEEPER, lab_pb2.LAB_PLANE_CLIENTS)
+if TYPE_CHECKING:
+    Way: TypeAlias = lab_pb2.LabDirection.ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The other end of a call.
+
+    Attributes:
+        plane: what it is.
+        broker_id: of a broker; -1 where it isn't known which.
+    """
+
+    plane: lab_pb2.LabPlane.ValueType
+    broker_id: int = -1
+
+    def __str__(self) -> str:
+        if self.plane == lab_pb2.LAB_PLANE_BROKERS:
+            return f"broker {self.broker_id}" if self.broker_id >= 0 else "a broker"
+        return "ZooKeeper" if self.plane == lab_pb2.LAB_PLANE_ZOOKEEPER else "clients"
+
+
+CLIENT = End(lab_pb2.LAB_PLANE_CLIENTS)
+ZOOKEEPER = End(lab_pb2.LAB_PLANE_ZOOKEEPER)
+
+
+def broker(broker_id: int) -> End:
+    """Another broker."""
+    return End(lab_pb2.LAB_PLANE_BROKERS, broker_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What network faults do to a call.
+
+    Attributes:
+        refused_by: the fault that cuts it, or loses it; None: it passes.
+        delay_ms: after this time.
+    """
+
+    refused_by: int | None = None
+    delay_ms: int = 0
+
+
+PASSES = Verdict()
+
+
+@dataclass(slots=True)
+class _InForce:
+    fault: lab_pb2.LabFault
+    chances: Random
+    seen: int = 0
+    on_disk: DiskFault | None = None
+
+
+@dataclass(slots=True)
+class FaultTable:
+    """All faults of this broker.
+
+    Attributes:
+        broker_id: this broker.
+        disks: where disk faults are put.
+        listeners: called after each change.
+    """
+
+    broker_id: int
+    disks: DiskFaults
+    listeners: list[Callable[[], None]] = field(default_factory=list)
+    _in_force: dict[int, _InForce] = field(default_factory=dict)
+    _last_id: int = 0
+
+    def set(self, wanted: lab_pb2.LabFault) -> lab_pb2.LabFault:
+        """Put a fault in force; gives it with its id.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such fault.
+        """
+        fault = lab_pb2.LabFault()
+        fault.CopyFrom(wanted)
+        fault.met = 0
+        entry = _InForce(fault, Random(_seed_of(fault)))
+        match fault.WhichOneof("kind"):
+            case "network":
+                self._check_network(fault.network)
+                for number in [number for number, other in self._in_force.items() if _same(other.fault, fault)]:
+                    del self._in_force[number]
+            case "error":
+                injection.check(fault.error)
+            case "disk":
+                entry.on_disk = self._to_disk(fault.disk)
+            case _:
+                raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the request names no fault")
+        self._last_id += 1
+        fault.fault_id = self._last_id
+        self._in_force[fault.fault_id] = entry
+        self._tell()
+        return fault
+
+    def _check_network(self, fault: lab_pb2.NetworkFault) -> None:
+        if fault.plane not in _PLANES:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "a network fault names brokers, ZooKeeper or clients")
+        if fault.direction == lab_pb2.LAB_DIRECTION_UNSPECIFIED:
+            fault.direction = _BOTH
+        if fault.plane == lab_pb2.LAB_PLANE_CLIENTS:
+            if fault.direction == OUT:
+                raise TidegaugeError(
+                    ErrorCode.INVALID_REQUEST,
+                    "a broker makes no calls to clients, so there is no direction out; their calls arrive: use in",
+                )
+            fault.direction = IN
+        if self.broker_id in fault.broker_ids:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"broker {self.broker_id} can't be cut from itself")
+        if fault.broker_ids and fault.plane != lab_pb2.LAB_PLANE_BROKERS:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "ids are those of brokers")
+        effect = fault.WhichOneof("effect")
+        if effect is None:
+            fault.cut = True
+        elif effect == "delay_ms" and fault.delay_ms <= 0:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "a delay has more than 0 ms")
+        elif effect == "drop_probability":
+            if not 0 < fault.drop_probability <= 1:
+                raise TidegaugeError(ErrorCode.INVALID_REQUEST, "a probability lies in (0, 1]")
+            if fault.plane == lab_pb2.LAB_PLANE_ZOOKEEPER:
+                raise TidegaugeError(
+                    ErrorCode.INVALID_REQUEST,
+                    "the connection with ZooKeeper is one stream of bytes: it can be cut or delayed, not lossy",
+                )
+
+    def _to_disk(self, fault: lab_pb2.DiskFault) -> DiskFault:
+        if fault.delay_ms <= 0 and not fault.errno_name:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "a disk fault has a delay in ms or an error")
+        on_disk = DiskFault(
+            operation=fault.operation,
+            path_contains=fault.path_contains,
+            delay_ms=fault.delay_ms,
+            errno_name=fault.errno_name,
+            skip=fault.skip,
+            times=fault.times,
+        )
+        try:
+            self.disks.add(on_disk)
+        except ValueError as problem:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, str(problem)) from None
+        return on_disk
+
+    def clear(self, fault_ids: Iterable[int] = (), *, network_only: bool = False) -> list[lab_pb2.LabFault]:
+        """End these, or all; gives those that ended."""
+        wanted = set(fault_ids)
+        ended = []
+        for number, entry in list(self._in_force.items()):
+            if (wanted and number not in wanted) or (network_only and entry.fault.WhichOneof("kind") != "network"):
+                continue
+            ended.append(self._shown(entry))
+            del self._in_force[number]
+            if entry.on_disk is not None:
+                self.disks.remove(entry.on_disk)
+        if ended:
+            self._tell()
+        return ended
+
+    def listed(self) -> list[lab_pb2.LabFault]:
+        """All that are in force, by id; those that are used up are among them."""
+        return [self._shown(entry) for _, entry in sorted(self._in_force.items())]
+
+    @staticmethod
+    def _shown(entry: _InForce) -> lab_pb2.LabFault:
+        if entry.on_disk is not None:
+            entry.fault.met = entry.on_disk.met
+        return entry.fault
+
+    def _tell(self) -> None:
+        for listener in self.listeners:
+            listener()
+
+    # What happens to a call
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all is in force."""
+        return not self._in_force
+
+    def network(self, way: Way, end: End, *, count: bool = True) -> Verdict:
+        """What happens to a call that goes this way, from or to that end.
+
+        Without ``count`` it is only asked whether it is cut, and nothing is drawn.
+        """
+        refused_by, delay_ms = None, 0
+        for number, entry in self._in_force.items():
+            fault = entry.fault
+            if fault.WhichOneof("kind") != "network" or not self._meets(fault.network, way, end):
+                continue
+            effect = fault.network.WhichOneof("effect")
+            if effect == "cut":
+                refused_by = number
+            elif not count:
+                continue
+            elif effect == "delay_ms":
+                delay_ms += fault.network.delay_ms
+            elif entry.chances.random() >= fault.network.drop_probability:
+                continue
+            elif refused_by is None:
+                refused_by = number
+            fault.met += count
+        return Verdict(refused_by, delay_ms) if refused_by is not None or delay_ms else PASSES
+
+    def count(self, fault_id: int) -> None:
+        """It has met a call that was only asked about."""
+        self._in_force[fault_id].fault.met += 1
+
+    def _meets(self, fault: lab_pb2.NetworkFault, way: Way, end: End) -> bool:
+        if fault.plane != end.plane or fault.direction not in (way, _BOTH):
+            return False
+        if end.plane == lab_pb2.LAB_PLANE_BROKERS:
+            return end.broker_id != self.broker_id and (not fault.broker_ids or end.broker_id in fault.broker_ids)
+        return True
+
+    def error(self, rpc: str) -> lab_pb2.ErrorFault | None:
+        """One call of this RPC arrives: the error that it answers, or None."""
+        for entry in self._in_force.values():
+            fault = entry.fault
+            if fault.WhichOneof("kind") != "error" or not injection.names(fault.error, rpc):
+                continue
+            entry.seen += 1
+            if entry.seen <= fault.error.skip or (fault.error.times and fault.met >= fault.error.times):
+                continue
+            probability = fault.error.probability or 1.0
+            if probability < 1 and entry.chances.random() >= probability:
+                continue
+            fault.met += 1
+            return fault.error
+        return None
+
+
+def _seed_of(fault: lab_pb2.LabFault) -> int:
+    match fault.WhichOneof("kind"):
+        case "network":
+            return fault.network.seed
+        case "error":
+            return fault.error.seed
+    return 0
+
+
+def _same(one: lab_pb2.LabFault, other: lab_pb2.LabFault) -> bool:
+    """Rule 1."""
+    return one.WhichOneof("kind") == other.WhichOneof("kind") == "network" and _ends(one) == _ends(other)
+
+
+def _ends(fault: lab_pb2.LabFault) -> tuple[int, Sequence[int], int, str | None]:
+    network = fault.network
+    return network.plane, sorted(network.broker_ids), network.direction, network.WhichOneof("effect")

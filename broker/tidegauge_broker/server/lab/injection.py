@@ -1,0 +1,160 @@
+"""Which answer an RPC gives when the lab wants an error: Kafka's error put where the RPC's answer has a place for it.
+
+Rules:
+    1. An answer with an error of the whole carries it there. Else it names each partition of the request with the
+       error, as Kafka's ``getErrorResponse`` does. Else (Metadata, topics) every item of the real answer gets it.
+    2. An RPC that changes something, and whose answer has a place only in its items, can't fail so before its effect:
+       ``after_effect`` is needed, or a gRPC status.
+    3. ``Produce`` means ProduceStream too: which of the two a client uses is not the fault's business.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import grpc
+from google.protobuf.descriptor import Descriptor, MethodDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.v1 import (
+    admin_service_pb2,
+    broker_service_pb2,
+    common_pb2,
+    control_service_pb2,
+    controller_service_pb2,
+    lab_pb2,
+    replication_service_pb2,
+)
+
+_FILES = (broker_service_pb2, admin_service_pb2, replication_service_pb2, control_service_pb2, controller_service_pb2)
+METHODS: dict[str, MethodDescriptor] = {
+    method.name: method
+    for file in _FILES
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+"""By name; no two services have a method of the same name."""
+_ALIASES = {"ProduceStream": "Produce"}
+_READS = frozenset({"Metadata", "ListOffsets", "DescribeConfigs", "Fetch", "OffsetsForLeaderEpoch", "DescribeReplicas"})
+AnyMessage = TypeVar("AnyMessage", bound=Message)
+
+
+def names(fault: lab_pb2.ErrorFault, rpc: str) -> bool:
+    """Whether the fault means calls of this RPC; rule 3."""
+    return _ALIASES.get(fault.rpc, fault.rpc) == _ALIASES.get(rpc, rpc)
+
+
+def check(fault: lab_pb2.ErrorFault) -> None:
+    """Refuse what could never happen.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST.
+    """
+    if fault.rpc not in METHODS:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST, f"there is no RPC {fault.rpc!r}; there are {', '.join(sorted(METHODS))}"
+        )
+    if not 0 <= fault.probability <= 1 or fault.skip < 0 or fault.times < 0:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST, "a probability lies in (0, 1], and no count of calls is negative"
+        )
+    if fault.grpc_status:
+        if fault.grpc_status == "OK" or fault.grpc_status not in grpc.StatusCode.__members__:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"gRPC has no status {fault.grpc_status} of a failure")
+        return
+    if fault.error == common_pb2.ERROR_CODE_NONE:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the fault names neither an error nor a gRPC status")
+    method = METHODS[fault.rpc]
+    if not _has_place(method.output_type):
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"the answer of {fault.rpc} has no place for an error; give a gRPC status instead",
+        )
+    if not fault.after_effect and not can_refuse(fault.rpc):
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"{fault.rpc} can answer {ErrorCode.of(fault.error).name} only after its effect, or fail with a gRPC "
+            "status before it",
+        )
+
+
+def status_of(fault: lab_pb2.ErrorFault) -> grpc.StatusCode | None:
+    """The gRPC status with which the call ends; None: it gets an answer with the error."""
+    return grpc.StatusCode[fault.grpc_status] if fault.grpc_status else None
+
+
+def is_for_the_whole(rpc: str) -> bool:
+    """Whether the RPC's answer has a place for an error of the whole."""
+    return bool({"error", "status"} & set(METHODS[rpc].output_type.fields_by_name))
+
+
+def can_refuse(rpc: str) -> bool:
+    """Whether there is an answer with the error without any effect; rule 2."""
+    method = METHODS[rpc]
+    return is_for_the_whole(rpc) or _by_partition(method.input_type, method.output_type) or rpc in _READS
+
+
+def must_run(rpc: str) -> bool:
+    """Whether the answer is made from the real one, since the request does not say what it would name."""
+    method = METHODS[rpc]
+    return not is_for_the_whole(rpc) and not _by_partition(method.input_type, method.output_type)
+
+
+def answer_to(rpc: str) -> Message:
+    """An empty answer of this RPC."""
+    return GetMessageClass(METHODS[rpc].output_type)()
+
+
+def refusal(fault: lab_pb2.ErrorFault, request: Message, answer: AnyMessage) -> AnyMessage:
+    """Make of an empty answer the one that refuses the request."""
+    for shared in ("correlation_id", "request_id"):
+        if shared in request.DESCRIPTOR.fields_by_name and shared in answer.DESCRIPTOR.fields_by_name:
+            setattr(answer, shared, getattr(request, shared))
+    if not {"error", "status"} & set(answer.DESCRIPTOR.fields_by_name):
+        for asked in request.partitions:  # type: ignore[attr-defined]  # _by_partition holds: both have them
+            answer.partitions.add(topic=asked.topic, partition=asked.partition)  # type: ignore[attr-defined]  # the same
+    return with_error(fault, answer)
+
+
+def with_error(fault: lab_pb2.ErrorFault, answer: AnyMessage) -> AnyMessage:
+    """Put the error into an answer; rule 1."""
+    if _put(fault, answer):
+        return answer
+    for field, items in answer.ListFields():
+        if field.message_type is not None and _has_place(field.message_type):
+            for item in items:
+                _put(fault, item)
+    return answer
+
+
+def _put(fault: lab_pb2.ErrorFault, message: Message) -> bool:
+    """Set the error, or that of the status; False: it has neither."""
+    fields = message.DESCRIPTOR.fields_by_name
+    if "status" in fields:
+        message = message.status  # type: ignore[attr-defined]  # it has the field
+    elif "error" not in fields:
+        return False
+    message.error = fault.error  # type: ignore[attr-defined]  # it has the field
+    for words in {"error_message", "message"} & set(message.DESCRIPTOR.fields_by_name):
+        setattr(message, words, "injected by the lab")
+    return True
+
+
+def _has_place(descriptor: Descriptor) -> bool:
+    fields = descriptor.fields_by_name
+    return bool({"error", "status"} & set(fields)) or any(
+        field.message_type is not None and _has_place(field.message_type) for field in fields.values()
+    )
+
+
+def _by_partition(request: Descriptor, answer: Descriptor) -> bool:
+    """Whether both name partitions by topic and index."""
+    found = [descriptor.fields_by_name.get("partitions") for descriptor in (request, answer)]
+    return all(
+        field is not None
+        and field.message_type is not None
+        and {"topic", "partition"} <= set(field.message_type.fields_by_name)
+        for field in found
+    )

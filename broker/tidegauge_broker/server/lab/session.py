@@ -1,0 +1,58 @@
+"""End a ZooKeeper session from outside, on the server, at once.
+
+The way is ZooKeeper's own: whoever knows a session's id and password may take it over, and then close it. Both
+requests are sent in one go, so that the client that had the session can't take it back in between. The server then
+removes its ephemeral znodes; that client learns of it when it connects again.
+Source: ZooKeeper's ConnectRequest and closeSession (protocol version 0).
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from contextlib import suppress
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+
+_CLOSE_SESSION = -11
+_TIMEOUT_MS = 10_000
+_DEFAULT_PORT = 2181
+
+
+def end_session(hosts: str, session_id: int, password: bytes, patience_seconds: float = 10.0) -> None:
+    """End it; returns when the server has done so. Blocks.
+
+    Args:
+        hosts: ``host:port,...``; the first that answers is asked.
+        session_id: whose end it is.
+        password: that the server gave with it.
+        patience_seconds: for each host.
+
+    Raises:
+        TidegaugeError: NETWORK_EXCEPTION, nobody answered.
+    """
+    for text in hosts.split(","):
+        host, _, port = text.strip().rpartition(":")
+        address = (host.strip("[]"), int(port)) if host else (text.strip(), _DEFAULT_PORT)
+        with suppress(OSError), socket.create_connection(address, timeout=patience_seconds) as connection:
+            connection.sendall(_frame(_connect(session_id, password)) + _frame(_close()))
+            # The answers to both, then the server closes: then the session has gone.
+            answered = False
+            while connection.recv(4096):
+                answered = True
+            if answered:
+                return
+    raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, f"ZooKeeper at {hosts} does not answer; the session goes on")
+
+
+def _connect(session_id: int, password: bytes) -> bytes:
+    """ConnectRequest: protocol version, last zxid seen, timeout, session id, password, not read-only."""
+    return struct.pack(">iqiqi", 0, 0, _TIMEOUT_MS, session_id, len(password)) + password + b"\x00"
+
+
+def _close() -> bytes:
+    return struct.pack(">ii", 1, _CLOSE_SESSION)
+
+
+def _frame(message: bytes) -> bytes:
+    return struct.pack(">i", len(message)) + message
