@@ -74,6 +74,10 @@ class ZooKeeperView:
         """Take a znode away, as an operator with ZooKeeper's shell does."""
         self._client.delete(path)
 
+    def set(self, path: str, data: bytes) -> None:
+        """Overwrite a znode, likewise."""
+        self._client.set(path, data)
+
     def controller(self) -> tuple[int | None, int]:
         """The controller's broker, if there is one, and the controller epoch."""
         epoch = int(self.znode("/controller_epoch").data or b"0")

@@ -15,6 +15,7 @@ Source: KafkaController, ControllerEventManager (kafka-behaviour 8.1-8.3).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -279,6 +280,11 @@ class Controller:
         self.active_controller_id = self._controller_id(data)
         if stat.ephemeral_owner != self._zookeeper.session_id:
             self._resign("ControllerChange")
+        elif self._term is None:
+            # A term that ended by itself, as when somebody sets the controller epoch, must not bar the next one.
+            LOG.warning("%s is this broker's, but its term has ended: it goes, for a new election", CONTROLLER)
+            with contextlib.suppress(NoNode):
+                await self._zookeeper.delete(CONTROLLER)
 
     @staticmethod
     def _controller_id(data: bytes) -> int | None:

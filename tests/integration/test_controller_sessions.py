@@ -128,6 +128,18 @@ async def test_a_controller_whose_znode_was_taken_away_is_fenced_while_its_sessi
         await admin.delete_topic("taken-meanwhile")
 
 
+async def test_a_controller_epoch_that_moved_on_ends_the_term_at_the_next_write(cluster: LocalCluster, look: Look):
+    """7.3: each write checks the version of /controller_epoch; the next election goes on from what stands there."""
+    view = look(cluster)
+    _, epoch = view.controller()
+    view.set("/controller_epoch", b"%d" % (epoch + 40))
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topic("after-the-epoch-moved", partitions=1, replication_factor=3)
+        assert view.controller()[1] == epoch + 41
+        assert view.state("after-the-epoch-moved")["controller_epoch"] == epoch + 41
+        await admin.delete_topic("after-the-epoch-moved")
+
+
 async def test_a_bounce_quicker_than_the_watch_is_a_failure_and_a_start(make_cluster, look: Look):
     """8.4: the controller never sees the broker missing, only another czxid: epochs as for a death and a return."""
     # No controlled shutdown, so that a broker can go and come while the controller sleeps.
