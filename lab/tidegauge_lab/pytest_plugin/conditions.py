@@ -1,0 +1,57 @@
+"""What may be waited for: leader, ISR, high watermark, in sync; and the exception that says what is true instead.
+
+The conditions are those of ``tidegauge wait``: they hold when they hold in the metadata of every broker that answers,
+and a high watermark is the leader's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin import Admin
+from tidegauge_client.cli.wait import Condition, leader_condition, look
+from tidegauge_client.metadata import ClusterInfo
+
+POLL_SECONDS = 0.05
+
+
+class NotSoError(AssertionError):
+    """A condition did not come true in time; the message says what is true instead."""
+
+
+def new_leader_condition(at: TopicPartition, other_than: int) -> Condition:
+    """The partition has a leader that is not this broker."""
+    plain = leader_condition(at, None)
+
+    def problem(view: ClusterInfo) -> str | None:
+        found = plain.problem(view)
+        part = view.partition(at)
+        if found is None and part is not None and part.leader_id == other_than:
+            return f"the leader of {at} is still {other_than}"
+        return found
+
+    return Condition(f"leader {at}, other than {other_than}", at.topic, problem)
+
+
+async def wait_until(bootstrap: Sequence[str], condition: Condition, limit_seconds: float) -> None:
+    """Look until the condition holds.
+
+    Raises:
+        NotSoError: it does not.
+    """
+    deadline = time.monotonic() + limit_seconds
+    async with Admin(bootstrap) as admin:
+        while True:
+            try:
+                problem = await look(admin, condition)
+            except TidegaugeError as error:
+                problem = str(error)
+            if problem is None:
+                return
+            if time.monotonic() >= deadline:
+                raise NotSoError(f"not within {limit_seconds:g} s: {condition.text}: {problem}")
+            await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,64 @@
+"""What goes into the report of a test that failed: the topics as they are, and the last events of the cluster.
+
+Collecting it never raises and never takes long: a test's own failure must stay the first thing to be seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegauge.event_log import read_folder
+from tidegauge_lab.pytest_plugin.cluster import Cluster
+
+MOST_EVENTS = 40
+MOST_TOPICS = 5
+_STAMPS = ("time_ms", "sequence", "source", "kind", "cause", "topic", "partition")
+
+
+def sections(cluster: Cluster, since_ms: int) -> list[tuple[str, str]]:
+    """Titles and texts for a report; events since a time in ms since 1970."""
+    topics = list(cluster.topics_of_test)[-MOST_TOPICS:]
+    appendices: list[tuple[str, Callable[[], str]]] = [
+        ("tidegauge: the cluster", lambda: cluster_lines(cluster)),
+        ("tidegauge: topics", lambda: cluster.describe_text(topics) if topics else "none were made in this test"),
+        (
+            f"tidegauge: the last {MOST_EVENTS} events of this test",
+            lambda: "\n".join(event_lines(read_folder(cluster.local.logs), since_ms, topics)),
+        ),
+    ]
+    found = []
+    for title, collect in appendices:
+        try:
+            text = collect()
+        except Exception as problem:  # noqa: BLE001 - the report is worth more than its appendix
+            text = f"could not be collected: {problem}"
+        found.append((title, text))
+    return found
+
+
+def cluster_lines(cluster: Cluster) -> str:
+    """Which brokers are up, and what is in force on them."""
+    local = cluster.local
+    lines = [f"broker {broker.id} {broker.address} {local.state_of(broker.id).value}" for broker in local.file.brokers]
+    return "\n".join([f"folder {local.directory}", *lines])
+
+
+def event_lines(events: Iterable[Mapping[str, Any]], since_ms: int, topics: Sequence[str]) -> list[str]:
+    """The last events since a time, without those of other topics, a line each."""
+    kept = [
+        event
+        for event in events
+        if event.get("time_ms", 0) >= since_ms and (not topics or event.get("topic") in {None, *topics})
+    ]
+    return [event_line(event) for event in kept[-MOST_EVENTS:]]
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    """One event for people."""
+    at = datetime.fromtimestamp(event.get("time_ms", 0) / 1000, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
+    where = f" {event['topic']}-{event['partition']}" if "topic" in event else ""
+    fields = " ".join(f"{name}={json.dumps(value)}" for name, value in event.items() if name not in _STAMPS)
+    return f"{at} {event.get('source')} {event.get('kind')}{where} ({event.get('cause')}) {fields}".rstrip()

@@ -1,0 +1,184 @@
+"""Options, fixtures and hooks; entry point ``pytest11``. See docs/guide/pytest.md for how it is used.
+
+Rules:
+    1. Being installed costs a test session nothing: this module imports pytest and the standard library only; the rest
+       comes with the first use of ``tidegauge_cluster``.
+    2. One cluster for a session, and for each worker under xdist, in the session's temporary folder, on ports that
+       nobody has. It is taken down at the end, however the session ends short of kill -9.
+    3. Each test that uses the cluster finds it whole, whatever the one before did to it.
+    4. A test that fails gets what the cluster was and did into its report.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tidegauge_lab.pytest_plugin.cluster import Cluster
+
+GROUP = "tidegauge"
+CLUSTER_FIXTURE = "tidegauge_cluster"
+TOPIC_MARKER = "tidegauge_topic"
+CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
+BEGAN_MS: pytest.StashKey[int] = pytest.StashKey()
+
+
+@dataclass(slots=True)
+class TidegaugeOptions:
+    """What cluster the session gets.
+
+    Attributes:
+        brokers: how many.
+        profile: ``fast`` or ``kafka``, as ``tidegauge up --profile``.
+        settings: of all brokers, Kafka's keys.
+        zookeeper: ``host:port`` of one that runs already; None starts one.
+        keep: leave the cluster's folder for a look afterwards.
+    """
+
+    brokers: int = 3
+    profile: str = "fast"
+    settings: dict[str, str] = field(default_factory=dict)
+    zookeeper: str | None = None
+    keep: bool = False
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Settings in ini and on the command line; the command line wins, key by key."""
+    group = parser.getgroup(GROUP, "a Tidegauge cluster for tests")
+    group.addoption("--tidegauge-brokers", type=int, metavar="N", help="How many (ini: tidegauge_brokers, 3).")
+    group.addoption("--tidegauge-profile", metavar="fast|kafka", help="Its timeouts (ini: tidegauge_profile, fast).")
+    group.addoption(
+        "--tidegauge-set", action="append", default=[], metavar="K=V", help="Broker setting (ini: tidegauge_settings)."
+    )
+    group.addoption("--tidegauge-zookeeper", metavar="H:P", help="Use this ZooKeeper (ini: tidegauge_zookeeper).")
+    group.addoption("--tidegauge-keep", action="store_true", help="Leave the cluster's folder for a look afterwards.")
+    parser.addini("tidegauge_brokers", "Brokers of the cluster.", default="3")
+    parser.addini("tidegauge_profile", "Its timeouts: fast or kafka.", default="fast")
+    parser.addini("tidegauge_settings", "Settings of all brokers, one K=V a line.", type="linelist", default=[])
+    parser.addini("tidegauge_zookeeper", "host:port of a ZooKeeper that runs already.", default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line(
+        "markers",
+        f"{TOPIC_MARKER}(partitions=1, replication_factor=None, configs={{}}): what the fixture {TOPIC_MARKER} creates",
+    )
+
+
+def read_settings(lines: list[str]) -> dict[str, str]:
+    """``K=V`` lines as a table.
+
+    Raises:
+        pytest.UsageError: a line is not of that form.
+    """
+    settings = {}
+    for line in lines:
+        key, separator, value = line.partition("=")
+        if not separator or not key.strip():
+            raise pytest.UsageError(f"Tidegauge's settings are written K=V, not {line!r}")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def read_options(config: pytest.Config) -> TidegaugeOptions:
+    """What ini and command line say.
+
+    Raises:
+        pytest.UsageError: something is malformed.
+    """
+    brokers = config.getoption("--tidegauge-brokers")
+    if brokers is None:
+        text = str(config.getini("tidegauge_brokers"))
+        if not text.isascii() or not text.isdigit():
+            raise pytest.UsageError(f"tidegauge_brokers is a number, not {text!r}")
+        brokers = int(text)
+    return TidegaugeOptions(
+        brokers=brokers,
+        profile=config.getoption("--tidegauge-profile") or config.getini("tidegauge_profile"),
+        settings=read_settings([*config.getini("tidegauge_settings"), *(config.getoption("--tidegauge-set") or [])]),
+        zookeeper=config.getoption("--tidegauge-zookeeper") or config.getini("tidegauge_zookeeper") or None,
+        keep=bool(config.getoption("--tidegauge-keep")),
+    )
+
+
+# Fixtures
+
+
+@pytest.fixture(scope="session")
+def tidegauge_options(pytestconfig: pytest.Config) -> TidegaugeOptions:
+    """What cluster the session gets; override it in conftest.py to decide in code."""
+    return read_options(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def tidegauge_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tidegauge_options: TidegaugeOptions
+) -> Iterator[Cluster]:
+    """The session's cluster, whole at the begin of each test; ``.aio`` has the same for asyncio."""
+    from tidegauge.errors import TidegaugeError  # noqa: PLC0415 - rule 1
+    from tidegauge_lab.pytest_plugin.cluster import Cluster  # noqa: PLC0415 - rule 1
+
+    try:
+        cluster = Cluster.launch(tmp_path_factory.mktemp("tidegauge") / "cluster", tidegauge_options)
+    except TidegaugeError as problem:
+        pytest.fail(f"the Tidegauge cluster does not start: {problem.message}", pytrace=False)
+    request.config.stash[CLUSTER] = cluster
+    try:
+        yield cluster
+    finally:
+        del request.config.stash[CLUSTER]
+        cluster.close(keep=tidegauge_options.keep)
+
+
+@pytest.fixture
+def tidegauge_topic(request: pytest.FixtureRequest, tidegauge_cluster: Cluster) -> str:
+    """A topic of the test's own, with a leader for each partition; the marker of the same name says what kind."""
+    marker = request.node.get_closest_marker(TOPIC_MARKER)
+    wanted: dict[str, Any] = {} if marker is None else dict(marker.kwargs)
+    return tidegauge_cluster.create_topic(topic_name(request.node.name), **wanted)
+
+
+def topic_name(test_name: str) -> str:
+    """A legal name for a test's topic; ``create_topic`` makes it unique."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", test_name).strip("-")[:100] or "topic"
+
+
+# Hooks
+
+
+def cluster_of(item: pytest.Item) -> Cluster | None:
+    """The cluster, if it runs and the test uses it."""
+    if CLUSTER_FIXTURE not in getattr(item, "fixturenames", ()):
+        return None
+    return item.config.stash.get(CLUSTER, None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Rule 3."""
+    item.stash[BEGAN_MS] = time.time_ns() // 1_000_000
+    cluster = cluster_of(item)
+    if cluster is not None:
+        cluster.restore()
+        cluster.topics_of_test.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Rule 4."""
+    report = yield
+    cluster = cluster_of(item)
+    if cluster is not None and report.failed:
+        from tidegauge_lab.pytest_plugin.evidence import sections  # noqa: PLC0415 - rule 1
+
+        report.sections += sections(cluster, item.stash.get(BEGAN_MS, 0))
+    return report

@@ -1,0 +1,141 @@
+"""Row B9, the pytest plugin as a project outside uses it: pytest in processes of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+INI = """
+[pytest]
+asyncio_default_fixture_loop_scope = function
+filterwarnings =
+    error
+    ignore:unclosed event loop:ResourceWarning
+"""
+
+
+def begin(folder: Path, tests: str, *options: str) -> subprocess.Popen[str]:
+    """Run pytest on one file of tests."""
+    folder.mkdir()
+    (folder / "pytest.ini").write_text(INI)
+    (folder / "test_it.py").write_text(textwrap.dedent(tests))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", str(folder / "temp")]
+    # Nothing of this session's pytest may reach that one.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    return subprocess.Popen(
+        [*command, "-rA", *options],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def end(running: subprocess.Popen[str]) -> tuple[dict[str, str], str]:
+    """The outcome of each test, and what was printed."""
+    try:
+        printed, _ = running.communicate(timeout=200)
+    finally:
+        running.kill()
+    found = re.findall(r"^(PASSED|FAILED|ERROR) test_it\.py::(\w+)", printed, re.MULTILINE)
+    return {name: outcome.lower() for outcome, name in found}, printed
+
+
+def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    tests = """
+        import pytest
+        from tidegauge_client import Producer
+        from tidegauge_client.sync import SyncProducer
+
+        def test_failover(tidegauge_cluster, tidegauge_topic):
+            with SyncProducer(tidegauge_cluster.bootstrap_servers) as producer:
+                assert producer.send(tidegauge_topic, b"a").result(60).offset == 0
+                dead = tidegauge_cluster.kill_leader(tidegauge_topic)
+                assert tidegauge_cluster.wait_leader(tidegauge_topic, other_than=dead, timeout=60) != dead
+                assert producer.send(tidegauge_topic, b"b").result(60).offset == 1
+            tidegauge_cluster.wait_hw(tidegauge_topic, hw=2)
+            assert tidegauge_cluster.high_watermark_of(tidegauge_topic) == 2
+
+        @pytest.mark.tidegauge_topic(partitions=2, configs={"min.insync.replicas": "2"})
+        def test_the_next_one_finds_it_whole_and_fails(tidegauge_cluster, tidegauge_topic):
+            tidegauge_cluster.wait_in_sync(tidegauge_topic, timeout=60)
+            assert tidegauge_cluster.describe(tidegauge_topic).min_isr == 2
+            tidegauge_cluster.hold_fetch(tidegauge_topic, 1, brokers=[0])
+            assert not "on purpose"
+
+        def test_followers_fetch_by_themselves_again(tidegauge_cluster):
+            topic = tidegauge_cluster.create_topic("held", assignment=[[0, 1]])
+            tidegauge_cluster.hold_fetch(topic, brokers=[1])
+            with SyncProducer(tidegauge_cluster.bootstrap_servers, acks=1) as producer:
+                producer.send(topic, b"a").result(60)
+            assert tidegauge_cluster.high_watermark_of(topic) == 0
+            for _ in range(2):
+                assert tidegauge_cluster.step_fetch(topic, broker=1).error.name == "NONE"
+            assert tidegauge_cluster.high_watermark_of(topic) == 1
+
+        @pytest.mark.asyncio
+        async def test_the_same_for_asyncio(tidegauge_cluster, tidegauge_topic):
+            cluster = tidegauge_cluster.aio
+            await cluster.pause(2)
+            await cluster.wait_isr(tidegauge_topic, isr=[0, 1], timeout=60)
+            with pytest.raises(AssertionError, match="the ISR of .* is [01],[01]"):
+                await cluster.wait_isr(tidegauge_topic, isr=[0, 1, 2], timeout=0.2)
+            async with Producer(cluster.bootstrap_servers) as producer:
+                assert (await (await producer.send(tidegauge_topic, b"x"))).offset == 0
+            await cluster.resume(2)
+            await cluster.wait_in_sync(tidegauge_topic, timeout=60)
+    """
+    outcomes, printed = end(begin(folder, tests, "--tidegauge-zookeeper", zookeeper))
+    assert outcomes == {
+        "test_failover": "passed",
+        "test_the_next_one_finds_it_whole_and_fails": "failed",
+        "test_followers_fetch_by_themselves_again": "passed",
+        "test_the_same_for_asyncio": "passed",
+    }, printed
+    assert re.search(r"tidegauge: the cluster -+\nfolder .*\nbroker 0 127\.0\.0\.1:\d+ up\n", printed), printed
+    assert re.search(r"Topic: test_the_next_one\S+\tPartition: 1\tLeader: ", printed), printed
+    assert re.search(r"broker-\d role test_the_next_one\S+-0 \(LeaderAndIsr\) role=\"leader\"", printed), printed
+    assert "test_failover-1" not in printed, "what another test did says nothing of this one"
+    assert not list((folder / "temp").rglob("cluster.json")), "the folder goes with the cluster"
+
+
+def test_two_sessions_at_once_do_not_meet(zookeeper: str, tmp_path: Path) -> None:
+    """As the workers of xdist: each has brokers, ports and znodes of its own, on one ZooKeeper."""
+    tests = """
+        def test_alone(tidegauge_cluster, tidegauge_topic):
+            assert tidegauge_cluster.brokers == [0]
+            assert tidegauge_cluster.isr_of(tidegauge_topic) == [0]
+            assert len(tidegauge_cluster.local.status()["brokers"]) == 1
+    """
+    options = ("--tidegauge-brokers", "1", "--tidegauge-set", "num.partitions=3", "--tidegauge-zookeeper", zookeeper)
+    folders = [tmp_path / name for name in ("one", "other")]
+    running = [begin(folder, tests, *options) for folder in folders]
+    for process in running:
+        outcomes, printed = end(process)
+        assert outcomes == {"test_alone": "passed"}, printed
+
+
+def test_a_cluster_that_cannot_start_says_why_in_a_sentence(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    tests = """
+        def test_nothing(tidegauge_cluster):
+            pass
+
+        def test_without_a_cluster():
+            pass
+    """
+    outcomes, printed = end(begin(folder, tests, "--tidegauge-set", "no.such.setting=1"))
+    assert outcomes == {"test_nothing": "error", "test_without_a_cluster": "passed"}, printed
+    assert "the Tidegauge cluster does not start: " in printed
+    assert "no.such.setting" in printed
+    assert "Traceback" not in printed
