@@ -56,16 +56,14 @@ class LogFolder:
         """Make the folder if need be, and take it for this process.
 
         Raises:
-            TidegaugeError: KAFKA_STORAGE_ERROR, another process uses it, or it cannot be used at all.
+            TidegaugeError: KAFKA_STORAGE_ERROR, another process uses it.
+            StorageError: it cannot be used at all.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path / checkpoints.LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise TidegaugeError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Log folder {self.path} cannot be used: {error.strerror}; check the path and its permissions",
-            ) from None
+            raise self._unusable(error) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -80,9 +78,12 @@ class LogFolder:
             self.disk.begin(self.path)
         except OSError as error:
             self.unlock()
-            raise TidegaugeError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"Log folder {self.path} cannot be used: {error.strerror}"
-            ) from None
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: OSError) -> StorageError:
+        return StorageError(
+            f"Log folder {self.path} cannot be used: {error.strerror}; check the path and its permissions"
+        )
 
     def unlock(self) -> None:
         """Let another process have the folder."""
@@ -95,14 +96,14 @@ class LogFolder:
         """Check that meta.properties names this broker and cluster; write it if it does not exist or lacks one.
 
         Raises:
-            TidegaugeError: INCONSISTENT_CLUSTER_ID, or INVALID_CONFIG for another broker's folder, or
-                KAFKA_STORAGE_ERROR if the file cannot be read.
+            TidegaugeError: INCONSISTENT_CLUSTER_ID, or INVALID_CONFIG for another broker's folder.
+            StorageError: the file cannot be read.
         """
         path = self.path / checkpoints.META_PROPERTIES
         try:
             meta = checkpoints.read_meta_properties(self.path)
         except (CorruptCheckpoint, OSError) as problem:
-            raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {problem}") from None
+            raise StorageError(f"{path} cannot be read: {problem}") from None
         if meta is not None and meta.cluster_id not in {None, cluster_id}:
             raise TidegaugeError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,

@@ -77,28 +77,43 @@ class LogManager:
     ) -> LogManager:
         """Lock the folders, check whose they are, load and recover all logs.
 
+        A folder that cannot be used or read is offline from the start, as long as there is another.
+
         Raises:
             TidegaugeError: one sentence: a folder is locked by another process, is another broker's or another
-                cluster's, or cannot be read.
+                cluster's, or none of them can be used.
         """
         folders = [LogFolder(path, disk_of(path)) for path in directories]
         manager = cls(folders, broker=broker, topic_values=topic_values, now_ms=now_ms)
         try:
-            for folder in folders:
-                folder.lock()
-            for folder in folders:
-                folder.claim(broker_id, cluster_id, now_ms())
-            for folder in folders:
-                manager._load(folder)
-        except OSError as error:
-            manager._unlock()
-            raise TidegaugeError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"The log folders cannot be loaded: {error}; check disk and permissions"
-            ) from error
+            manager._each_usable(LogFolder.lock)
+            manager._each_usable(lambda folder: folder.claim(broker_id, cluster_id, now_ms()))
+            manager._each_usable(manager._load)
         except BaseException:
             manager._unlock()
             raise
         return manager
+
+    def _each_usable(self, step: Callable[[LogFolder], None]) -> None:
+        """One step of the start for each folder that is left; who fails it is offline, and the last one is fatal."""
+        failure: StorageError | None = None
+        for folder in self._folders:
+            if folder.offline:
+                continue
+            try:
+                step(folder)
+            except OSError as error:
+                failure = folder.failed(error, "loading logs")
+            except StorageError as error:
+                folder.offline, failure = True, error
+                _logger.error("%s; the folder is offline", error.message)  # noqa: TRY400 - the sentence says it all
+            if folder.offline:
+                for topic_partition, log in folder.logs.items():
+                    log.abandon()
+                    del self._logs[topic_partition]
+                folder.logs.clear()
+        if failure is not None and all(folder.offline for folder in self._folders):
+            raise failure
 
     def _unlock(self) -> None:
         for log in self._logs.values():

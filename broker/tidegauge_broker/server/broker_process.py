@@ -76,6 +76,7 @@ from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperErr
 LOG = logging.getLogger("tidegauge.broker")
 READY_SERVICE = "tidegauge.ready"
 _DEFAULT_CONNECTION_TIMEOUT_MS = 18_000
+_TELL_AGAIN_SECONDS = 0.5
 _SERVICES = (
     broker_service_pb2.DESCRIPTOR,
     admin_service_pb2.DESCRIPTOR,
@@ -129,6 +130,7 @@ class BrokerProcess:
             asyncio.get_running_loop().call_later,
         )
         self._tasks: list[Periodic] = []
+        self._telling: set[asyncio.Task[None]] = set()
 
     # Start
 
@@ -360,15 +362,21 @@ class BrokerProcess:
             self.exit_code = 1
             self.stopping.set()
             return
-        self._log_dir_event = asyncio.get_running_loop().create_task(self._tell_of_failed_directory())
+        task = asyncio.get_running_loop().create_task(self._tell_of_failed_directory(), name=f"failed {directory}")
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     async def _tell_of_failed_directory(self) -> None:
-        try:
-            await self._zookeeper.create(
-                LOG_DIR_EVENT_PREFIX, encode_log_dir_event(self._identity.broker_id), sequence=True
-            )
-        except ZooKeeperError as problem:
-            LOG.warning("The controller could not be told of the failed folder: %r", problem)
+        told = False
+        while not told:
+            try:
+                await self._zookeeper.create(
+                    LOG_DIR_EVENT_PREFIX, encode_log_dir_event(self._identity.broker_id), sequence=True
+                )
+                told = True
+            except ZooKeeperError as problem:
+                LOG.warning("The controller could not be told of the failed folder yet: %r", problem)
+                await asyncio.sleep(_TELL_AGAIN_SECONDS)
 
     # Stop
 
@@ -388,6 +396,8 @@ class BrokerProcess:
         await self._alter_partition.close()
         await self._producer_ids.close()
         await self._auto_topics.close()
+        for telling in list(self._telling):
+            telling.cancel()
         for task in self._tasks:
             await task.close()
         await self._servers.stop()

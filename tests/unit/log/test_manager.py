@@ -117,6 +117,38 @@ def test_new_logs_go_to_the_folder_with_the_fewest(tmp_path):
     manager.close({})
 
 
+def test_a_folder_that_cannot_be_used_is_offline_from_the_start(tmp_path):
+    """LogManager.createAndValidateLogDirs: as long as one folder is left the broker starts; what may lie in the failed
+    one is not made anew.
+    """
+    manager = opened(tmp_path / "a")
+    manager.get_or_create(OTHER, "", is_new=True)
+    manager.close({})
+    (tmp_path / "file").write_text("")
+    manager = opened(tmp_path / "file", tmp_path / "a")
+    assert manager.offline_directories == [tmp_path / "file"]
+    assert list(manager.logs) == [OTHER]
+    with pytest.raises(StorageError, match="Can not create log for t-0"):
+        manager.get_or_create(TopicPartition("t", 0), "", is_new=False)
+    manager.close({})
+
+
+@pytest.mark.parametrize("broken", ["meta.properties", "recovery-point-offset-checkpoint"])
+def test_a_folder_that_cannot_be_read_is_offline_from_the_start(tmp_path, broken):
+    for name in ("a", "b"):
+        manager = opened(tmp_path / name)
+        manager.get_or_create(TopicPartition(name, 0), "", is_new=True)
+        manager.close({})
+    (tmp_path / "a" / broken).unlink(missing_ok=True)
+    (tmp_path / "a" / broken).mkdir()
+    manager = opened(tmp_path / "a", tmp_path / "b")
+    assert manager.offline_directories == [tmp_path / "a"]
+    assert list(manager.logs) == [TopicPartition("b", 0)]
+    manager.close({})
+    with pytest.raises(StorageError):
+        opened(tmp_path / "a")
+
+
 def test_the_topic_id_is_kept_and_another_is_refused(bench):
     log = bench.log()
     assert (log.directory / "partition.metadata").read_text() == "version: 0\ntopic_id: topicidtopicidtopicidt"
