@@ -1,0 +1,133 @@
+"""Control requests on their way: in order, one in flight, again until they arrive, dropped with their broker (8.8).
+
+The wire is replaced by a list; gRPC's channel is made and never used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc.aio
+import pytest
+from tests.waiting import until_async
+
+from tidegauge.control import ControlHeader, Endpoint, PartitionsResponse, StopReplicaRequest, UpdateMetadataRequest
+from tidegauge.errors import ErrorCode
+from tidegauge_controller import channels
+from tidegauge_controller.channels import Channels
+from tidegauge_controller.decisions.steps import ControlRequest
+
+AT_7 = Endpoint(7, "127.0.0.1", 1)
+AT_8 = Endpoint(8, "127.0.0.1", 2)
+
+
+def request(number: int) -> UpdateMetadataRequest:
+    """Told from others by its broker epoch."""
+    return UpdateMetadataRequest(ControlHeader(0, 1, number), (), ())
+
+
+class Wire:
+    """What brokers were sent; ``down`` says who does not answer, ``hold`` keeps answers back."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, int]] = []
+        self.answered: list[tuple[int, int]] = []
+        self.down: set[str] = set()
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.in_flight = 0
+
+    async def call(self, sender: Any, _stub: Any, message: ControlRequest) -> PartitionsResponse:
+        address = sender._endpoint.address
+        if address in self.down:
+            await asyncio.sleep(0)
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata())
+        self.in_flight += 1
+        assert self.in_flight == 1, "one request in flight for each broker"
+        self.sent.append((address, message.header.broker_epoch))
+        await self.hold.wait()
+        self.in_flight -= 1
+        return PartitionsResponse(ErrorCode.NONE)
+
+    def answer(self, broker_id: int, message: ControlRequest, _response: PartitionsResponse) -> None:
+        self.answered.append((broker_id, message.header.broker_epoch))
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    made = Wire()
+
+    async def call(sender: Any, stub: Any, message: ControlRequest) -> PartitionsResponse:
+        return await made.call(sender, stub, message)
+
+    monkeypatch.setattr(channels._Sender, "_call", call)
+    monkeypatch.setattr(channels, "RETRY_BACKOFF_SECONDS", 0)
+    return made
+
+
+@pytest.fixture
+async def queues(wire: Wire) -> AsyncIterator[Channels]:
+    made = Channels(1000, wire.answer)
+    yield made
+    await made.close()
+
+
+async def test_a_broker_gets_its_requests_one_after_the_other_in_order(queues: Channels, wire: Wire) -> None:
+    queues.add(AT_7)
+    wire.hold.clear()
+    for number in range(5):
+        queues.send(7, request(number))
+
+    async def first_is_out() -> bool:
+        return wire.sent == [("127.0.0.1:1", 0)]
+
+    await until_async(first_is_out)
+    wire.hold.set()
+
+    async def all_are_answered() -> bool:
+        return wire.answered == [(7, number) for number in range(5)]
+
+    await until_async(all_are_answered)
+    assert [number for _, number in wire.sent] == [0, 1, 2, 3, 4]
+
+
+async def test_what_does_not_arrive_is_sent_again_and_nothing_overtakes_it(queues: Channels, wire: Wire) -> None:
+    wire.down.add(AT_7.address)
+    queues.add(AT_7)
+    queues.add(AT_8)
+    queues.send(7, request(1))
+    queues.send(7, request(2))
+    queues.send(8, request(3))
+
+    async def the_other_is_served() -> bool:
+        return wire.answered == [(8, 3)]
+
+    await until_async(the_other_is_served)
+    wire.down.clear()
+
+    async def all_are_answered() -> bool:
+        return wire.answered == [(8, 3), (7, 1), (7, 2)]
+
+    await until_async(all_are_answered)
+
+
+async def test_a_broker_that_is_gone_takes_its_queue_with_it(queues: Channels, wire: Wire) -> None:
+    """Also when it comes back at once: what was meant for its former registration is not sent to the new one."""
+    wire.down.add(AT_7.address)
+    queues.add(AT_7)
+    queues.send(7, request(1))
+    queues.remove(7)
+    queues.send(7, request(2))  # there is no such broker
+    wire.down.clear()
+    queues.add(AT_7)
+    queues.send(7, StopReplicaRequest(ControlHeader(0, 1, 3), ()))
+
+    async def only_the_last() -> bool:
+        return wire.answered == [(7, 3)]
+
+    await until_async(only_the_last)
+    queues.clear()
+    queues.send(7, request(4))
+    assert wire.sent == [("127.0.0.1:1", 3)]

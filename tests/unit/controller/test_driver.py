@@ -1,0 +1,135 @@
+"""The driver of decisions: every write behind the check of the controller epoch, nothing after the term's end (7.3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.waiting import until_async
+
+from tidegauge.znodes import CONTROLLER_EPOCH
+from tidegauge_controller.decisions.steps import (
+    CheckVersion,
+    ControllerMoved,
+    CreateNode,
+    DeleteNode,
+    Note,
+    Operation,
+    Outcome,
+    SetNode,
+    Steps,
+    Write,
+    WriteResult,
+    ZnodeStat,
+)
+from tidegauge_controller.driver import Driver
+from tidegauge_controller.zookeeper import BadVersion, MultiFailed, NodeExists, NoNode, SessionExpired, ZooKeeperError
+
+EPOCH_VERSION = 3
+WRITES = (SetNode("/a", b"1", 5), CreateNode("/b", None), DeleteNode("/c"))
+
+
+class FakeZooKeeper:
+    """Answers transactions as told, by the path written; everything else succeeds."""
+
+    def __init__(self) -> None:
+        self.transactions: list[list[Operation]] = []
+        self.fail: dict[str, tuple[int, ZooKeeperError]] = {}
+        self.ended = 0
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Any]:
+        self.transactions.append(list(operations))
+        await self.hold.wait()
+        self.ended += 1
+        path = operations[1].path
+        if path in self.fail:
+            index, error = self.fail[path]
+            if isinstance(error, SessionExpired):
+                raise error
+            raise MultiFailed(index, error)
+        return [None, ZnodeStat(1, 2, 6, 0) if isinstance(operations[1], SetNode) else None]
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.zookeeper = FakeZooKeeper()
+        self.notes: list[str] = []
+        self.steps: list[str] = []
+        anything: Any = self.zookeeper
+        self.driver = Driver(
+            anything,
+            EPOCH_VERSION,
+            send=lambda _broker_id, _request: None,
+            add_broker=lambda _endpoint: None,
+            remove_broker=lambda _broker_id: None,
+            changed=lambda _name, _subject: None,
+            note=lambda _kind, cause, _fields: self.notes.append(cause),
+            random_bytes=bytes,
+            stop_at=self.steps.append,
+        )
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def write_and_note() -> Steps[list[WriteResult]]:
+    results: list[WriteResult] = yield Write(WRITES)
+    yield Note("election", "after the write")
+    return results
+
+
+async def test_every_write_is_a_transaction_with_the_check(stage: Stage):
+    results = await stage.driver.run("Test", write_and_note())
+    assert results == [WriteResult(Outcome.OK, 6), WriteResult(Outcome.OK, 0), WriteResult(Outcome.OK, 0)]
+    check = CheckVersion(CONTROLLER_EPOCH, EPOCH_VERSION)
+    assert stage.zookeeper.transactions == [[check, write] for write in WRITES]
+    assert stage.notes == ["after the write"]
+    assert stage.steps == ["Test/set /a", "Test/create /b", "Test/delete /c"]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (BadVersion(), Outcome.BAD_VERSION),
+        (NoNode(), Outcome.NO_NODE),
+        (NodeExists(), Outcome.NODE_EXISTS),
+        (ZooKeeperError(), Outcome.FAILED),
+    ],
+)
+async def test_a_refused_write_is_the_decisions_affair(stage: Stage, error: ZooKeeperError, outcome: Outcome):
+    stage.zookeeper.fail["/a"] = (1, error)
+    results = await stage.driver.run("Test", write_and_note())
+    assert [result.outcome for result in results] == [outcome, Outcome.OK, Outcome.OK]
+
+
+@pytest.mark.parametrize("failure", [(0, BadVersion()), (0, SessionExpired())])
+async def test_a_refused_check_or_an_expired_session_ends_the_decision(
+    stage: Stage, failure: tuple[int, ZooKeeperError]
+):
+    stage.zookeeper.fail["/b"] = failure
+    expected = SessionExpired if isinstance(failure[1], SessionExpired) else ControllerMoved
+    with pytest.raises(expected):
+        await stage.driver.run("Test", write_and_note())
+    assert stage.zookeeper.ended == len(WRITES), "none is under way when the controller resigns"
+    assert (stage.notes, stage.steps) == ([], [])
+
+
+async def test_nothing_happens_after_the_terms_end(stage: Stage):
+    under_way = asyncio.ensure_future(stage.driver.run("Test", write_and_note()))
+
+    async def begun() -> bool:
+        return bool(stage.zookeeper.transactions)
+
+    stage.zookeeper.hold.clear()
+    await until_async(begun)
+    stage.driver.close()
+    stage.zookeeper.hold.set()
+    with pytest.raises(ControllerMoved):
+        await under_way
+    assert stage.notes == []
