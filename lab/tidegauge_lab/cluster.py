@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -215,15 +215,38 @@ class LocalCluster:
         with self._together(targets) as processes:
             return faults.resume(processes, self.logs)
 
-    def start(self, *targets: Target, limit_seconds: float = faults.START_LIMIT_SECONDS) -> list[Outcome]:
+    def start(
+        self,
+        *targets: Target,
+        limit_seconds: float = faults.START_LIMIT_SECONDS,
+        held: Sequence[TopicPartition] = (),
+        after_power_cut: bool = False,
+    ) -> list[Outcome]:
         """Start on the old data and port; returns when each broker is registered, has metadata and answers.
 
+        Args:
+            targets: broker ids, ``zookeeper``.
+            limit_seconds: for all of them.
+            held: partitions whose followers there are held from the start.
+            after_power_cut: what a broker never flushed is gone first.
+
         Raises:
-            TidegaugeError: one is paused, its port is busy, there is no ZooKeeper, or it ended.
+            TidegaugeError: one is paused, its port is busy, there is no ZooKeeper, or it ended; or one is up that
+                was to start held or after a power cut.
             TimeLimitError: not ready in time; it may still become so.
         """
+        start_with = faults.StartWith(tuple(held), after_power_cut)
         with self._together(targets) as processes:
-            return faults.start(self.directory, self.file, processes, limit_seconds)
+            return faults.start(self.directory, self.file, processes, limit_seconds, start_with)
+
+    def cut_power(self, broker_id: int) -> int:
+        """Take from the disk of a broker that is down what was never flushed; gives how many bytes that were.
+
+        Raises:
+            TidegaugeError: it runs, or nobody noted what was flushed.
+        """
+        with self._together((broker_id,)):
+            return faults.cut_power(self.directory, broker_id)
 
     def resolve(self, role: Role, fits: ProcessState | None = None) -> int:
         """The broker that has the role now.

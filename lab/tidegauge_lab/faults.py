@@ -9,13 +9,15 @@ Rules (design, section 6):
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.log.synced_disk import restore_synced
 from tidegauge_client.cluster_file import ClusterFile
-from tidegauge_lab import startup
+from tidegauge_lab import layout, startup
 from tidegauge_lab.fault_log import note_fault
 from tidegauge_lab.layout import LOGS
 from tidegauge_lab.processes import LabProcess, ProcessState
@@ -39,6 +41,7 @@ class Outcome(NamedTuple):
         changed: False when it was so already.
         pid: the process it was done to; the new one after a start; None when there was none.
         state: its state now.
+        lost_bytes: what was never flushed, and is gone by a power cut.
     """
 
     process: str
@@ -46,6 +49,19 @@ class Outcome(NamedTuple):
     changed: bool
     pid: int | None
     state: ProcessState
+    lost_bytes: int = 0
+
+
+class StartWith(NamedTuple):
+    """What a broker starts with.
+
+    Attributes:
+        held: partitions whose follower on it is held from the start.
+        after_power_cut: its disk has only what was flushed.
+    """
+
+    held: Sequence[TopicPartition] = ()
+    after_power_cut: bool = False
 
 
 def kill(processes: Processes, logs: Path) -> list[Outcome]:
@@ -135,13 +151,17 @@ def _switch(
     return outcomes
 
 
-def start(directory: Path, file: ClusterFile, processes: Processes, limit_seconds: float) -> list[Outcome]:
+def start(
+    directory: Path, file: ClusterFile, processes: Processes, limit_seconds: float, start_with: StartWith | None = None
+) -> list[Outcome]:
     """Start those that are down, ZooKeeper first, and wait until each is ready by itself.
 
     Raises:
-        TidegaugeError: one is paused, a port is busy, there is no ZooKeeper, or one ended.
+        TidegaugeError: one is paused, a port is busy, there is no ZooKeeper, or one ended; or one is up that was to
+            start held or after a power cut.
         TimeLimitError: one is not ready in time.
     """
+    start_with = start_with or StartWith()
     states = {target: process.state for target, process in processes.items()}
     for target, state in states.items():
         if state is ProcessState.PAUSED:
@@ -149,6 +169,8 @@ def start(directory: Path, file: ClusterFile, processes: Processes, limit_second
                 ErrorCode.INVALID_REQUEST,
                 f"{_called(target)} is paused, not down: use `tidegauge resume {_argument(target)}`; nothing was done",
             )
+        if state is ProcessState.UP and isinstance(target, int):
+            _refuse_for_running(target, start_with)
     down = [target for target, state in states.items() if state is ProcessState.DOWN]
     broker_ids = [target for target in down if isinstance(target, int)]
     startup.require_ports(file, broker_ids, with_zookeeper=ZOOKEEPER in down)
@@ -157,19 +179,49 @@ def start(directory: Path, file: ClusterFile, processes: Processes, limit_second
         startup.start_zookeeper(directory, file)
     if broker_ids:
         startup.require_zookeeper(directory, file)
+    lost: dict[Target, int] = {}
+    if start_with.after_power_cut:
+        lost = {broker_id: cut_power(directory, broker_id) for broker_id in broker_ids}
     places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
     for broker_id in broker_ids:
         _note(directory / LOGS, "start", broker_id, processes[broker_id])
-        startup.start_broker(directory, file, file.broker(broker_id))
+        startup.start_broker(directory, file, file.broker(broker_id), held=start_with.held)
     # Those that were up already are waited for too: a `start` that follows another means the same readiness.
     wanted = [target for target in processes if isinstance(target, int)]
     startup.wait_brokers(
         directory, [file.broker(target) for target in wanted], startup.each_ready(wanted), limit_seconds, places
     )
     return [
-        Outcome(process.name, target, target in down, process.pid, process.state)
+        Outcome(process.name, target, target in down, process.pid, process.state, lost.get(target, 0))
         for target, process in processes.items()
     ]
+
+
+def cut_power(directory: Path, broker_id: int) -> int:
+    """Take from the disk of a broker that is down what was never flushed; gives how many bytes that were.
+
+    Raises:
+        TidegaugeError: KAFKA_STORAGE_ERROR, it runs, or nobody noted what was flushed (lab.enable=false).
+    """
+    data = layout.broker_data(directory, broker_id)
+    cut = restore_synced(data) if data.exists() else {}
+    note_fault(directory / LOGS, "power-cut", f"broker-{broker_id}", broker_id, _CAUSE)
+    return sum(before - after for before, after in cut.values())
+
+
+def _refuse_for_running(broker_id: int, start_with: StartWith) -> None:
+    if start_with.after_power_cut:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {broker_id} is up, and a power cut ends its process first: `tidegauge kill {broker_id}`; "
+            "nothing was done",
+        )
+    if start_with.held:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {broker_id} is up already: `tidegauge hold-fetch {start_with.held[0]} --broker {broker_id}` "
+            "holds it; nothing was done",
+        )
 
 
 def _note(logs: Path, action: str, target: Target, process: LabProcess) -> None:

@@ -26,6 +26,11 @@ def broker_process(directory: Path, broker_id: int) -> LabProcess:
     return _process(directory, f"broker-{broker_id}")
 
 
+def broker_data(directory: Path, broker_id: int) -> Path:
+    """A broker's log folder (its ``log.dirs``)."""
+    return directory / f"broker-{broker_id}" / "data"
+
+
 def zookeeper_process(directory: Path) -> LabProcess:
     """The cluster's own ZooKeeper."""
     return _process(directory, ZOOKEEPER)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab import layout, ports, readiness, zookeeper
 from tidegauge_lab.ask import Brokers, View
@@ -87,8 +88,13 @@ def require_zookeeper(directory: Path, file: ClusterFile) -> None:
         )
 
 
-def start_broker(directory: Path, file: ClusterFile, broker: BrokerEntry) -> int:
-    """Write its ``server.properties`` and start it, without waiting; gives its pid."""
+def start_broker(
+    directory: Path, file: ClusterFile, broker: BrokerEntry, *, held: Collection[TopicPartition] = ()
+) -> int:
+    """Write its ``server.properties`` and start it, without waiting; gives its pid.
+
+    Followers of ``held`` partitions are held on it from the start; the next start knows nothing of that.
+    """
     process = layout.broker_process(directory, broker.id)
     process.folder.mkdir(parents=True, exist_ok=True)
     config = process.folder / "server.properties"
@@ -103,7 +109,10 @@ def start_broker(directory: Path, file: ClusterFile, broker: BrokerEntry) -> int
         encoding="utf-8",
     )
     # -P: a module of the user's that lies in the folder must not stand in for one of ours.
-    return process.spawn([sys.executable, "-P", "-m", "tidegauge_broker.server.verb", "--config", str(config)])
+    command = [sys.executable, "-P", "-m", "tidegauge_broker.server.verb", "--config", str(config)]
+    if held:
+        command += ["--override", f"lab.held={','.join(map(str, held))}"]
+    return process.spawn(command)
 
 
 def wait_brokers(

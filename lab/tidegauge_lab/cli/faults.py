@@ -100,7 +100,7 @@ def _run(
         targets = [*targets, ZOOKEEPER]
     outcomes = action(cluster, targets)
     if options["output"] == "json":
-        print_json({"action": verb, "role": None if role is None else str(role), "processes": _as_json(outcomes)})
+        print_json({"action": verb, "role": None if role is None else str(role), "processes": _as_json(verb, outcomes)})
         return
     for outcome in outcomes:
         if not outcome.changed:
@@ -108,6 +108,8 @@ def _run(
             continue
         because = f", {role}" if role is not None and outcome.target != ZOOKEEPER else ""
         click.echo(f"{_DONE[verb]} {called(outcome.process)}{because} (process {outcome.pid}).")
+        if outcome.lost_bytes:
+            say(f"The power cut took {outcome.lost_bytes} bytes that {called(outcome.process)} had never flushed")
 
 
 def _subject(outcome: Outcome) -> str:
@@ -115,7 +117,7 @@ def _subject(outcome: Outcome) -> str:
     return name[0].upper() + name[1:]
 
 
-def _as_json(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def _as_json(verb: str, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     return [
         {
             "process": outcome.process,
@@ -123,6 +125,7 @@ def _as_json(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             "pid": outcome.pid,
             "state": outcome.state.value,
             "changed": outcome.changed,
+            **({"lost_bytes": outcome.lost_bytes} if verb == "start" else {}),
         }
         for outcome in outcomes
     ]
@@ -161,8 +164,21 @@ def resume(**options: Any) -> None:
 
 
 @click.command()
+@click.option(
+    "--held",
+    type=PartitionType(),
+    metavar="T-P",
+    multiple=True,
+    help="Hold the fetches of this partition from the start; may be repeated.",
+)
+@click.option("--after-power-cut", is_flag=True, help="What the broker had not flushed to its disk is gone.")
 @target_options
 @lab_verb
-def start(**options: Any) -> None:
+def start(held: tuple[TopicPartition, ...], *, after_power_cut: bool, **options: Any) -> None:
     """Start processes on their old data and port; returns when brokers are registered and answer (limit 60 s)."""
-    _run("start", options, ProcessState.DOWN, lambda cluster, targets: cluster.start(*targets))
+    _run(
+        "start",
+        options,
+        ProcessState.DOWN,
+        lambda cluster, targets: cluster.start(*targets, held=held, after_power_cut=after_power_cut),
+    )
