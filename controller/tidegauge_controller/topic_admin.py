@@ -138,7 +138,10 @@ class TopicAdmin:
         try:
             await self._zookeeper.set(path, data)
         except NoNode:
-            await self._zookeeper.create(path, data)
+            try:
+                await self._zookeeper.create(path, data)
+            except NodeExists:  # another creation, or this one before its answer was lost
+                await self._zookeeper.set(path, data)
 
     async def add_partitions(
         self, context: ControllerContext, topics: Sequence[NewPartitions], timeout_ms: int
@@ -158,6 +161,7 @@ class TopicAdmin:
     async def _add_partitions(self, context: ControllerContext, topic: NewPartitions) -> list[TopicPartition]:
         if topic.name in await self._zookeeper.children(DELETE_TOPICS):
             raise TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+        grown: TopicNode | None = None
         while True:
             try:
                 data, stat = await self._zookeeper.get(topic_path(topic.name))
@@ -166,14 +170,17 @@ class TopicAdmin:
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist."
                 ) from None
             node = TopicNode.decode(topic.name, data)
+            if grown is not None and node.encode() == grown.encode():
+                break  # written, though the answer was lost with the connection
             added = plan_new_partitions(topic, node, context.endpoints())
             grown = TopicNode({**node.assignment, **added}, node.topic_id, node.adding_replicas, node.removing_replicas)
             try:
                 await self._zookeeper.set(topic_path(topic.name), grown.encode(), stat.version)
             except BadVersion:
                 continue
-            self._stop_at("CreatePartitions/set topic")
-            return [TopicPartition(topic.name, partition) for partition in sorted(added)]
+            break
+        self._stop_at("CreatePartitions/set topic")
+        return [TopicPartition(topic.name, partition) for partition in sorted(added)]
 
     async def delete(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
         """Mark topics for deletion and wait until they are gone from the metadata."""

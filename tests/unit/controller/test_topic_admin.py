@@ -1,0 +1,197 @@
+"""Topics as the admin changes them: what is written in which order, refused, and what lost answers do (8.13-8.16)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from memory_zookeeper import MemoryZooKeeper, Term
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import parse_broker_settings
+from tidegauge.znodes import (
+    CONFIG,
+    DELETE_TOPICS,
+    TopicNode,
+    decode_config,
+    delete_topic_path,
+    topic_config_path,
+    topic_path,
+)
+from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
+from tidegauge_controller.decisions.steps import ZnodeStat
+from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_controller.stop_at import STEPS
+from tidegauge_controller.topic_admin import TopicAdmin
+from tidegauge_controller.zookeeper import BadVersion, NodeExists, NoNode
+
+NONE = ErrorCode.NONE
+
+
+class Session:
+    """ZooKeeper as the admin handler sees it. An answer may get lost: the request is then sent once more (7.3)."""
+
+    def __init__(self, zookeeper: MemoryZooKeeper) -> None:
+        self.zookeeper = zookeeper
+        self.lost_answers = 0
+
+    def _node(self, path: str) -> Any:
+        if path not in self.zookeeper.nodes:
+            raise NoNode(path)
+        return self.zookeeper.nodes[path]
+
+    async def get(self, path: str) -> tuple[bytes, ZnodeStat]:
+        node = self._node(path)
+        return node.data or b"", ZnodeStat(node.czxid, node.mzxid, node.version, 0)
+
+    async def exists(self, path: str) -> ZnodeStat | None:
+        return (await self.get(path))[1] if path in self.zookeeper.nodes else None
+
+    async def children(self, path: str) -> list[str]:
+        return self.zookeeper.children(path) or []
+
+    async def create(self, path: str, data: bytes | None) -> str:
+        if path in self.zookeeper.nodes:
+            raise NodeExists(path)
+        self.zookeeper.create(path, data)
+        return await self._maybe_again(self.create, path, data) or path
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> None:
+        if version not in {-1, self._node(path).version}:
+            raise BadVersion(path)
+        self.zookeeper.set(path, data)
+        await self._maybe_again(self.set, path, data, version)
+
+    async def _maybe_again(self, request: Any, *arguments: Any) -> Any:
+        if self.lost_answers > 0:
+            self.lost_answers -= 1
+            return await request(*arguments)
+        return None
+
+
+class Cache:
+    """The broker's metadata: what the controller has told it."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[TopicPartition, int] = {}
+
+    def leader_of(self, tp: TopicPartition) -> int | None:
+        return self.leaders.get(tp)
+
+    def knows_topic(self, topic: str) -> bool:
+        return any(at.topic == topic for at in self.leaders)
+
+    async def wait_changed(self, timeout_ms: int) -> None:
+        raise AssertionError(f"nothing changes here, not in {timeout_ms} ms either")
+
+
+class Stage:
+    def __init__(self, **settings: str) -> None:
+        self.zookeeper = MemoryZooKeeper()
+        for broker_id in (0, 1, 2):
+            self.zookeeper.register_broker(broker_id)
+        self.term = Term(self.zookeeper).start()
+        self.session: Any = Session(self.zookeeper)
+        self.cache = Cache()
+        self.steps: list[str] = []
+        values, _ = parse_broker_settings({name.replace("_", "."): value for name, value in settings.items()})
+        self.admin = TopicAdmin(self.session, values, self.cache, lambda count: bytes(range(count)), self.steps.append)
+
+    async def create(self, topic: NewTopic) -> TopicOutcome:
+        (outcome,) = await self.admin.create(self.term.context, [topic], timeout_ms=0)
+        self.settle()
+        return outcome
+
+    async def grow(self, wanted: NewPartitions) -> TopicOutcome:
+        (outcome,) = await self.admin.add_partitions(self.term.context, [wanted], timeout_ms=0)
+        return outcome
+
+    async def delete(self, name: str) -> TopicOutcome:
+        (outcome,) = await self.admin.delete([name], timeout_ms=0)
+        return outcome
+
+    def settle(self) -> None:
+        """The controller sees the topics, and tells this broker."""
+        self.term.run(process_topic_change(self.term.context))
+        self.cache.leaders = {at: state.leader for at, state in self.term.context.leadership.items()}
+
+    def topic(self, name: str) -> TopicNode:
+        return TopicNode.decode(name, self.zookeeper.nodes[topic_path(name)].data)
+
+
+async def test_settings_come_first_then_the_topic_and_the_time_is_over_before_it_has_leaders() -> None:
+    stage = Stage(num_partitions="2", default_replication_factor="3")
+    outcome = await stage.create(NewTopic("orders", configs={"retention.ms": "5"}))
+    assert (outcome.error, outcome.message) == (ErrorCode.REQUEST_TIMED_OUT, "The request timed out.")
+    assert tuple(stage.steps) == STEPS["creation"][:2]
+    assert decode_config(stage.zookeeper.nodes[topic_config_path("orders")].data) == {"retention.ms": "5"}
+    node = stage.topic("orders")
+    assert (len(node.assignment), {len(replicas) for replicas in node.assignment.values()}) == (2, {3})
+    assert node.topic_id == outcome.topic_id
+
+
+@pytest.mark.parametrize("lost_answers", [0, 1])
+async def test_a_creation_whose_answers_get_lost_succeeds_all_the_same(lost_answers: int) -> None:
+    stage = Stage()
+    stage.cache.leaders = {TopicPartition("orders", 0): 0}
+    stage.cache.knows_topic = lambda _topic: False  # type: ignore[method-assign]  # told while the request ran
+    stage.session.lost_answers = lost_answers  # of the settings' creation
+    assert (await stage.create(NewTopic("orders", assignment=[[0, 1]]))).error is NONE
+    stage = Stage()
+    stage.cache.leaders = {TopicPartition("orders", 0): 0}
+    stage.cache.knows_topic = lambda _topic: False  # type: ignore[method-assign]  # the same
+    stage.zookeeper.create(topic_config_path("orders"), b"left by a controller that died")
+    stage.session.lost_answers = 2 * lost_answers  # of the settings, and of the topic itself
+    assert (await stage.create(NewTopic("orders", assignment=[[0, 1]]))).error is NONE
+    assert decode_config(stage.zookeeper.nodes[topic_config_path("orders")].data) == {}
+
+
+async def test_what_exists_or_goes_is_not_created_again() -> None:
+    stage = Stage()
+    await stage.create(NewTopic("orders", assignment=[[0, 1]]))
+    again = await stage.create(NewTopic("orders", assignment=[[0, 1]]))
+    assert (again.error, again.message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'orders' already exists.")
+    stage.zookeeper.create(delete_topic_path("going"), None)
+    going = await stage.create(NewTopic("going", assignment=[[0, 1]]))
+    assert (going.error, going.message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'going' is marked for deletion.")
+    assert stage.zookeeper.children(f"{CONFIG}/topics") == ["orders"], "a refusal writes nothing"
+
+
+@pytest.mark.parametrize("lost_answers", [0, 1])
+async def test_partitions_are_added_once_even_if_the_answer_gets_lost(lost_answers: int) -> None:
+    stage = Stage()
+    await stage.create(NewTopic("orders", assignment=[[0, 1]]))
+    stage.session.lost_answers = lost_answers
+    outcome = await stage.grow(NewPartitions("orders", 3, assignment=[[1, 2], [2, 0]]))
+    assert outcome.error is ErrorCode.REQUEST_TIMED_OUT, "written; nobody has told of leaders yet"
+    assert dict(stage.topic("orders").assignment) == {0: (0, 1), 1: (1, 2), 2: (2, 0)}
+    assert stage.zookeeper.nodes[topic_path("orders")].version == 1
+
+
+async def test_partitions_of_what_is_not_there_or_goes() -> None:
+    stage = Stage()
+    missing = await stage.grow(NewPartitions("orders", 3))
+    assert (missing.error, missing.message) == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "The topic 'orders' does not exist.",
+    )
+    await stage.create(NewTopic("orders", assignment=[[0, 1]]))
+    stage.zookeeper.create(delete_topic_path("orders"), None)
+    going = await stage.grow(NewPartitions("orders", 3))
+    assert (going.error, going.message) == (ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+
+
+async def test_a_deletion_is_a_marker_made_once() -> None:
+    stage = Stage()
+    unknown = await stage.delete("orders")
+    assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await stage.create(NewTopic("orders", assignment=[[0, 1]]))
+    for _ in range(2):
+        assert (await stage.delete("orders")).error is ErrorCode.REQUEST_TIMED_OUT
+    assert stage.zookeeper.children(DELETE_TOPICS) == ["orders"]
+    disabled = Stage(delete_topic_enable="false")
+    await disabled.create(NewTopic("orders", assignment=[[0, 1]]))
+    refused = await disabled.delete("orders")
+    assert (refused.error, refused.message) == (ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+    assert disabled.zookeeper.children(DELETE_TOPICS) == []
