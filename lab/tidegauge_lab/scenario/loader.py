@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
+from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.broker_settings import DEFAULT_PROFILE, check_settings
 from tidegauge_lab.scenario import readers, steps
 from tidegauge_lab.scenario.model import LIMIT_SECONDS, SETTINGS, Scenario, Topic
@@ -264,9 +265,7 @@ class _Loader:
 
     def _arguments(self, kind: type[steps.Step], node: Node, line: int) -> dict[str, Any]:
         arguments = steps.arguments_of(kind)
-        named = isinstance(node, Mapping) and (
-            not kind.main or not node.entries or any(key in arguments for key in node.entries)
-        )
+        named = isinstance(node, Mapping) and (not kind.main or any(key in arguments for key in node.entries))
         if not named or not isinstance(node, Mapping):
             if not kind.main:
                 raise MalformedYaml(node.line, f"{kind.verb} needs its arguments by name: {', '.join(arguments)}")
@@ -317,7 +316,9 @@ class _Context:
                 self._names(step)
 
     def _names(self, step: steps.Step) -> None:
-        if isinstance(step, steps.Mark):
+        if isinstance(step, steps.Verify):
+            self._verify(step)
+        elif isinstance(step, steps.Mark):
             self._marks.add(step.name)
         elif isinstance(step, steps.Table) and step.since not in self._marks:
             self._tell(step.line, f"nothing was marked {step.since!r} before this step")
@@ -330,6 +331,14 @@ class _Context:
             self._values(step.line, step.values)
         elif isinstance(step, steps.Expect) and step.answers is not None:
             self._values(step.line, step.answers)
+
+    def _verify(self, step: steps.Verify) -> None:
+        if step.topic is not None and step.topic not in self._counts:
+            self._tell(step.line, f"there is no topic {step.topic} in this scenario")
+        kinds = [kind.value for kind in Kind]
+        for name in step.found:
+            if name not in kinds:
+                self._tell(step.line, unknown(name, kinds, "among the accountant's findings"))
 
     def _values(self, line: int, values: Iterable[str]) -> None:
         for value in values:

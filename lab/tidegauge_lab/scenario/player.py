@@ -9,11 +9,14 @@ Rules:
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, field
 from functools import singledispatchmethod
+from pathlib import Path
 from typing import Any
 
 from tidegauge import event_log
@@ -21,6 +24,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.history import HistoryWriter
 from tidegauge_client.partition_queue import RecordMetadata
+from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.scenario import checks, steps, table
 from tidegauge_lab.scenario.facts import LEADER, Facts, Replica, leader_name, numbers
@@ -36,10 +40,20 @@ WAIT_SECONDS = 60.0
 SETTLE_SECONDS = 10.0
 _PRODUCE_MS = 30_000
 _LATER_MS = 120_000
+HISTORY = "history.jsonl"
 _LOOK_AGAIN_SECONDS = 0.05
 _MOVING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.LEADER_NOT_AVAILABLE.name})
 
 Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """A file of what one producer sends: one for each file, topic and acks."""
+
+    path: Path
+    file: HistoryWriter
+    numbers: Iterator[int] = field(default_factory=itertools.count)
 
 
 class Player:
@@ -58,8 +72,7 @@ class Player:
         self._answers: dict[str, Future[Answer]] = {}
         self._marks: dict[str, Facts] = {}
         self._rounds: dict[tuple[TopicPartition, int], table.Rounds] = {}
-        self._histories: dict[tuple[str, str, int], HistoryWriter] = {}
-        self._produced = 0
+        self._histories: dict[tuple[str, str, int], _History] = {}
         self._rows: list[table.Row] = []
         self._kept_back: set[tuple[TopicPartition, int]] = set()
         self._last_told: tuple[str, list[str]] = ("", [])
@@ -90,7 +103,7 @@ class Player:
     def close(self) -> None:
         """What the run has opened."""
         for history in self._histories.values():
-            history.close()
+            history.file.close()
 
     def _note(self, step: steps.Step, seconds: float) -> None:
         at = self._at(step) if isinstance(step, steps.PartitionStep) else self._scenario.first_partition
@@ -220,25 +233,21 @@ class Player:
         return found[0]
 
     def _send(self, step: steps.Produce, at: TopicPartition, value: str, target: int, wait_ms: int) -> Future[Answer]:
-        history = None
-        number = self._produced
+        writer = self._history(step.history or HISTORY, at.topic, step.acks)
+        number = next(writer.numbers)
         timestamp_ms = time.time_ns() // 1_000_000
-        self._produced += 1
-        if step.history is not None:
-            history = self._history(step.history, at.topic, step.acks)
-            history.invoked(number, None, value.encode(), at.partition, timestamp_ms)
+        writer.file.invoked(number, None, value.encode(), at.partition, timestamp_ms)
         future = self._hands.produce(at, value, timestamp_ms, step.acks, target, wait_ms)
         self._answers[value] = future
-        if history is not None:
-            future.add_done_callback(lambda done: _note_answer(history, number, at, done))
+        future.add_done_callback(lambda done: _note_answer(writer.file, number, at, done))
         return future
 
-    def _history(self, name: str, topic: str, acks: int) -> HistoryWriter:
+    def _history(self, name: str, topic: str, acks: int) -> _History:
         key = (name, topic, acks)
         if key not in self._histories:
-            text = "all" if acks == -1 else str(acks)
             path = self._cluster.directory.parent / name
-            self._histories[key] = HistoryWriter(path, topic, text, is_idempotent=False)
+            text = "all" if acks == -1 else str(acks)
+            self._histories[key] = _History(path, HistoryWriter(path, topic, text, is_idempotent=False))
         return self._histories[key]
 
     @_do.register
@@ -451,6 +460,23 @@ class Player:
 
         self._outcome.expectations += len(checks.expected(step))
         self._wait(differing, SETTLE_SECONDS)
+
+    @_do.register
+    def _verify(self, step: steps.Verify) -> None:
+        topic = step.topic or self._scenario.first_partition.topic
+        paths = sorted({history.path for history in self._histories.values()})
+        report = self._hands.audit(topic, paths)
+        found = {kind.value: report.count(kind) for kind in Kind if report.is_violation(kind) and report.count(kind)}
+        for kind in Kind:
+            for example in report.tallies[kind].examples if kind in report.tallies else ():
+                self._tell(f"           {kind.value}: {example.message}")
+        self._outcome.expectations += 1
+        if found != dict(step.found):
+            raise StepFailed(f"the accountant finds {_counts(found)}, not {_counts(step.found)}")
+
+
+def _counts(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(found.items())) or "nothing"
 
 
 def _note_answer(history: HistoryWriter, number: int, at: TopicPartition, done: Future[Answer]) -> None:

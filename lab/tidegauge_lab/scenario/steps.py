@@ -69,7 +69,9 @@ class Produce(PartitionStep):
         readers.choice("now", "later"), "later: go on without the answer; wait_answer or expect looks", default="now"
     )
     error: ErrorCode = argument(readers.error_name, "the error that is expected instead", default=ErrorCode.NONE)
-    history: str | None = argument(readers.text, "a file that gets what was sent and answered", default=None)
+    history: str | None = argument(
+        readers.text, "another file than history.jsonl in the run's folder for what was sent and answered", default=None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,6 +422,20 @@ class Expect(PartitionStep):
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verify(Step):
+    """What the accountant finds."""
+
+    verb = "verify"
+    main = "found"
+    about = "let the accountant compare all that was produced with the logs; what it finds must be exactly this"
+
+    found: Mapping[str, int] = argument(
+        readers.by_name(readers.positive), "{finding: how often}, such as lost or diverged; {} where the books balance"
+    )
+    topic: str | None = argument(readers.text, "the topic; default: the first", default=None)
+
+
 STEPS: dict[str, type[Step]] = {
     step.verb: step
     for step in (
@@ -450,5 +466,6 @@ STEPS: dict[str, type[Step]] = {
         Mark,
         Table,
         Expect,
+        Verify,
     )
 }

@@ -63,6 +63,7 @@ def test_each_says_what_it_teaches_and_ends_with_checked_expectations(name: str)
     for attribute in ("leader", "epoch", "isr"):
         assert any(getattr(step, attribute) is not None for step in ends), attribute
     assert any(step.leo or step.hw for step in ends)
+    assert any(isinstance(step, steps.Verify) for step in story.steps), "the accountant looks too"
 
 
 @pytest.mark.parametrize("name", NAMES)
