@@ -59,8 +59,9 @@ CMD ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dzookeeper.pr
 # Spark with the data source and the jobs; also the demo, which runs a whole cluster of its own.
 FROM java AS spark
 COPY constraints.txt /opt/tidegauge/constraints.txt
+# First what is large and seldom changes.
+RUN pip install --no-cache-dir --quiet --constraint /opt/tidegauge/constraints.txt pyspark pyarrow
 COPY --from=wheel /wheels /opt/tidegauge/wheels
-COPY tools/spark-submit-python.sh /opt/tidegauge/spark-submit-python.sh
 RUN pip install --no-cache-dir --quiet --constraint /opt/tidegauge/constraints.txt \
         "$(echo /opt/tidegauge/wheels/*.whl)[spark,demo]" \
     && useradd --uid 1000 --create-home tidegauge \

@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab tests bench
 
-.PHONY: help demo test test-long bench check format proto proto-drift constraints java clean
+.PHONY: help demo test test-long compose-test bench check format proto proto-drift constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -28,6 +28,9 @@ test: .venv java ## All tests but the long ones.
 
 test-long: .venv java ## What takes longer: repetitions and soaks.
 	$(BIN)/python -m pytest -m long --timeout 3600
+
+compose-test: .venv ## docker-compose.yml for real, where a Docker engine runs or can be installed.
+	tools/compose-test.sh
 
 bench: .venv java ## Tidegauge beside Apache Kafka, in one run (takes a while).
 	$(BIN)/python bench/compare.py

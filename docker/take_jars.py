@@ -51,7 +51,7 @@ def main(download: str, target: str) -> None:
                 taken.append(path.name)
     if not any(name.startswith("zookeeper-") for name in taken):
         sys.exit(f"there is no ZooKeeper among the jars in {download}")
-    print("\n".join(sorted(taken)))
+    sys.stdout.write("".join(f"{name}\n" for name in sorted(taken)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,82 @@
+"""The cluster of docker-compose.yml under a project of its own. Only `make compose-test` collects these tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.waiting import until
+
+from tidegauge_lab.ports import choose_ports
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE = os.environ.get("TIDEGAUGE_COMPOSE", "")
+collect_ignore_glob = [] if COMPOSE else ["test_*.py"]
+
+
+class Project:
+    """docker-compose, for one project of the file."""
+
+    def __init__(self) -> None:
+        self.name = f"tidegauge-test-{os.getpid()}"
+        ports = choose_ports([29092, 29093, 29094])
+        self.bootstrap_servers = [f"127.0.0.1:{port}" for port in ports]
+        self._environment = os.environ | {f"BROKER_{id_}_PORT": str(port) for id_, port in enumerate(ports)}
+
+    def compose(self, *words: str, limit_s: float = 900) -> str:
+        """Run a command of docker-compose and give its output."""
+        command = [*COMPOSE.split(), "-p", self.name, "-f", str(ROOT / "docker-compose.yml"), *words]
+        done = subprocess.run(
+            command, env=self._environment, capture_output=True, text=True, timeout=limit_s, check=False
+        )
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
+
+    def variable(self, name: str, value: str) -> None:
+        """Set a variable that the file uses."""
+        self._environment[name] = value
+
+    def docker(self, *words: str) -> str:
+        """Run a command of docker."""
+        return subprocess.run(["docker", *words], capture_output=True, text=True, timeout=120, check=True).stdout
+
+    def container(self, service: str) -> str:
+        """The container of a service."""
+        return self.compose("ps", "-q", service).strip()
+
+    def inspect(self, service: str) -> dict[str, Any]:
+        """What docker knows of it."""
+        found: dict[str, Any] = json.loads(self.docker("inspect", self.container(service)))[0]
+        return found
+
+    def wait_healthy(self, *services: str) -> None:
+        """Until the health checks say so."""
+        for service in services:
+            until(
+                lambda service=service: self.inspect(service)["State"]["Health"]["Status"] == "healthy",
+                timeout=120,
+                what=f"{service} is healthy",
+            )
+
+    def tools(self, *words: str) -> str:
+        """The command line, in a container of its own."""
+        return self.compose("run", "--rm", "-T", "tools", *words)
+
+
+@pytest.fixture(scope="session")
+def project() -> Iterator[Project]:
+    """The running cluster; everything of it is removed at the end."""
+    made = Project()
+    made.compose("build", "zookeeper", "broker-0")
+    try:
+        made.compose("up", "-d")
+        made.wait_healthy("zookeeper", "broker-0", "broker-1", "broker-2")
+        yield made
+    finally:
+        print(made.compose("logs", "--no-color", "--tail", "40"))
+        made.compose("--profile", "spark", "--profile", "tools", "down", "-v")

@@ -1,0 +1,187 @@
+"""`docker-compose up` starts ZooKeeper and three brokers; a broken container fails over and rejoins (row C1)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.compose.conftest import Project
+from tests.waiting import pace, until, until_async
+
+from tidegauge.partition import TopicPartition
+from tidegauge_client import Admin, Consumer, Producer
+
+pytestmark = pytest.mark.timeout(1200)
+ALL = {0, 1, 2}
+
+
+async def create(admin: Admin, topic: str) -> None:
+    await admin.create_topic(topic, partitions=3, replication_factor=3, configs={"min.insync.replicas": "2"})
+    await admin.wait_for_topic(topic, timeout_ms=60_000)
+
+
+async def leader_and_isr(admin: Admin, topic: str) -> tuple[int | None, set[int]]:
+    (described,) = await admin.describe_topics([topic])
+    partition = described.partitions[0]
+    return partition.leader_id, set(partition.isr)
+
+
+@asynccontextmanager
+async def stream(project: Project, topic: str) -> AsyncIterator[set[bytes]]:
+    """Acknowledged records of a producer that goes on through whatever happens inside the block."""
+    acknowledged: set[bytes] = set()
+    stopping = asyncio.Event()
+
+    async def produce() -> None:
+        number = 0
+        async with Producer(project.bootstrap_servers, acks="all") as producer:
+            while not stopping.is_set():
+                futures = {}
+                for _ in range(50):
+                    value = b"%s-%d" % (topic.encode(), number)
+                    futures[value] = await producer.send(topic, value, partition=number % 3)
+                    number += 1
+                for value, future in futures.items():
+                    await future
+                    acknowledged.add(value)
+                await pace(0.02)
+
+    task = asyncio.create_task(produce())
+    try:
+        yield acknowledged
+    finally:
+        stopping.set()
+        await task
+
+
+async def grows(acknowledged: set[bytes]) -> None:
+    """Wait until more is acknowledged than now."""
+    now = len(acknowledged)
+
+    async def more() -> bool:
+        return len(acknowledged) > now
+
+    await until_async(more, 60, "something is acknowledged")
+
+
+async def committed(project: Project, topic: str) -> list[bytes]:
+    found: list[bytes] = []
+    async with Consumer(project.bootstrap_servers) as consumer:
+        consumer.assign([TopicPartition(topic, index) for index in range(3)])
+        await consumer.seek_to_beginning()
+        while records := await consumer.poll(timeout_ms=3_000, max_records=10_000):
+            found.extend(record.value or b"" for record in records)
+    return found
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause", "stop", "disconnect"])
+async def test_a_leader_fails_over_and_rejoins(project: Project, fault: str) -> None:
+    """The leader moves, the ISR shrinks, writes go on; healed, it is in the ISR again; nothing acknowledged is lost."""
+    topic = f"compose-{fault}"
+    async with Admin(project.bootstrap_servers) as admin:
+        await create(admin, topic)
+        leader, isr = await leader_and_isr(admin, topic)
+        assert isr == ALL
+        service = f"broker-{leader}"
+        break_, heal = drill(project, fault, service)
+        async with stream(project, topic) as acknowledged:
+            await grows(acknowledged)
+            await asyncio.to_thread(break_)
+
+            async def moved() -> bool:
+                now, isr = await leader_and_isr(admin, topic)
+                return now not in {leader, None} and isr == ALL - {leader}
+
+            await until_async(moved, 90, "another broker leads, and the ISR is the rest")
+            await grows(acknowledged)
+            await asyncio.to_thread(heal)
+
+            async def rejoined() -> bool:
+                _, isr = await leader_and_isr(admin, topic)
+                return isr == ALL
+
+            await until_async(rejoined, 120, f"{service} is in the ISR again")
+            await grows(acknowledged)
+        await asyncio.to_thread(project.wait_healthy, service)
+    found = await committed(project, topic)
+    assert acknowledged <= set(found)
+    assert len(found) == len(set(found)), "a record stands there twice"
+
+
+def drill(project: Project, fault: str, service: str) -> tuple[Callable[[], object], Callable[[], object]]:
+    """How to break a container, and how to heal it."""
+    if fault == "pause":
+        return lambda: project.compose("pause", service), lambda: project.compose("unpause", service)
+    if fault == "disconnect":
+        network = f"{project.name}_default"
+        container = project.container(service)
+        return (
+            lambda: project.docker("network", "disconnect", network, container),
+            lambda: project.docker("network", "connect", "--alias", service, network, container),
+        )
+    return lambda: project.compose(fault, service), lambda: project.compose("start", service)
+
+
+async def test_the_command_line_works_inside_and_outside(project: Project) -> None:
+    """Each side is told addresses that it can reach."""
+    inside = await asyncio.to_thread(project.tools, "describe-cluster", "-o", "json")
+    assert {broker["address"] for broker in json.loads(inside)["brokers"]} == {
+        "broker-0:9092", "broker-1:9092", "broker-2:9092",
+    }  # fmt: skip
+    async with Admin(project.bootstrap_servers) as admin:
+        outside = await admin.metadata()
+    assert {broker.address for broker in outside.brokers.values()} == set(project.bootstrap_servers)
+
+
+async def test_no_container_runs_as_root(project: Project) -> None:
+    for service in ("zookeeper", "broker-0"):
+        assert (await asyncio.to_thread(project.compose, "exec", "-T", service, "id", "-u")).strip() != "0"
+
+
+async def test_the_spark_job_reads_on_through_a_killed_leader(
+    project: Project,
+) -> None:
+    """The job in its container writes every acknowledged record, once."""
+    topic = "compose-spark"
+    project.variable("TOPIC", topic)
+    async with Admin(project.bootstrap_servers) as admin:
+        await create(admin, topic)
+        await asyncio.to_thread(project.compose, "--profile", "spark", "build", "spark")
+        await asyncio.to_thread(project.compose, "--profile", "spark", "up", "-d", "--no-deps", "spark")
+        async with stream(project, topic) as acknowledged:
+            await asyncio.to_thread(until, lambda: rows(project, topic) > 0, 240, "a first batch")
+            leader, _ = await leader_and_isr(admin, topic)
+            await asyncio.to_thread(project.compose, "kill", f"broker-{leader}")
+            seen = rows(project, topic)
+            await asyncio.to_thread(until, lambda: rows(project, topic) > seen, 120, "a batch after the kill")
+            await asyncio.to_thread(project.compose, "start", f"broker-{leader}")
+            await grows(acknowledged)
+        await asyncio.to_thread(until, lambda: rows(project, topic) >= len(acknowledged), 120, "all that was written")
+        await asyncio.to_thread(project.compose, "--profile", "spark", "stop", "spark")
+    values = parquet_values(project, topic)
+    assert acknowledged <= set(values)
+    assert len(values) == len(set(values))
+
+
+def rows(project: Project, topic: str) -> int:
+    """What the job has committed, by its progress file."""
+    progress = f"/var/lib/tidegauge/{topic}-progress.jsonl"
+    lines = project.compose("--profile", "spark", "exec", "-T", "spark", "sh", "-c", f"cat {progress} || true")
+    return sum(json.loads(line)["rows"] for line in lines.splitlines() if line.endswith("}"))
+
+
+def parquet_values(project: Project, topic: str) -> list[bytes]:
+    """What any Parquet reader finds, read inside the job's own image."""
+    program = (
+        "import json, pathlib, pyarrow.parquet as pq\n"
+        f"folder = pathlib.Path('/var/lib/tidegauge/{topic}')\n"
+        "files = sorted(folder.glob('part-*.parquet')) if folder.is_dir() else []\n"
+        "print(json.dumps([v.decode() for f in files for v in pq.read_table(f).column('value').to_pylist()]))\n"
+    )
+    output = project.docker(
+        "run", "--rm", "-v", f"{project.name}_spark:/var/lib/tidegauge", "tidegauge-spark", "python", "-c", program
+    )
+    return [value.encode() for value in json.loads(output)]
