@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,6 +28,7 @@ from tidegauge_client.cli.wait import hw_condition, in_sync_condition, isr_condi
 from tidegauge_client.sync import LoopThread
 from tidegauge_client.topic_description import TopicDescription, describe
 from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster, Target
+from tidegauge_lab.ports import is_free
 from tidegauge_lab.processes import ProcessState
 from tidegauge_lab.pytest_plugin.conditions import NotSoError, new_leader_condition, wait_until
 from tidegauge_lab.pytest_plugin.plugin import TidegaugeOptions
@@ -34,8 +36,26 @@ from tidegauge_lab.switches import Direction, Plane, Step, Switches, Until
 
 WAIT_SECONDS = 30.0
 DESCRIBE_TIMEOUT_MS = 5_000
+FIRST_PORT = 20_000
+PORTS = 6_000
+PORTS_APART = 16
+MOST_ATTEMPTS = 4
+PORT_IS_TAKEN = ("is in use by", "can't be bound")
 
 __all__ = ["ZOOKEEPER", "AsyncCluster", "Cluster", "NotSoError"]
+
+
+def free_base_ports(count: int) -> Iterator[int]:
+    """Where so many free ports in a row begin.
+
+    Below the ports of outgoing connections, and away from 19092, where users' clusters lie: a broker of theirs may be
+    down at the moment, and comes back to its port.
+    """
+    for base in itertools.count(FIRST_PORT + os.getpid() * PORTS_APART % PORTS, PORTS_APART):
+        if base + count > FIRST_PORT + 2 * PORTS:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"there are no {count} free ports in a row")
+        if all(is_free(port) for port in range(base, base + count)):
+            yield base
 
 
 class AsyncCluster:
@@ -323,11 +343,25 @@ class Cluster:
         zookeeper = options.zookeeper
         if zookeeper is not None and "/" not in zookeeper:
             zookeeper = f"{zookeeper}/pytest-{uuid4().hex[:12]}"  # several workers may share it
-        local = LocalCluster.create(
-            directory, options.brokers, profile=options.profile, settings=options.settings, zookeeper=zookeeper
-        )
-        local.up()
-        return cls(local)
+        bases = free_base_ports(options.brokers)
+        for attempt in range(MOST_ATTEMPTS):
+            try:
+                local = LocalCluster.create(
+                    directory,
+                    options.brokers,
+                    profile=options.profile,
+                    settings=options.settings,
+                    zookeeper=zookeeper,
+                    base_port=next(bases),
+                )
+                local.up()
+                return cls(local)
+            except TidegaugeError as problem:
+                is_last = attempt == MOST_ATTEMPTS - 1
+                if is_last or not any(sign in problem.message for sign in PORT_IS_TAKEN):
+                    raise
+                shutil.rmtree(directory, ignore_errors=True)
+        raise AssertionError("the last attempt returns or raises")
 
     def close(self, *, keep: bool = False) -> None:
         """Take the cluster down; with ``keep`` its folder stays."""
