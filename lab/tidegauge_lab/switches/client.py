@@ -77,6 +77,11 @@ class Switches:
         """Those of all brokers of a cluster."""
         return cls({broker.id: broker.address for broker in file.brokers})
 
+    @property
+    def broker_ids(self) -> list[int]:
+        """The brokers."""
+        return sorted(self._addresses)
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -1,0 +1,180 @@
+"""``tidegauge hold-fetch`` and ``step-fetch``: a follower, round by round (design, sections 6 and 7).
+
+A step prints what was asked and answered, and what the round changed at the follower and at the leader. A refused
+round is told with the error's name, and the exit code is 1; further rounds are not tried then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidegauge.cli import EXIT_FAILED, print_json, say, verb_options
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import lab_pb2
+from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.faults import PartitionType
+from tidegauge_lab.cli.switching import each, note, replicas_of, with_switches
+from tidegauge_lab.switches import Step, Switches, Until
+
+_KINDS = {lab_pb2.STEP_KIND_FETCH: "fetch", lab_pb2.STEP_KIND_EPOCH_END: "epoch-end"}
+
+
+@click.command("hold-fetch")
+@click.argument("partition", type=PartitionType(), metavar="T-P")
+@click.option(
+    "--broker",
+    "brokers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="ID",
+    help="The follower on this broker; may be repeated. Without it: all that follow now.",
+)
+@click.option("--release", is_flag=True, help="Let them fetch by themselves again.")
+@verb_options
+@lab_verb
+def hold_fetch(
+    partition: TopicPartition,
+    brokers: tuple[int, ...],
+    output: str,
+    directory: Path,
+    bootstrap_server: str | None,
+    *,
+    release: bool,
+) -> None:
+    """Hold a partition's followers: they fetch no more by themselves, whoever leads, until they are released."""
+
+    async def do(switches: Switches) -> tuple[Sequence[int], list[int]]:
+        wanted = brokers or await (_held if release else _followers)(switches, partition)
+        change = switches.release_fetch if release else switches.hold_fetch
+        return wanted, await change(partition, wanted)
+
+    wanted, changed = with_switches(directory, bootstrap_server, do)
+    for broker_id in changed:
+        note(directory, "release-fetch" if release else "hold-fetch", broker_id)
+    if output == "json":
+        print_json({"partition": str(partition), "held": not release, "brokers": list(wanted), "changed": changed})
+        return
+    done = "Released" if release else "Held"
+    for broker_id in wanted:
+        if broker_id in changed:
+            click.echo(f"{done} {partition} on broker {broker_id}.")
+        else:
+            say(f"{partition} on broker {broker_id} is {'free' if release else 'held'} already")
+    if not wanted:
+        say(f"{partition} is held nowhere")
+
+
+async def _followers(switches: Switches, at: TopicPartition) -> list[int]:
+    found = [broker_id for broker_id, one in (await replicas_of(switches, at)).items() if one.role == "follower"]
+    if not found:
+        raise TidegaugeError(ErrorCode.REPLICA_NOT_AVAILABLE, f"no broker that answers follows in {at}")
+    return found
+
+
+async def _held(switches: Switches, at: TopicPartition) -> list[int]:
+    return [broker_id for broker_id, one in (await each(switches, switches.list_faults)).items() if at in one.held]
+
+
+@click.command("step-fetch")
+@click.argument("partition", type=PartitionType(), metavar="T-P")
+@click.option(
+    "--broker",
+    type=click.IntRange(min=0),
+    metavar="ID",
+    help="The follower on this broker. Without it: all held ones, one after the other.",
+)
+@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="So many rounds.")
+@click.option(
+    "--until",
+    type=click.Choice([until.value for until in Until]),
+    default=Until.ANSWER.value,
+    show_default=True,
+    help="request: stop when the leader has taken it, and keeps the answer back until the next step.",
+)
+@verb_options
+@lab_verb
+def step_fetch(
+    partition: TopicPartition,
+    broker: int | None,
+    rounds: int,
+    until: str,
+    output: str,
+    directory: Path,
+    bootstrap_server: str | None,
+) -> None:
+    """Let a held follower do one round: request, answer (after its wait in the purgatory), append."""
+    if rounds > 1 and until == Until.REQUEST.value:
+        raise click.UsageError("A round that stops at its request has not ended: --rounds goes with --until answer.")
+
+    async def do(switches: Switches) -> list[Step]:
+        followers = [broker] if broker is not None else await _held_followers(switches, partition)
+        steps: list[Step] = []
+        for _ in range(rounds):
+            for broker_id in followers:
+                steps.append(await switches.step_fetch(partition, broker_id, until=Until(until)))
+                if output != "json":
+                    _show(steps[-1])
+                if steps[-1].error is not ErrorCode.NONE:
+                    return steps
+        return steps
+
+    steps = with_switches(directory, bootstrap_server, do)
+    if output == "json":
+        print_json({"partition": str(partition), "steps": [_as_json(step) for step in steps]})
+    if steps[-1].error is not ErrorCode.NONE:
+        raise SystemExit(EXIT_FAILED)
+
+
+async def _held_followers(switches: Switches, at: TopicPartition) -> list[int]:
+    replicas = await replicas_of(switches, at)
+    held = await _held(switches, at)
+    found = [broker_id for broker_id in held if broker_id in replicas and replicas[broker_id].role == "follower"]
+    if not found:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST, f"no follower of {at} is held: `tidegauge hold-fetch {at}` holds them"
+        )
+    return found
+
+
+def _show(step: Step) -> None:
+    click.echo(step.text)
+    width = max((len(change.attribute) for change in step.changes), default=0)
+    for change in step.changes:
+        click.echo(
+            f"  broker {change.broker_id} ({change.role + '):':9} {change.attribute:{width}}  "
+            f"{change.before} -> {change.after}"
+        )
+    if not step.changes and step.error is ErrorCode.NONE:
+        click.echo("  nothing changed")
+
+
+def _as_json(step: Step) -> dict[str, Any]:
+    response = step.response
+    return {
+        "broker": step.broker_id,
+        "leader": step.leader,
+        "kind": _KINDS.get(response.kind),
+        "error": None if step.error is ErrorCode.NONE else {"code": int(step.error), "name": step.error.name},
+        "message": step.message,
+        "answer_kept_back": step.answer_kept_back,
+        "fetch_offset": response.fetch.fetch_offset if response.HasField("fetch") else None,
+        "records_bytes": response.records_bytes,
+        "high_watermark": response.fetch_result.high_watermark
+        if response.fetch_result.HasField("high_watermark")
+        else None,
+        "changes": [
+            {
+                "broker": change.broker_id,
+                "role": change.role,
+                "attribute": change.attribute,
+                "before": change.before,
+                "after": change.after,
+            }
+            for change in step.changes
+        ],
+    }

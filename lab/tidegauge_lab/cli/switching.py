@@ -1,0 +1,92 @@
+"""What the verbs share that reach into broker processes: where the brokers are, and what is noted of a fault.
+
+With ``-b`` or its variable the brokers are those that live in the answering broker's metadata; else those of the
+cluster in ``--dir``, whether they run or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from tidegauge.cli import BOOTSTRAP_VARIABLE
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_client.admin import Admin
+from tidegauge_client.cli.common import servers
+from tidegauge_client.cluster_file import FILE_NAME, load_cluster_file
+from tidegauge_lab.fault_log import note_fault
+from tidegauge_lab.layout import LOGS
+from tidegauge_lab.switches import Switches
+
+Result = TypeVar("Result")
+_CAUSE = "Lab"
+
+
+def with_switches(
+    directory: Path, bootstrap_server: str | None, action: Callable[[Switches], Awaitable[Result]]
+) -> Result:
+    """Do something with the brokers' switches.
+
+    Raises:
+        TidegaugeError: there is no cluster, or it can't be done.
+    """
+
+    async def do() -> Result:
+        async with Switches(await _addresses(directory, bootstrap_server)) as switches:
+            return await action(switches)
+
+    return asyncio.run(do())
+
+
+async def _addresses(directory: Path, bootstrap_server: str | None) -> dict[int, str]:
+    if bootstrap_server is None and not os.environ.get(BOOTSTRAP_VARIABLE):
+        return {broker.id: broker.address for broker in load_cluster_file(directory).brokers}
+    async with Admin(servers(bootstrap_server, directory)) as admin:
+        view = await admin.metadata([])
+    return {broker_id: f"{broker.host}:{broker.port}" for broker_id, broker in view.brokers.items()}
+
+
+async def replicas_of(switches: Switches, at: TopicPartition) -> Mapping[int, metadata_pb2.ReplicaDescription]:
+    """The partition's replicas by broker, as far as brokers answer.
+
+    Raises:
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, none of them has one; BROKER_NOT_AVAILABLE, none answers.
+    """
+    views = await each(switches, lambda broker_id: switches.observe(broker_id, [at.topic]))
+    if not views:
+        raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker answers; nothing was done")
+    found = {broker_id: view[at] for broker_id, view in views.items() if at in view}
+    if not found:
+        raise TidegaugeError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"no broker that answers has a replica of {at}; `tidegauge list-topics` shows what there is",
+        )
+    return found
+
+
+async def each(switches: Switches, ask: Callable[[int], Awaitable[Result]]) -> dict[int, Result]:
+    """Ask all brokers at once; those that don't answer are left out."""
+
+    async def one(broker_id: int) -> Result | None:
+        try:
+            return await ask(broker_id)
+        except TidegaugeError as problem:
+            if problem.code in {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}:
+                return None
+            raise
+
+    answers = await asyncio.gather(*(one(broker_id) for broker_id in switches.broker_ids))
+    return {
+        broker_id: answer for broker_id, answer in zip(switches.broker_ids, answers, strict=True) if answer is not None
+    }
+
+
+def note(directory: Path, action: str, broker_id: int) -> None:
+    """Write it into the lab's event log, if the cluster's folder is at hand."""
+    if (directory / FILE_NAME).exists():
+        note_fault(directory / LOGS, action, f"broker-{broker_id}", broker_id, _CAUSE)
