@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
 
@@ -99,13 +100,15 @@ class Stage:
         states = {}
         holders: dict[int, set[str]] = {broker.id: set() for broker in self.cluster.file.brokers}
         for topic in [path.rpartition("/")[2] for path in tree if path.count("/") == 3 and "/brokers/topics/" in path]:
-            for partition, replicas in self.view.json(f"/brokers/topics/{topic}")["partitions"].items():
+            assigned = json.loads(tree[f"/brokers/topics/{topic}"].data or b"")["partitions"]
+            for partition, replicas in assigned.items():
                 for replica in replicas:
                     holders[replica].add(f"{topic}-{partition}")
-                if f"/brokers/topics/{topic}/partitions/{partition}/state" not in tree:
+                znode = tree.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
+                if znode is None:
                     found.append(f"{topic}-{partition} has no state")
                     continue
-                state = self.view.state(topic, int(partition))
+                state = json.loads(znode.data or b"")
                 states[f"{topic}-{partition}"] = (state["leader"], state["leader_epoch"], sorted(replicas))
                 if state["leader"] == -1 or sorted(state["isr"]) != sorted(replicas):
                     found.append(f"{topic}-{partition}: {state}")
@@ -119,7 +122,11 @@ class Stage:
         found = []
         async with Admin(self.cluster.bootstrap_servers) as admin:
             for broker in self.cluster.file.brokers:
-                topics = (await admin.metadata_of(broker.address, None)).topics.values()
+                try:
+                    topics = (await admin.metadata_of(broker.address, None)).topics.values()
+                except TidegaugeError as problem:
+                    found.append(f"broker {broker.id}: {problem}")
+                    continue
                 told = {
                     f"{topic.name}-{number}": (info.leader_id, info.leader_epoch, sorted(info.replicas))
                     for topic in topics
