@@ -17,6 +17,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
@@ -64,18 +65,27 @@ def _ports() -> Iterator[int]:
     """The first of a block of free ports that is this run's alone."""
     first = os.getpid() % _BLOCKS
     for place in range(_BLOCKS):
-        block = (first + place) % _BLOCKS
-        base = _FIRST_PORT + block * _BLOCK
+        base = _FIRST_PORT + (first + place) % _BLOCKS * _BLOCK
         path = Path(tempfile.gettempdir()) / f"tidegauge-scenario-{os.getuid()}-{base}.lock"
-        with path.open("w") as lock, contextlib.suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if all(ports.is_free(port) for port in range(base, base + _BLOCK)):
-                try:
+        with path.open("w") as lock:
+            if not _locked(path, lock):
+                continue
+            try:
+                if all(ports.is_free(port) for port in range(base, base + _BLOCK)):
                     yield base
-                finally:
-                    path.unlink(missing_ok=True)
-                return
+                    return
+            finally:
+                path.unlink(missing_ok=True)
     raise TidegaugeError(ErrorCode.INVALID_REQUEST, "there is no block of free ports for a scenario's cluster")
+
+
+def _locked(path: Path, lock: TextIO) -> bool:
+    """Take the lock, if nobody has it; a file that its last holder has removed meanwhile is no lock."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return path.stat().st_ino == os.fstat(lock.fileno()).st_ino
+    except (BlockingIOError, FileNotFoundError):
+        return False
 
 
 @contextlib.contextmanager

@@ -1,0 +1,210 @@
+"""The shipped scenarios on real processes, by the command line (rows B5, E4-E9, W13, W14).
+
+The stories of older rules must lose or diverge every time: once each here, ten times each in ``make test-long``,
+together with the stories that are left out here for the sake of time. Several play at once, as they mostly wait for
+ZooKeeper sessions to end; they share one ZooKeeper, each under a chroot of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.waiting import until
+
+from tidegauge_lab.scenario.loader import shipped_names
+
+pytestmark = pytest.mark.integration
+
+TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
+AT_ONCE = 4
+LIMIT_SECONDS = 240
+OLD_RULES = [
+    "loss-high-watermark",
+    "loss-by-restart",
+    "divergence-high-watermark",
+    "kip-279-fast-failover",
+    "zombie-follower-kip-279",
+]
+EVERY_TIME = [
+    *OLD_RULES,
+    "loss-cured",
+    "divergence-cured",
+    "kip-279-cured",
+    "zombie-follower-cured",
+    "walkthrough-two-replicas",
+    "walkthrough-three-replicas",
+    "walkthrough-purgatory",
+    "leader-dies-before-epoch-answer",
+]
+RARELY = [name for name in shipped_names() if name not in EVERY_TIME]
+TIMES = 10
+
+Story = dict[str, Any]
+Play = Callable[[str, int], Future[Story]]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """All temporary folders inside this one, where leftovers are looked for; runs at one time must share it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return {**os.environ, "TMPDIR": str(folder), "NO_COLOR": "1"}
+
+
+def play(name: str, folder: Path, zookeeper: str) -> Story:
+    """Run a scenario as a user does; its JSON, with the exit code."""
+    done = subprocess.run(
+        [TIDEGAUGE, "scenario", "run", name, "-o", "json", "--zookeeper", zookeeper],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+        env=environment(folder),
+    )
+    assert done.stdout, f"{name} wrote nothing but: {done.stderr}"
+    return {**json.loads(done.stdout), "exit_code": done.returncode, "stderr": done.stderr}
+
+
+@pytest.fixture(scope="module")
+def stories(
+    zookeeper: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[dict[str, Future[Story]]]:
+    """The runs that the selected tests of this module need, some at a time."""
+    folder = tmp_path_factory.mktemp("scenarios")
+    wanted = [
+        item.callspec.params["story"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.module is request.module and "story" in item.fixturenames
+    ]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {story: pool.submit(play, story.split("#")[0], folder, zookeeper) for story in wanted}
+
+
+@pytest.fixture
+def played(story: str, stories: dict[str, Future[Story]]) -> Story:
+    """One story's outcome: all of its expectations held."""
+    outcome = stories[story].result()
+    last = "\n".join(f"{step['seconds']} {step['text']}\n    {step['state']}" for step in outcome["steps"][-6:])
+    assert outcome["passed"], f"{outcome['failure']}\n{last}"
+    assert outcome["exit_code"] == 0
+    assert outcome["stderr"] == ""
+    assert outcome["seconds"] < 120, "a scenario has two minutes"
+    return outcome
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("story", EVERY_TIME)
+def test_story(played: Story, story: str) -> None:
+    assert played["name"] == story
+    assert played["expectations"] > 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("story", RARELY)
+def test_other_story(played: Story, story: str) -> None:
+    assert played["name"] == story
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("story", [f"{name}#{number}" for name in OLD_RULES for number in range(1, TIMES + 1)])
+def test_an_older_rule_loses_or_diverges_every_time(played: Story, story: str) -> None:
+    assert played["steps"][-1]["verb"] == "expect"
+
+
+def table(outcome: Story, number: int) -> list[list[Any]]:
+    """A table of a walk-through without its phase."""
+    tables = [step["table"] for step in outcome["steps"] if step["table"]]
+    return [[row["attribute"], row["old"], row["new"], row["note"]] for row in tables[number]]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("story", ["walkthrough-two-replicas", "walkthrough-purgatory"])
+def test_the_walkthrough_prints_the_seeds_tables(played: Story, story: str) -> None:
+    """Row W13: the values after the produce, the first round and the second, of two replicas."""
+    first = "the first fetch carried offset 0" if story == "walkthrough-purgatory" else "no fetch yet"
+    copied = "no new data written" if story == "walkthrough-purgatory" else "no fetch yet"
+    assert table(played, 0) == [
+        ["Leader LEO", 0, 1, "1 record written"],
+        ["Remote LEO", 0, 0, first],
+        ["Leader HW", 0, 0, "min(LeaderLEO=1, RemoteLEO=0)=0"],
+        ["Follower LEO", 0, 0, copied],
+        ["Follower HW", 0, 0, "min(LeaderHW=0, FollowerLEO=0)=0"],
+    ]
+    assert table(played, 1) == [
+        ["Leader LEO", 0, 1, "1 record written"],
+        ["Remote LEO", 0, 0, "the first fetch carried offset 0"],
+        ["Leader HW", 0, 0, "min(LeaderLEO=1, RemoteLEO=0)=0"],
+        ["Follower LEO", 0, 1, "1 record replicated"],
+        ["Follower HW", 0, 0, "min(LeaderHW=0, FollowerLEO=1)=0"],
+    ]
+    assert table(played, 2) == [
+        ["Leader LEO", 1, 1, "no new data written"],
+        ["Remote LEO", 0, 1, "the second fetch carried offset 1"],
+        ["Leader HW", 0, 1, "min(LeaderLEO=1, RemoteLEO=1)=1"],
+        ["Follower LEO", 1, 1, "no new data written"],
+        ["Follower HW", 0, 1, "min(LeaderHW=1, FollowerLEO=1)=1"],
+    ]
+
+
+def left_in(temporary: Path) -> list[str]:
+    """What a run has left, but for the file in which clusters of one user reserve ports."""
+    return [path.name for path in temporary.iterdir() if not path.name.startswith("tidegauge-ports-")]
+
+
+ONE_BROKER = """\
+title: A story for the test of the runner.
+cluster: {brokers: 1}
+topics:
+  - {name: story, assignment: 0}
+steps:
+  - produce: m1
+  - %s
+"""
+
+
+def test_an_expectation_that_does_not_hold_ends_with_1_and_its_line(tmp_path: Path, zookeeper: str) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(ONE_BROKER % "expect: {leo: {0: 2}, answers: {m1: ack}, isr: [0]}")
+    done = subprocess.run(
+        [TIDEGAUGE, "scenario", "run", str(file), "--zookeeper", zookeeper],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+        env=environment(tmp_path / "temporary"),
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(r"wrong failed: line 7: expect .*: the LEO of broker 0 is 1, not 2\n", done.stderr), done.stderr
+    assert "0: 1/1*   ISR 0  epoch 0  leader 0" in done.stdout
+    assert left_in(tmp_path / "temporary") == []
+
+
+def test_ctrl_c_takes_the_cluster_and_its_zookeeper_down(tmp_path: Path) -> None:
+    file = tmp_path / "endless.yaml"
+    file.write_text(ONE_BROKER % "wait_leader: none")
+    temporary = tmp_path / "temporary"
+    with subprocess.Popen(
+        [TIDEGAUGE, "scenario", "run", str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(temporary),
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "wait_leader" in line:
+                break
+        pids = [int(path.read_text().split()[0]) for path in temporary.glob("*/**/*.pid")]
+        assert len(pids) == 2, "a ZooKeeper and a broker"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids), what="all processes are gone")
+    assert left_in(temporary) == []
