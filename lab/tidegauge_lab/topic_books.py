@@ -8,6 +8,8 @@ Rules:
     3. A replica whose broker does not answer is left out and said so. One that is truncated meanwhile is read anew.
     4. Records with acks=1 are acknowledged before they are committed: the high watermark is given ``SETTLE_SECONDS`` to
        reach the leader's log end offset.
+    5. A replica that differs is read again, ``LOOKS`` times in all: after an unclean election a follower may be about
+       to truncate. What differs each time has diverged.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.event_log import read_folder
+from tidegauge.event_log import read_events
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import crc_matches, iterate_headers
 from tidegauge.v1 import metadata_pb2, replica_log_service_pb2
@@ -42,6 +44,8 @@ PART_BYTES = 4 * 1024 * 1024
 POLL_MS = 200.0
 POLL_RECORDS = 10_000
 MOST_PREVIEWS = 40
+LOOKS = 4
+LOOK_AGAIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +98,18 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
     not_read: list[str] = []
     if history is not None and history.damaged_lines:
         not_read.append(f"{history.damaged_lines} damaged lines of the history")
+    if history is not None and not history.records:
+        not_read.append(f"the history says nothing of topic {topic}")
     async with Admin(bootstrap, request_timeout_ms=sources.timeout_ms) as admin:
         (info,) = await admin.describe_topics([topic])
         settings = {config.name: config.value for config in await admin.describe_topic_config(topic)}
         ends = await admin.list_offsets({part.topic_partition: LATEST for part in info.partitions.values()})
-        leaders = await _settled_leaders(admin, topic)
+        leaders = (await _settled_leaders(admin, topic)).by_partition
         committed = {tp: max(found.offset, _watermark(leaders, tp)) for tp, found in ends.items()}
         records = await _read_committed(bootstrap, committed, sources.timeout_ms)
         starts = await admin.list_offsets(dict.fromkeys(committed, EARLIEST))
-        brokers = (await admin.metadata([])).brokers
-        replicas = await _read_replicas(info, brokers, leaders, not_read)
+        replicas = await _read_replicas(admin, info, is_compacted="compact" in settings.get("cleanup.policy", ""))
+        not_read += replicas.not_read
     logs = {
         tp.partition: CommittedLog(
             tp.partition,
@@ -123,7 +129,7 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
         logs=logs,
         replicas=replicas.logs,
         reads=reads,
-        events=None if sources.event_logs is None else read_folder(sources.event_logs),
+        events=None if sources.event_logs is None else _events(sources.event_logs, topic),
         min_isr=min(int(settings.get("min.insync.replicas", "1")), factor),
         is_complete=sources.is_complete,
         previews=replicas.previews,
@@ -152,16 +158,31 @@ def _leaders(answers: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | N
     return found
 
 
-async def _settled_leaders(admin: Admin, topic: str) -> dict[int, Leading]:
+@dataclass(slots=True)
+class _Views:
+    """What the brokers say: of each partition's leader, and which of them answer."""
+
+    by_partition: dict[int, Leading]
+    answering: set[int]
+
+
+async def _views(admin: Admin, topic: str) -> _Views:
+    answers = await admin.describe_replicas([topic])
+    return _Views(_leaders(answers), {broker for broker, answer in answers.items() if answer is not None})
+
+
+async def _settled_leaders(admin: Admin, topic: str) -> _Views:
     """The leaders' views, once their high watermarks have reached what they held at first (rule 4)."""
     deadline = time.monotonic() + SETTLE_SECONDS
-    first = found = _leaders(await admin.describe_replicas([topic]))
+    views = await _views(admin, topic)
+    first, found = views.by_partition, views.by_partition
     while time.monotonic() < deadline and any(
         partition in found and found[partition].high_watermark < one.log_end_offset for partition, one in first.items()
     ):
         await asyncio.sleep(SETTLE_POLL_SECONDS)
-        found = _leaders(await admin.describe_replicas([topic]))
-    return found
+        views = await _views(admin, topic)
+        found = views.by_partition
+    return views
 
 
 # The committed log
@@ -199,41 +220,63 @@ async def _read_committed(
 
 @dataclass(slots=True)
 class _Replicas:
-    logs: list[ReplicaLog]
-    previews: dict[Stretch, str]
+    logs: list[ReplicaLog] = field(default_factory=list)
+    not_read: list[str] = field(default_factory=list)
+    previews: dict[Stretch, str] = field(default_factory=dict)
 
 
 class _Truncated(Exception):
     """The replica lost what was read already."""
 
 
-async def _read_replicas(
-    info: TopicInfo, brokers: Mapping[int, BrokerInfo], leaders: Mapping[int, Leading], not_read: list[str]
-) -> _Replicas:
+async def _read_replicas(admin: Admin, info: TopicInfo, *, is_compacted: bool) -> _Replicas:
     channels = Channels()
     try:
-
-        async def all_of(broker: int) -> list[ReplicaLog]:
-            parts = [part.partition for part in info.partitions.values() if broker in part.replicas]
-            if broker not in brokers:
-                not_read.append(f"the replicas on broker {broker}: it is down")
-                return []
-            found: list[ReplicaLog] = []
-            for partition in parts:
-                at = TopicPartition(info.name, partition)
-                try:
-                    found.append(await _read_replica(channels, brokers[broker], at, leaders.get(partition)))
-                except TidegaugeError as problem:
-                    not_read.append(f"the replica of {at} on broker {broker}: {problem.message}")
-                    if not problem.definite:
-                        break  # it answers nothing: the rest would wait as long
-            return found
-
-        everyone = sorted({broker for part in info.partitions.values() for broker in part.replicas})
-        logs = [log for some in await asyncio.gather(*map(all_of, everyone)) for log in some]
-        return _Replicas(logs, await _previews(channels, info.name, brokers, logs))
+        looks = LOOKS
+        while True:
+            looks -= 1
+            views = await _views(admin, info.name)
+            brokers = (await admin.metadata([])).brokers
+            reachable = {broker: one for broker, one in brokers.items() if broker in views.answering}
+            found = await _read_replicas_once(channels, info, reachable, views.by_partition)
+            if not _differ(found.logs, is_compacted=is_compacted):
+                return found
+            if looks == 0:
+                found.previews = await _previews(channels, info.name, reachable, found.logs)
+                return found
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
     finally:
         await channels.close()
+
+
+def _by_partition(logs: Sequence[ReplicaLog]) -> list[list[ReplicaLog]]:
+    return [[log for log in logs if log.partition == one] for one in sorted({log.partition for log in logs})]
+
+
+def _differ(logs: Sequence[ReplicaLog], *, is_compacted: bool) -> bool:
+    return any(True for replicas in _by_partition(logs) for _ in compare(replicas, is_compacted=is_compacted))
+
+
+async def _read_replicas_once(
+    channels: Channels, info: TopicInfo, brokers: Mapping[int, BrokerInfo], leaders: Mapping[int, Leading]
+) -> _Replicas:
+    all_found = _Replicas()
+
+    async def read_all_of(broker: int) -> None:
+        if broker not in brokers:
+            all_found.not_read.append(f"the replicas on broker {broker}: it does not answer")
+            return
+        for partition in [part.partition for part in info.partitions.values() if broker in part.replicas]:
+            at = TopicPartition(info.name, partition)
+            try:
+                all_found.logs.append(await _read_replica(channels, brokers[broker], at, leaders.get(partition)))
+            except TidegaugeError as problem:
+                all_found.not_read.append(f"the replica of {at} on broker {broker}: {problem.message}")
+                if not problem.definite:
+                    return  # it answers nothing: the rest would wait as long
+
+    await asyncio.gather(*map(read_all_of, sorted({b for part in info.partitions.values() for b in part.replicas})))
+    return all_found
 
 
 async def _read_replica(
@@ -306,12 +349,12 @@ async def _previews(
 ) -> dict[Stretch, str]:
     """The records at which replicas begin to differ, for people."""
     found: dict[Stretch, str] = {}
-    for partition in sorted({log.partition for log in logs}):
-        for one, other, (offset, ours, theirs) in compare([log for log in logs if log.partition == partition]):
+    for replicas in _by_partition(logs):
+        for one, other, (offset, ours, theirs) in compare(replicas):
             for log, mark in ((one, ours), (other, theirs)):
-                stretch = (partition, log.broker, -1 if mark is None else mark.base_offset)
+                stretch = (log.partition, log.broker, -1 if mark is None else mark.base_offset)
                 if mark is not None and stretch not in found and len(found) < MOST_PREVIEWS:
-                    at = TopicPartition(topic, partition)
+                    at = TopicPartition(topic, log.partition)
                     try:
                         answer = await _part(channels, brokers[log.broker], at, max(offset, mark.base_offset), 1)
                         record = next(decode_batches(answer.records, max(offset, mark.base_offset)), None)
@@ -322,7 +365,19 @@ async def _previews(
     return found
 
 
-# What consumers read
+# Event logs, and what consumers read
+
+
+def _events(folder: Path, topic: str) -> list[dict[str, Any]]:
+    """The events of a topic, and of brokers as such, by time."""
+    events = [
+        event
+        for path in sorted(folder.glob("*.events.jsonl"))
+        for event in read_events(path)
+        if event.get("topic") in {None, topic}
+    ]
+    events.sort(key=lambda event: (event.get("time_ms", 0), str(event.get("source")), event.get("sequence", 0)))
+    return events
 
 
 def read_consumed(path: Path, topic: str) -> Iterator[ReadRecord]:

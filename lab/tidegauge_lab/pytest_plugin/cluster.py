@@ -15,6 +15,7 @@ import contextlib
 import itertools
 import os
 import shutil
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from tidegauge_lab.switches import Direction, Plane, Step, Switches, Until
 
 WAIT_SECONDS = 30.0
 DESCRIBE_TIMEOUT_MS = 5_000
+PATIENCE_SECONDS = 10.0
 FIRST_PORT = 20_000
 PORTS = 6_000
 PORTS_APART = 16
@@ -130,9 +132,15 @@ class AsyncCluster:
         """The broker that leads now.
 
         Raises:
-            TidegaugeError: nobody does.
+            TidegaugeError: nobody does; or no broker answers, on a slow machine, for ``PATIENCE_SECONDS``.
         """
-        return await asyncio.to_thread(self.local.leader_of, topic, partition)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await asyncio.to_thread(self.local.leader_of, topic, partition)
+            except TidegaugeError as problem:
+                if problem.code is not ErrorCode.BROKER_NOT_AVAILABLE or time.monotonic() >= deadline:
+                    raise
 
     async def isr_of(self, topic: str, partition: int = 0) -> list[int]:
         """The in-sync replicas, in stored order."""
@@ -399,7 +407,7 @@ class Cluster:
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """The broker that leads now."""
-        return self.local.leader_of(topic, partition)
+        return self._loop.run(self.aio.leader_of(topic, partition))
 
     def isr_of(self, topic: str, partition: int = 0) -> list[int]:
         """The in-sync replicas, in stored order."""
