@@ -127,6 +127,7 @@ class Holds:
         Raises:
             TidegaugeError: INVALID_REQUEST, it is not held, is being stepped already, or does not follow.
         """
+        before = self._view(at)
         hold = self._held.get(at)
         if hold is None:
             raise TidegaugeError(
@@ -136,7 +137,6 @@ class Holds:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"a step of {at} is under way")
         hold.is_stepping = True
         try:
-            before = self._view(at)
             response = lab_pb2.StepFetchResponse(before=_replica(before))
             try:
                 await self._step(at, hold, response, keep_answer=keep_answer)

@@ -1,0 +1,351 @@
+"""Calls that arrive (gate.py) and calls that leave (channels.py), on fakes of gRPC's handlers and calls."""
+
+import asyncio
+from types import SimpleNamespace
+
+import grpc
+import grpc.aio
+import pytest
+
+from tidegauge.v1 import common_pb2, fetch_pb2, lab_pb2, metadata_pb2, produce_pb2
+from tidegauge_broker.log.lab_disk import DiskFaults
+from tidegauge_broker.server.lab.channels import CALLER_KEY, Calls, LabChannel, caller_of
+from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.lab.gate import Gate
+
+ERROR = common_pb2.ERROR_CODE_NOT_ENOUGH_REPLICAS
+SERVICE = "/tidegauge.v1.BrokerService/"
+
+
+class Aborted(Exception):
+    pass
+
+
+class Context:
+    async def abort(self, status, details):
+        raise Aborted(status.name, details)
+
+
+def cut(plane=lab_pb2.LAB_PLANE_BROKERS, direction=lab_pb2.LAB_DIRECTION_BOTH, ids=(), **effect):
+    return lab_pb2.LabFault(
+        network=lab_pb2.NetworkFault(plane=plane, direction=direction, broker_ids=ids, **(effect or {"cut": True}))
+    )
+
+
+def failing(rpc, **more):
+    return lab_pb2.LabFault(error=lab_pb2.ErrorFault(rpc=rpc, **more))
+
+
+class Broker:
+    """A gate before some fake handlers."""
+
+    def __init__(self):
+        self.faults = FaultTable(1, DiskFaults(sleep=lambda _: None))
+        self.gate = Gate(self.faults)
+        self.seen = []
+        self.blocked = asyncio.Event()
+
+    async def metadata(self, request, context):
+        self.seen.append(request)
+        return metadata_pb2.MetadataResponse(topics=[metadata_pb2.TopicMetadata(name="t")])
+
+    async def waits(self, request, context):
+        self.seen.append(request)
+        self.blocked.set()
+        await asyncio.Event().wait()
+
+    async def produces(self, requests, context):
+        async for request in requests:
+            self.seen.append(request)
+            yield produce_pb2.ProduceResponse(
+                correlation_id=request.correlation_id,
+                partitions=[produce_pb2.ProducePartitionResult(topic=one.topic) for one in request.partitions],
+            )
+
+    async def fetches(self, requests, context):
+        async for request in requests:
+            self.seen.append(request)
+            yield fetch_pb2.ReplicaFetchResponse(request_id=request.request_id)
+
+    async def handler(self, method, behaviour, caller=None):
+        make = (
+            grpc.stream_stream_rpc_method_handler
+            if behaviour in (self.produces, self.fetches)
+            else grpc.unary_unary_rpc_method_handler
+        )
+
+        async def continuation(_):
+            return make(behaviour)
+
+        metadata = [] if caller is None else [(CALLER_KEY, str(caller))]
+        details = SimpleNamespace(method=method, invocation_metadata=metadata)
+        return await self.gate.intercept_service(continuation, details)
+
+    async def ask(self, behaviour, caller=None, method=SERVICE + "Metadata"):
+        handler = await self.handler(method, behaviour, caller)
+        return await handler.unary_unary(metadata_pb2.MetadataRequest(), Context())
+
+    async def stream(self, behaviour, requests, caller=None, method=SERVICE + "ProduceStream"):
+        handler = await self.handler(method, behaviour, caller)
+
+        async def given():
+            for request in requests:
+                yield request
+
+        return [answer async for answer in handler.stream_stream(given(), Context())]
+
+
+@pytest.fixture
+async def broker():
+    return Broker()
+
+
+def produce(number):
+    return produce_pb2.ProduceRequest(
+        correlation_id=number, partitions=[produce_pb2.ProducePartition(topic="t", records=b"r")]
+    )
+
+
+async def test_without_faults_calls_pass_and_come_out_as_they_were(broker):
+    assert (await broker.ask(broker.metadata)).topics[0].name == "t"
+    answers = await broker.stream(broker.produces, [produce(1), produce(2)])
+    assert [answer.correlation_id for answer in answers] == [1, 2]
+
+
+async def test_a_cut_from_brokers_refuses_brokers_and_lets_clients_through_and_nothing_happens_here(broker):
+    broker.faults.set(cut())
+    with pytest.raises(Aborted, match="UNAVAILABLE"):
+        await broker.ask(broker.metadata, caller=2)
+    with pytest.raises(Aborted, match="UNAVAILABLE"):
+        await broker.stream(broker.fetches, [fetch_pb2.ReplicaFetchRequest()], caller=2)
+    assert broker.seen == []
+    await broker.ask(broker.metadata)
+    await broker.ask(broker.metadata, caller=1)
+    assert len(broker.seen) == 2, "clients, and the broker itself"
+
+
+async def test_a_cut_from_clients_refuses_clients_only(broker):
+    broker.faults.set(cut(lab_pb2.LAB_PLANE_CLIENTS))
+    with pytest.raises(Aborted, match="UNAVAILABLE"):
+        await broker.ask(broker.metadata)
+    await broker.ask(broker.metadata, caller=2)
+
+
+async def test_a_cut_of_calls_that_leave_does_not_meet_those_that_arrive(broker):
+    broker.faults.set(cut(direction=lab_pb2.LAB_DIRECTION_OUT))
+    await broker.ask(broker.metadata, caller=2)
+
+
+@pytest.mark.parametrize("method", ["/grpc.health.v1.Health/Check", "/tidegauge.v1.LabService/ListFaults"])
+async def test_health_and_the_lab_itself_are_met_by_nothing(broker, method):
+    for plane in (lab_pb2.LAB_PLANE_BROKERS, lab_pb2.LAB_PLANE_CLIENTS):
+        broker.faults.set(cut(plane))
+    await broker.ask(broker.metadata, caller=2, method=method)
+    await broker.ask(broker.metadata, method=method)
+
+
+async def test_a_stepped_round_is_a_followers_fetch_and_is_cut_as_one(broker):
+    broker.faults.set(cut())
+    with pytest.raises(Aborted, match="UNAVAILABLE"):
+        await broker.ask(broker.metadata, caller=2, method="/tidegauge.v1.LabService/SteppedRound")
+
+
+async def test_a_call_under_way_ends_when_the_cut_comes(broker):
+    call = asyncio.ensure_future(broker.ask(broker.waits, caller=2))
+    await broker.blocked.wait()
+    fault = broker.faults.set(cut())
+    with pytest.raises(Aborted, match=f"fault {fault.fault_id}"):
+        await call
+    assert broker.faults.listed()[0].met == 1
+
+
+async def test_a_stream_under_way_ends_when_the_cut_comes_and_one_that_the_caller_ends_stays_cancelled(broker):
+    handler = await broker.handler(SERVICE + "ProduceStream", broker.produces)
+    arrived = asyncio.Event()
+
+    async def requests():
+        yield produce(1)
+        arrived.set()
+        await asyncio.Event().wait()
+
+    async def read():
+        return [answer async for answer in handler.stream_stream(requests(), Context())]
+
+    cut_off = asyncio.ensure_future(read())
+    await arrived.wait()
+    broker.faults.set(cut(lab_pb2.LAB_PLANE_CLIENTS))
+    with pytest.raises(Aborted, match="UNAVAILABLE"):
+        await cut_off
+    broker.faults.clear()
+    arrived.clear()
+    given_up = asyncio.ensure_future(read())
+    await arrived.wait()
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+
+
+async def test_a_lost_request_ends_its_stream_after_the_answers_before_it(broker):
+    broker.faults.set(cut(lab_pb2.LAB_PLANE_CLIENTS, drop_probability=1.0))
+    with pytest.raises(Aborted, match="UNAVAILABLE"):
+        await broker.stream(broker.produces, [produce(1)])
+    assert broker.seen == []
+
+
+async def test_an_error_before_the_effect_answers_in_place_and_the_stream_goes_on(broker):
+    """The request reaches the service empty, so that answers keep their order and nothing is appended."""
+    broker.faults.set(failing("Produce", error=ERROR, skip=1, times=1))
+    answers = await broker.stream(broker.produces, [produce(1), produce(2), produce(3)])
+    assert [answer.correlation_id for answer in answers] == [1, 2, 3]
+    assert [answer.partitions[0].error for answer in answers] == [0, ERROR, 0]
+    assert [len(request.partitions) for request in broker.seen] == [1, 0, 1]
+
+
+async def test_an_error_after_the_effect_exchanges_the_answer_only(broker):
+    broker.faults.set(failing("Produce", error=ERROR, after_effect=True, times=1))
+    answers = await broker.stream(broker.produces, [produce(1), produce(2)])
+    assert [answer.partitions[0].error for answer in answers] == [ERROR, 0]
+    assert [len(request.partitions) for request in broker.seen] == [1, 1]
+
+
+async def test_an_error_of_the_whole_is_the_last_answer_of_its_stream(broker):
+    broker.faults.set(failing("ReplicaFetch", error=ERROR, skip=1, times=1))
+    requests = [fetch_pb2.ReplicaFetchRequest(request_id=number) for number in (1, 2, 3)]
+    method = "/tidegauge.v1.ReplicationService/ReplicaFetch"
+    answers = await broker.stream(broker.fetches, requests, caller=2, method=method)
+    assert [(answer.request_id, answer.error) for answer in answers] == [(1, 0), (2, ERROR)]
+    assert len(broker.seen) == 1, "the refused one had no effect"
+
+
+async def test_a_grpc_status_ends_the_call_before_or_after_its_effect(broker):
+    broker.faults.set(failing("Metadata", grpc_status="RESOURCE_EXHAUSTED", times=1))
+    with pytest.raises(Aborted, match="RESOURCE_EXHAUSTED"):
+        await broker.ask(broker.metadata)
+    assert broker.seen == []
+    broker.faults.clear()
+    broker.faults.set(failing("Metadata", grpc_status="UNAVAILABLE", times=1, after_effect=True))
+    with pytest.raises(Aborted, match="UNAVAILABLE"):
+        await broker.ask(broker.metadata)
+    assert len(broker.seen) == 1
+    await broker.ask(broker.metadata)
+
+
+async def test_metadata_is_asked_and_every_topic_gets_the_error(broker):
+    broker.faults.set(failing("Metadata", error=ERROR, times=1))
+    assert (await broker.ask(broker.metadata)).topics[0].error == ERROR
+
+
+# Calls that leave
+
+
+class FakeCall:
+    """A unary call or a stream that waits until it is answered or cancelled."""
+
+    def __init__(self, metadata):
+        self.metadata = dict(metadata)
+        self.answer = asyncio.get_running_loop().create_future()
+        self.written = []
+
+    def __await__(self):
+        return self.answer.__await__()
+
+    def cancel(self):
+        return self.answer.cancel()
+
+    def done(self):
+        return self.answer.done()
+
+    def add_done_callback(self, callback):
+        self.answer.add_done_callback(callback)
+
+    async def write(self, request):
+        self.written.append(request)
+
+    async def read(self):
+        return await self.answer
+
+
+class FakeChannel:
+    def __init__(self):
+        self.calls = []
+
+    def unary_unary(self, path, **_):
+        def call(request, timeout, metadata):
+            self.calls.append(FakeCall(metadata))
+            return self.calls[-1]
+
+        return call
+
+    def stream_stream(self, path, **_):
+        def call(metadata):
+            self.calls.append(FakeCall(metadata))
+            return self.calls[-1]
+
+        return call
+
+
+class Outward:
+    """Broker 1, which calls broker 2 at ``two``."""
+
+    def __init__(self):
+        self.faults = FaultTable(1, DiskFaults(sleep=lambda _: None))
+        self.real = FakeChannel()
+        calls = Calls(self.faults, {"one": 1, "two": 2}.get)
+        self.to_two = LabChannel(calls, self.real, "two")
+
+
+async def test_each_call_says_which_broker_makes_it():
+    outward = Outward()
+    call = asyncio.ensure_future(outward.to_two.unary_unary("/s/M")("hello"))
+    await asyncio.sleep(0)
+    [made] = outward.real.calls
+    made.answer.set_result("answer")
+    assert await call == "answer"
+    assert caller_of(made.metadata.items()) == 1
+    assert caller_of([]) is None
+    assert caller_of([(CALLER_KEY, "x")]) is None
+
+
+async def test_a_cut_call_does_not_leave_and_one_under_way_ends_as_a_broken_connection():
+    outward = Outward()
+    under_way = asyncio.ensure_future(outward.to_two.unary_unary("/s/M")("hello"))
+    await asyncio.sleep(0)
+    outward.faults.set(cut(ids=[2], direction=lab_pb2.LAB_DIRECTION_OUT))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await under_way
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(grpc.aio.AioRpcError):
+        await outward.to_two.unary_unary("/s/M")("again")
+    assert len(outward.real.calls) == 1
+    outward.faults.clear()
+    again = asyncio.ensure_future(outward.to_two.unary_unary("/s/M")("again"))
+    await asyncio.sleep(0)
+    outward.real.calls[-1].answer.set_result("answer")
+    assert await again == "answer"
+
+
+async def test_a_stream_ends_when_the_cut_comes_and_one_of_the_other_way_goes_on():
+    outward = Outward()
+    stream = outward.to_two.stream_stream("/s/M")()
+    await stream.write("one")
+    reading = asyncio.ensure_future(stream.read())
+    await asyncio.sleep(0)
+    outward.faults.set(cut(direction=lab_pb2.LAB_DIRECTION_IN))
+    await asyncio.sleep(0)
+    assert not reading.done()
+    outward.faults.set(cut(direction=lab_pb2.LAB_DIRECTION_OUT))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await reading
+    assert await stream.details() == "refused by the lab"
+    new = outward.to_two.stream_stream("/s/M")()
+    with pytest.raises(grpc.aio.AioRpcError):
+        await new.write("two")
+
+
+async def test_whoever_is_cancelled_while_it_waits_stays_cancelled():
+    outward = Outward()
+    call = asyncio.ensure_future(outward.to_two.unary_unary("/s/M")("hello"))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call

@@ -1,0 +1,212 @@
+"""Which calls a fault meets (rows B3, B5; fault_table.py): ends, ways, counts, chances, and what is refused."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.v1 import common_pb2, lab_pb2
+from tidegauge_broker.log.lab_disk import DiskFaults
+from tidegauge_broker.server.lab import fault_table
+from tidegauge_broker.server.lab.fault_table import CLIENT, IN, OUT, ZOOKEEPER, FaultTable, broker
+
+BOTH = lab_pb2.LAB_DIRECTION_BOTH
+BROKERS = lab_pb2.LAB_PLANE_BROKERS
+
+
+def table(broker_id=1):
+    return FaultTable(broker_id, DiskFaults(sleep=lambda _: None))
+
+
+def network(plane=BROKERS, direction=BOTH, ids=(), **effect):
+    return lab_pb2.LabFault(
+        network=lab_pb2.NetworkFault(plane=plane, direction=direction, broker_ids=ids, **(effect or {"cut": True}))
+    )
+
+
+def error(rpc="Produce", **more):
+    more.setdefault("error", common_pb2.ERROR_CODE_NOT_ENOUGH_REPLICAS)
+    return lab_pb2.LabFault(error=lab_pb2.ErrorFault(rpc=rpc, **more))
+
+
+def cut_of(faults):
+    """Every pair of way and end, of those that there are, that is cut."""
+    ends = {"0": broker(0), "1": broker(1), "2": broker(2), "clients": CLIENT, "zookeeper": ZOOKEEPER}
+    ways = {"in": IN, "out": OUT}
+    return {
+        f"{way} {name}"
+        for way, number in ways.items()
+        for name, end in ends.items()
+        if faults.network(number, end).refused_by is not None
+    }
+
+
+@pytest.mark.parametrize(
+    ("fault", "cut"),
+    [
+        (network(), {"in 0", "out 0", "in 2", "out 2"}),
+        (network(direction=IN), {"in 0", "in 2"}),
+        (network(direction=OUT), {"out 0", "out 2"}),
+        (network(ids=[2]), {"in 2", "out 2"}),
+        (network(ids=[2], direction=OUT), {"out 2"}),
+        (network(lab_pb2.LAB_PLANE_CLIENTS), {"in clients"}),
+        (network(lab_pb2.LAB_PLANE_ZOOKEEPER), {"in zookeeper", "out zookeeper"}),
+        (network(lab_pb2.LAB_PLANE_ZOOKEEPER, IN), {"in zookeeper"}),
+        (network(direction=lab_pb2.LAB_DIRECTION_UNSPECIFIED), {"in 0", "out 0", "in 2", "out 2"}),
+    ],
+)
+def test_a_cut_meets_its_plane_its_brokers_and_its_direction_and_never_the_broker_itself(fault, cut):
+    faults = table()
+    faults.set(fault)
+    assert cut_of(faults) == cut
+
+
+def test_a_broker_of_unknown_id_is_among_all_brokers_but_not_among_named_ones():
+    faults = table()
+    faults.set(network(ids=[2]))
+    assert faults.network(IN, broker(-1)).refused_by is None
+    faults.set(network())
+    assert faults.network(IN, broker(-1)).refused_by is not None
+
+
+def test_what_was_cut_passes_again_when_the_fault_ends_and_other_kinds_of_faults_stay():
+    faults = table()
+    first = faults.set(network(ids=[0]))
+    faults.set(network(ids=[2]))
+    faults.set(error())
+    assert [fault.fault_id for fault in faults.clear([first.fault_id])] == [first.fault_id]
+    assert cut_of(faults) == {"in 2", "out 2"}
+    assert [fault.WhichOneof("kind") for fault in faults.clear(network_only=True)] == ["network"]
+    assert cut_of(faults) == set()
+    assert [fault.WhichOneof("kind") for fault in faults.listed()] == ["error"]
+    assert not faults.is_empty
+    faults.clear()
+    assert faults.is_empty
+
+
+def test_the_same_ends_and_direction_replace_each_other_and_another_effect_does_not():
+    faults = table()
+    faults.set(network(delay_ms=10))
+    faults.set(network(delay_ms=20))
+    faults.set(network(ids=[2], delay_ms=5))
+    assert faults.network(IN, broker(0)).delay_ms == 20
+    assert faults.network(IN, broker(2)).delay_ms == 25, "delays of several faults add up"
+    faults.set(network())
+    assert len(faults.listed()) == 3
+
+
+def test_asking_whether_a_call_is_cut_draws_no_lot_and_counts_nothing():
+    faults = table()
+    faults.set(network(drop_probability=1.0))
+    assert faults.network(IN, broker(0), count=False) == fault_table.PASSES
+    assert faults.listed()[0].met == 0
+    assert faults.network(IN, broker(0)).refused_by is not None
+    assert faults.listed()[0].met == 1
+
+
+@given(st.integers(0, 2**32), st.floats(0.05, 0.95))
+@settings(max_examples=50)
+def test_the_same_seed_has_the_same_luck(seed, probability):
+    def lots():
+        faults = table()
+        faults.set(network(drop_probability=probability, seed=seed))
+        return [faults.network(IN, broker(0)).refused_by is not None for _ in range(40)]
+
+    assert lots() == lots()
+
+
+def test_a_probability_is_about_kept():
+    faults = table()
+    faults.set(network(drop_probability=0.3, seed=7))
+    lost = sum(faults.network(IN, broker(0)).refused_by is not None for _ in range(2000))
+    assert 500 < lost < 700
+
+
+@pytest.mark.parametrize(
+    ("more", "failing"),
+    [
+        ({"times": 1}, [0]),
+        ({"skip": 2, "times": 1}, [2]),
+        ({"skip": 1, "times": 3}, [1, 2, 3]),
+        ({"times": 0}, list(range(8))),
+        ({"skip": 6}, [6, 7]),
+    ],
+)
+def test_errors_meet_the_nth_call_and_so_many_after_it(more, failing):
+    faults = table()
+    faults.set(error(**more))
+    assert [number for number in range(8) if faults.error("Produce") is not None] == failing
+    assert faults.listed()[0].met == len(failing)
+
+
+def test_only_calls_of_its_rpc_count_and_a_produce_on_a_stream_is_a_produce():
+    faults = table()
+    faults.set(error(skip=1, times=1))
+    assert faults.error("Fetch") is None
+    assert faults.error("ProduceStream") is None, "the first passes"
+    assert faults.error("Produce") is not None
+
+
+def test_errors_with_a_probability_come_by_the_seed():
+    def failing(seed):
+        faults = table()
+        faults.set(error(probability=0.5, seed=seed))
+        return [faults.error("Produce") is not None for _ in range(64)]
+
+    assert failing(3) == failing(3)
+    assert failing(3) != failing(4)
+    assert 10 < sum(failing(3)) < 54
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (lab_pb2.LabFault(), "names no fault"),
+        (network(lab_pb2.LAB_PLANE_UNSPECIFIED), "brokers, ZooKeeper or clients"),
+        (network(lab_pb2.LAB_PLANE_CLIENTS, OUT), "makes no calls to clients"),
+        (network(ids=[1, 2]), "can't be cut from itself"),
+        (network(lab_pb2.LAB_PLANE_ZOOKEEPER, ids=[2]), "ids are those of brokers"),
+        (network(delay_ms=0), "more than 0 ms"),
+        (network(drop_probability=1.5), r"\(0, 1\]"),
+        (network(lab_pb2.LAB_PLANE_ZOOKEEPER, drop_probability=0.5), "one stream of bytes"),
+        (error("Prodce"), "there is no RPC 'Prodce'"),
+        (error(error=0), "neither an error nor a gRPC status"),
+        (error(grpc_status="OK"), "no status OK"),
+        (error(grpc_status="BROKEN"), "no status BROKEN"),
+        (error(probability=2), "probability"),
+        (error(skip=-1), "negative"),
+        (error("DescribeReplicas"), "has no place for an error"),
+        (error("CreateTopics"), "only after its effect"),
+        (lab_pb2.LabFault(disk=lab_pb2.DiskFault(operation="append")), "a delay in ms or an error"),
+        (lab_pb2.LabFault(disk=lab_pb2.DiskFault(operation="chew", delay_ms=1)), "no operation of a disk"),
+        (lab_pb2.LabFault(disk=lab_pb2.DiskFault(errno_name="EWRONG")), "no error of the operating system"),
+    ],
+)
+def test_what_could_never_happen_is_refused_in_a_sentence_and_not_put_in_force(fault, words):
+    faults = table()
+    with pytest.raises(TidegaugeError, match=words) as caught:
+        faults.set(fault)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert faults.is_empty
+
+
+def test_disk_faults_are_put_to_the_disks_and_taken_back():
+    disks = DiskFaults(sleep=lambda _: None)
+    faults = FaultTable(1, disks)
+    faults.set(lab_pb2.LabFault(disk=lab_pb2.DiskFault(operation="sync", errno_name="EIO", times=1)))
+    [on_disk] = disks.in_force
+    assert (on_disk.operation, on_disk.errno_name, on_disk.times) == ("sync", "EIO", 1)
+    on_disk.met = 1
+    assert faults.listed()[0].met == 1
+    faults.clear()
+    assert not disks.in_force
+
+
+def test_who_listens_hears_of_every_change_and_of_none_where_nothing_changed():
+    faults = table()
+    heard = []
+    faults.listeners.append(lambda: heard.append(len(faults.listed())))
+    faults.set(network())
+    faults.clear()
+    faults.clear()
+    assert heard == [1, 0]
