@@ -223,6 +223,8 @@ def _record_item(header: BatchHeader, record: StoredRecord, options: DumpOptions
         content = {"key": record.key, "payload": record.value}
         fields |= content
         parts += [f"{name}: {value.decode(errors='replace')}" for name, value in content.items() if value is not None]
+        if options.skip_record_metadata and record.key is None:
+            return DumpItem("record", fields, "".join(f" {part}" for part in parts))  # the bar stands before a key only
     return DumpItem("record", fields, " ".join(["|", *parts]))
 
 

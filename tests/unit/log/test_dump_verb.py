@@ -52,6 +52,14 @@ def test_records_are_shown_when_asked_for(bench, batch):
     assert records[-1] == "| key: k1 payload: v"
 
 
+def test_without_metadata_the_bar_stands_before_a_key_only(bench, keyed_batch):
+    """So prints Kafka's tool, as its own jar showed."""
+    bench.append(keyed_batch((None, b"v"), (b"k", None), (None, None)))
+    path = bench.partition_directory / LOG
+    lines = run(path, "--print-data-log", "--skip-record-metadata").stdout.splitlines()
+    assert lines[-3:] == [" payload: v", "| key: k", ""]
+
+
 def test_log_append_time_is_named(bench, batch):
     bench.append(batch(1), append_time_ms=1_800_000_000_000)
     assert " LogAppendTime: 1800000000000 " in run(bench.partition_directory / LOG).stdout

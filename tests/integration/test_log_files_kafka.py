@@ -1,0 +1,126 @@
+"""Kafka's own DumpLogSegments reads our files, and ours prints what it prints (issue 3; kafka-behaviour 11.7).
+
+Needs Maven or the jars that the benchmark keeps; where neither is there the test says so and is skipped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from click.testing import CliRunner
+
+from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import read_header
+from tidegauge.settings import parse_broker_settings, parse_topic_settings
+from tidegauge_broker.log.dump_verb import dump_log
+from tidegauge_broker.log.manager import LogManager
+
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
+
+AT = TopicPartition("orders", 0)
+START_MS = 1_700_000_000_000
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+@pytest.fixture
+def kafka_jars(monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(BENCH))
+    kafka_side: Any = importlib.import_module("kafka_side")
+    try:
+        jars: Path = kafka_side.jars()
+    except kafka_side.Unavailable as reason:
+        pytest.skip(str(reason))
+    return jars
+
+
+def make_batch(*pairs: tuple[bytes | None, bytes | None], time_ms: int, codec: int = 0, sequence: int = -1) -> bytes:
+    producer_id = -1 if sequence < 0 else 7
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=0,
+        producer_id=producer_id,
+        producer_epoch=min(producer_id, 0),
+        base_sequence=sequence,
+        batch_size=1 << 20,
+    )
+    for index, (key, value) in enumerate(pairs):
+        builder.append(index, time_ms + index, key, value, [("h", b"x")])
+    return bytes(builder.build())
+
+
+def write_log(folder: Path, *, compact: bool) -> Path:
+    """A log of several segments: all codecs, two epochs, a producer, tombstones; the partition's folder."""
+    given = {"log.segment.bytes": "1500", "log.index.interval.bytes": "100", "log.cleaner.min.cleanable.ratio": "0"}
+    broker, _ = parse_broker_settings(given | ({"log.cleanup.policy": "compact"} if compact else {}))
+    manager = LogManager.open(
+        [folder],
+        broker_id=1,
+        cluster_id="abcdefghijklmnopqrstuv",
+        broker=broker,
+        topic_values=lambda _topic: parse_topic_settings({}, broker),
+        now_ms=lambda: START_MS,
+    )
+    log = manager.get_or_create(AT, "topicidtopicidtopicidt", is_new=True)
+
+    def append(records: bytes, epoch: int) -> None:
+        header = read_header(records)._replace(base_offset=log.log_end_offset, leader_epoch=epoch)
+        log.append_as_leader(records, header)
+
+    for at in range(30):
+        pairs = [(b"k%d" % (at % 4), b"v%d" % at), (b"only %d" % at, None if at % 9 == 0 else b"v"), (None, b"no key")]
+        append(make_batch(*pairs, time_ms=START_MS + 1000 * at, codec=at % 5, sequence=3 * at), at // 15)
+        append(make_batch((b"other", b"%d" % at), time_ms=START_MS), at // 15)
+    if compact:
+        cleaning = manager.next_to_clean({AT: log.log_end_offset})
+        assert cleaning is not None
+        for group in cleaning.map_keys():
+            assert cleaning.replace(group, cleaning.write(group))
+    manager.close({})
+    return folder / str(AT)
+
+
+def files_of(directory: Path) -> list[str]:
+    found = [path for suffix in ("log", "index", "timeindex", "snapshot") for path in directory.glob(f"*.{suffix}")]
+    return sorted(str(path) for path in found)
+
+
+def kafkas_dump(jars: Path, files: list[str], *options: str) -> tuple[list[str], list[str]]:
+    command = ["java", "-cp", f"{jars}/*", "kafka.tools.DumpLogSegments", "--files", ",".join(files), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    return done.stdout.splitlines(), [line for line in done.stderr.splitlines() if not line.startswith("SLF4J")]
+
+
+def our_dump(files: list[str], *options: str) -> tuple[list[str], list[str]]:
+    result = CliRunner().invoke(dump_log, [*files, *options])
+    return result.stdout.splitlines(), result.stderr.splitlines()
+
+
+@pytest.mark.parametrize("compact", [False, True], ids=["delete", "compact"])
+def test_kafka_reads_our_files_and_prints_what_we_print(kafka_jars, tmp_path, compact):
+    files = files_of(write_log(tmp_path / "data", compact=compact))
+    assert len([name for name in files if name.endswith(".log")]) > 2
+    for options in ((), ("--print-data-log",), ("--deep-iteration",), ("--print-data-log", "--skip-record-metadata")):
+        theirs, complaints = kafkas_dump(kafka_jars, files, *options)
+        ours, ours_too = our_dump(files, *options)
+        assert ours == theirs, options
+        assert {line for line in ours_too if "Non-consecutive" in line} == {
+            line for line in complaints if "Non-consecutive" in line
+        }
+        if not compact:
+            # A compacted log has gaps; and Kafka takes the time of a batch from its records, also where none is left.
+            assert complaints == ours_too == [], "Kafka finds nothing amiss in indexes and offsets"
+
+
+def test_kafka_finds_our_indexes_sane(kafka_jars, tmp_path):
+    files = [name for name in files_of(write_log(tmp_path / "data", compact=False)) if name.endswith("index")]
+    theirs, complaints = kafkas_dump(kafka_jars, files, "--index-sanity-check")
+    ours, _ = our_dump(files, "--index-sanity-check")
+    assert ours == theirs
+    assert complaints == []
+    assert sum(line.endswith("passed sanity check.") for line in theirs) == len(files)
