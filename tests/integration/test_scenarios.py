@@ -80,7 +80,7 @@ def stories(
     """The runs that the selected tests of this module need, some at a time."""
     folder = tmp_path_factory.mktemp("scenarios")
     wanted = [
-        item.callspec.params["story"]
+        str(item.callspec.params["story"])
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.module is request.module and "story" in item.fixturenames
     ]

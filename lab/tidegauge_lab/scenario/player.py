@@ -9,30 +9,25 @@ Rules:
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass, field
 from functools import singledispatchmethod
-from pathlib import Path
 from typing import Any
 
 from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.history import HistoryWriter
-from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.scenario import checks, steps, table
 from tidegauge_lab.scenario.facts import LEADER, Facts, Replica, leader_name, numbers
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
-from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_ANSWER, UNKNOWN, Answer, Hands
+from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Answer, Hands
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described
 from tidegauge_lab.scenario.readers import NOBODY
+from tidegauge_lab.scenario.senders import Senders
 from tidegauge_lab.switches import Step as Round
 from tidegauge_lab.waiting import TimeLimitError, holds_within
 
@@ -40,20 +35,10 @@ WAIT_SECONDS = 60.0
 SETTLE_SECONDS = 10.0
 _PRODUCE_MS = 30_000
 _LATER_MS = 120_000
-HISTORY = "history.jsonl"
 _LOOK_AGAIN_SECONDS = 0.1
 _MOVING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.LEADER_NOT_AVAILABLE.name})
 
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _History:
-    """A file of what one producer sends: one for each file, topic and acks."""
-
-    path: Path
-    file: HistoryWriter
-    numbers: Iterator[int] = field(default_factory=itertools.count)
 
 
 class Player:
@@ -69,10 +54,9 @@ class Player:
         self._deadline = deadline
         self._outcome = outcome
         self._assigned: dict[TopicPartition, Sequence[int]] = {}
-        self._answers: dict[str, Future[Answer]] = {}
+        self._senders = Senders(hands, cluster.directory.parent)
         self._marks: dict[str, Facts] = {}
         self._rounds: dict[tuple[TopicPartition, int], table.Rounds] = {}
-        self._histories: dict[tuple[str, str, int], _History] = {}
         self._rows: list[table.Row] = []
         self._kept_back: set[tuple[TopicPartition, int]] = set()
         self._last_told: tuple[str, list[str]] = ("", [])
@@ -102,8 +86,7 @@ class Player:
 
     def close(self) -> None:
         """What the run has opened."""
-        for history in self._histories.values():
-            history.file.close()
+        self._senders.close()
 
     def _note(self, step: steps.Step, seconds: float) -> None:
         at = self._at(step) if isinstance(step, steps.PartitionStep) else self._scenario.first_partition
@@ -139,7 +122,7 @@ class Player:
             raise TimeLimitError(f"{self._scenario.name} is not at its end after {self._scenario.limit_seconds:g} s")
         return left
 
-    def _wait(self, problems: Callable[[], Sequence[str]], limit_seconds: float = WAIT_SECONDS) -> None:
+    def _wait(self, problems: Callable[[], Sequence[str]], limit_seconds: float | None = None) -> None:
         """Until there are no problems any more."""
         last: list[str] = []
 
@@ -147,8 +130,8 @@ class Player:
             last[:] = problems()
             return not last
 
-        left = self._remaining()
-        if not holds_within(none_left, min(limit_seconds, left), pause_seconds=_LOOK_AGAIN_SECONDS):
+        limit = min(WAIT_SECONDS if limit_seconds is None else limit_seconds, self._remaining())
+        if not holds_within(none_left, limit, pause_seconds=_LOOK_AGAIN_SECONDS):
             self._remaining()
             raise StepFailed("; ".join(last))
 
@@ -156,9 +139,6 @@ class Player:
         self, at: TopicPartition, name: str, wanted: Mapping[int, int], read: Callable[[Replica], int]
     ) -> None:
         self._wait(lambda: list(checks.values_differ(self._look(at), name, wanted, read)))
-
-    def _answers_now(self) -> dict[str, str]:
-        return {value: future.result().state if future.done() else NO_ANSWER for value, future in self._answers.items()}
 
     # The steps
 
@@ -188,7 +168,7 @@ class Player:
 
         def settled() -> bool:
             target = self._leader(at) if step.via is None else step.via
-            future = self._send(step, at, value, target, _PRODUCE_MS)
+            future = self._senders.send(step, at, value, target, _PRODUCE_MS)
             try:
                 answers.append(future.result(min(self._remaining(), _PRODUCE_MS / 1000 + 10)))
             except FutureTimeoutError:
@@ -203,7 +183,7 @@ class Player:
         """Send, and go on once the broker has appended it, or has answered already."""
         target = self._leader(at) if step.via is None else step.via
         before = self._leo(at, target)
-        future = self._send(step, at, value, target, _LATER_MS)
+        future = self._senders.send(step, at, value, target, _LATER_MS)
 
         def appended() -> list[str]:
             leo = self._leo(at, target)
@@ -232,30 +212,12 @@ class Player:
         self._wait(led)
         return found[0]
 
-    def _send(self, step: steps.Produce, at: TopicPartition, value: str, target: int, wait_ms: int) -> Future[Answer]:
-        writer = self._history(step.history or HISTORY, at.topic, step.acks)
-        number = next(writer.numbers)
-        timestamp_ms = time.time_ns() // 1_000_000
-        writer.file.invoked(number, None, value.encode(), at.partition, timestamp_ms)
-        future = self._hands.produce(at, value, timestamp_ms, step.acks, target, wait_ms)
-        self._answers[value] = future
-        future.add_done_callback(lambda done: _note_answer(writer.file, number, at, done))
-        return future
-
-    def _history(self, name: str, topic: str, acks: int) -> _History:
-        key = (name, topic, acks)
-        if key not in self._histories:
-            path = self._cluster.directory.parent / name
-            text = "all" if acks == -1 else str(acks)
-            self._histories[key] = _History(path, HistoryWriter(path, topic, text, is_idempotent=False))
-        return self._histories[key]
-
     @_do.register
     def _wait_answer(self, step: steps.WaitAnswer) -> None:
         wanted = ACKNOWLEDGED if step.error is ErrorCode.NONE else step.error.name
 
         def differing() -> list[str]:
-            found = self._answers_now()
+            found = self._senders.answers()
             return [f"the answer for {value} is {found[value]}" for value in step.values if found[value] != wanted]
 
         self._wait(differing)
@@ -456,7 +418,9 @@ class Player:
 
         def differing() -> list[str]:
             facts = self._look(at)
-            return checks.differences(step, facts, self._answers_now(), lambda: self._hands.readable(at, facts.leader))
+            return checks.differences(
+                step, facts, self._senders.answers(), lambda: self._hands.readable(at, facts.leader)
+            )
 
         self._outcome.expectations += len(checks.expected(step))
         self._wait(differing, SETTLE_SECONDS)
@@ -464,8 +428,7 @@ class Player:
     @_do.register
     def _verify(self, step: steps.Verify) -> None:
         topic = step.topic or self._scenario.first_partition.topic
-        paths = sorted({history.path for history in self._histories.values()})
-        report = self._hands.audit(topic, paths)
+        report = self._hands.audit(topic, self._senders.histories())
         found = {kind.value: report.count(kind) for kind in Kind if report.is_violation(kind) and report.count(kind)}
         for kind in Kind:
             for example in report.tallies[kind].examples if kind in report.tallies else ():
@@ -477,16 +440,3 @@ class Player:
 
 def _counts(found: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(found.items())) or "nothing"
-
-
-def _note_answer(history: HistoryWriter, number: int, at: TopicPartition, done: Future[Answer]) -> None:
-    """Write an answer into the history of its produce."""
-    if done.cancelled() or done.exception() is not None:
-        return
-    answer = done.result()
-    if answer.state == ACKNOWLEDGED:
-        history.acknowledged(number, RecordMetadata(at.topic, at.partition, answer.offset, -1))
-        return
-    code = ErrorCode.NETWORK_EXCEPTION if answer.state == UNKNOWN else ErrorCode[answer.state]
-    problem = TidegaugeError(code, answer.message)
-    history.failed(number, problem, is_definite=problem.definite)

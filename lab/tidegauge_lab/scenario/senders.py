@@ -1,0 +1,93 @@
+"""The producers of a scenario: what was sent, what was answered, and the history of both.
+
+Every produce stands in a history from its hand-over on, so that the accountant can be asked at the end. A file may hold
+several producers: one for each topic and acks level.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client.history import HistoryWriter
+from tidegauge_client.partition_queue import RecordMetadata
+from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_ANSWER, UNKNOWN, Answer, Hands
+from tidegauge_lab.scenario.steps import Produce
+
+HISTORY = "history.jsonl"
+_ACKS = {-1: "all", 0: "0", 1: "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Producer:
+    """Whose records stand in a file, counted."""
+
+    path: Path
+    history: HistoryWriter
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+
+class Senders:
+    """All producers of a run.
+
+    Args:
+        hands: send.
+        folder: where the histories are written.
+    """
+
+    def __init__(self, hands: Hands, folder: Path) -> None:
+        self._hands = hands
+        self._folder = folder
+        self._producers: dict[tuple[str, str, int], _Producer] = {}
+        self._futures: dict[str, Future[Answer]] = {}
+
+    def send(self, step: Produce, at: TopicPartition, value: str, broker_id: int, wait_ms: int) -> Future[Answer]:
+        """Send one record to a broker; the future is its answer, which is noted as well."""
+        producer = self._producer(step.history or HISTORY, at.topic, step.acks)
+        number = next(producer.numbers)
+        timestamp_ms = time.time_ns() // 1_000_000
+        producer.history.invoked(number, None, value.encode(), at.partition, timestamp_ms)
+        future = self._hands.produce(at, value, timestamp_ms, step.acks, broker_id, wait_ms)
+        self._futures[value] = future
+        future.add_done_callback(lambda done: _note(producer.history, number, at, done))
+        return future
+
+    def answers(self) -> dict[str, str]:
+        """What was answered so far, by value."""
+        return {value: future.result().state if future.done() else NO_ANSWER for value, future in self._futures.items()}
+
+    def histories(self) -> list[Path]:
+        """The files."""
+        return sorted({producer.path for producer in self._producers.values()})
+
+    def close(self) -> None:
+        """Nothing is noted any more."""
+        for producer in self._producers.values():
+            producer.history.close()
+
+    def _producer(self, name: str, topic: str, acks: int) -> _Producer:
+        key = (name, topic, acks)
+        if key not in self._producers:
+            path = self._folder / name
+            writer = HistoryWriter(path, topic, _ACKS[acks], is_idempotent=False)
+            self._producers[key] = _Producer(path, writer)
+        return self._producers[key]
+
+
+def _note(history: HistoryWriter, number: int, at: TopicPartition, done: Future[Answer]) -> None:
+    """Write an answer into the history of its record."""
+    if done.cancelled() or done.exception() is not None:
+        return
+    answer = done.result()
+    if answer.state == ACKNOWLEDGED:
+        history.acknowledged(number, RecordMetadata(at.topic, at.partition, answer.offset, -1))
+        return
+    code = ErrorCode.NETWORK_EXCEPTION if answer.state == UNKNOWN else ErrorCode[answer.state]
+    problem = TidegaugeError(code, answer.message)
+    history.failed(number, problem, is_definite=problem.definite)

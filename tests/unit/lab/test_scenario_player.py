@@ -1,0 +1,223 @@
+"""The player of scenarios, on hands and a cluster that are no real ones: what it does with what it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import lab_pb2
+from tidegauge_lab.scenario import player
+from tidegauge_lab.scenario.facts import Facts, Replica
+from tidegauge_lab.scenario.hands import Answer
+from tidegauge_lab.scenario.loader import parse
+from tidegauge_lab.scenario.outcome import Outcome
+from tidegauge_lab.scenario.readers import NOBODY, LoggedRecord
+from tidegauge_lab.switches import Step
+from tidegauge_lab.waiting import TimeLimitError
+
+HEAD = """\
+title: A story.
+cluster: {brokers: 2}
+topics:
+  - {name: story, assignment: [0, 1]}
+steps:
+"""
+AT = TopicPartition("story", 0)
+LED = Facts(
+    leader=0,
+    epoch=0,
+    isr=(0, 1),
+    replicas={0: Replica("leader", 0, 1, 1, ((0, 0),), {1: 1}), 1: Replica("follower", 0, 1, 0)},
+    logs={0: (LoggedRecord("m1", 0),), 1: (LoggedRecord("m1", 0),)},
+    assigned=(0, 1),
+)
+
+
+@dataclass
+class FakeHands:
+    """Gives what it was told to give, and keeps what it was asked."""
+
+    facts: Facts = LED
+    answers: list[Answer] = field(default_factory=list)
+    rounds: list[Step] = field(default_factory=list)
+    done: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def create_topic(self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str]) -> None:
+        self.done.append(("create", name, dict(config)))
+
+    def look(self, at: TopicPartition, assigned: Sequence[int]) -> Facts:
+        return self.facts
+
+    def produce(
+        self, at: TopicPartition, value: str, timestamp_ms: int, acks: int, broker_id: int, wait_ms: int
+    ) -> Future[Answer]:
+        self.done.append(("produce", value, acks, broker_id))
+        future: Future[Answer] = Future()
+        future.set_result(self.answers.pop(0) if self.answers else Answer("ack", offset=0))
+        return future
+
+    def hold(self, at: TopicPartition, brokers: Sequence[int]) -> None:
+        self.done.append(("hold", *brokers))
+
+    def step(self, at: TopicPartition, broker_id: int, until: str) -> Step:
+        self.done.append(("step", broker_id, until))
+        return self.rounds.pop(0)
+
+    def readable(self, at: TopicPartition, leader: int) -> list[str]:
+        return ["m1"]
+
+    def audit(self, topic: str, histories: Sequence[Path]) -> Any:
+        self.done.append(("audit", topic, [path.name for path in histories]))
+        return SimpleNamespace(count=lambda _: 0, is_violation=lambda _: True, tallies={})
+
+
+class FakeCluster:
+    """Nothing runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.directory = folder / "cluster"
+        self.killed: list[int] = []
+
+    def kill(self, *brokers: int) -> None:
+        if 1 in self.killed:
+            raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "there is no broker 1 any more")
+        self.killed.extend(brokers)
+
+
+def round_of(offset: int, hw: int, *, kept_back: bool = False, error: ErrorCode = ErrorCode.NONE) -> Step:
+    response = lab_pb2.StepFetchResponse()
+    response.fetch.fetch_offset = offset
+    if not kept_back:
+        response.fetch_result.high_watermark = hw
+    return Step(AT, 1, error, "", 0, kept_back, "a round", (), {}, {}, response)
+
+
+@pytest.fixture
+def hands() -> FakeHands:
+    return FakeHands()
+
+
+@pytest.fixture
+def run(hands: FakeHands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(player, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(player, "WAIT_SECONDS", 0.0)
+
+    def play(steps: str, deadline: float = float("inf")) -> tuple[Outcome, list[str]]:
+        story = parse(HEAD + steps, "story.yaml")
+        told: list[str] = []
+        outcome = Outcome(story.name)
+        cluster: Any = FakeCluster(tmp_path)
+        lent: Any = hands
+        one = player.Player(story, cluster, lent, told.append, deadline, outcome)
+        try:
+            one.play()
+        finally:
+            one.close()
+        return outcome, told
+
+    return play
+
+
+def test_steps_are_told_with_their_notes_and_the_state_where_it_changed(run: Any) -> None:
+    outcome, told = run("  - produce: m1\n    note: the first\n  - expect: {leo: {0: 1}, hw: {0: 1, 1: 0}}\n")
+    assert (outcome.passed, outcome.expectations) == (True, 2)
+    assert [line.strip().removeprefix("0.0s").strip() for line in told] == [
+        "produce m1",
+        "the first",
+        "0: 1/1*  1: 1/0   ISR 0,1  epoch 0  leader 0",
+        "expect leo=0:1 hw=0:1 1:0",
+    ]
+    assert [step["verb"] for step in outcome.as_json()["steps"]] == ["produce", "expect"]
+    assert json.dumps(outcome.as_json())
+
+
+def test_the_first_expectation_that_does_not_hold_ends_the_story_with_its_line(run: Any, hands: FakeHands) -> None:
+    outcome, told = run("  - expect: {epoch: 1, isr: [0]}\n  - produce: m1\n")
+    assert outcome.failure == ("line 6: expect epoch=1 isr=0: the leader epoch is 0, not 1; the ISR is 0,1, not 0")
+    assert ("produce", "m1", -1, 0) not in hands.done
+    assert told[-1].endswith("log 1: [m1@0]"), "the logs are shown where it failed"
+
+
+def test_an_error_of_the_cluster_ends_the_story_with_its_line(run: Any) -> None:
+    outcome, _ = run("  - kill: 1\n  - kill: 0\n")
+    assert outcome.failure == "line 7: kill 0: BROKER_NOT_AVAILABLE (8): there is no broker 1 any more"
+
+
+def test_a_produce_must_be_answered_as_the_step_says(run: Any, hands: FakeHands) -> None:
+    hands.answers = [Answer("NOT_ENOUGH_REPLICAS", "too few")]
+    assert run("  - produce: {values: m1, error: NOT_ENOUGH_REPLICAS}\n")[0].passed
+    hands.answers = [Answer("NOT_ENOUGH_REPLICAS", "too few")]
+    outcome, _ = run("  - produce: m1\n")
+    assert outcome.failure.endswith("the answer for m1 is NOT_ENOUGH_REPLICAS, not ack. too few")
+
+
+def test_a_leader_that_moved_is_asked_again_but_not_a_broker_that_was_named(
+    run: Any, hands: FakeHands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player, "WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(player, "_LOOK_AGAIN_SECONDS", 0.0)
+    hands.answers = [Answer("NOT_LEADER_OR_FOLLOWER"), Answer("ack")]
+    assert run("  - produce: m1\n")[0].passed
+    hands.answers = [Answer("NOT_LEADER_OR_FOLLOWER"), Answer("ack")]
+    outcome, _ = run("  - produce: {values: m2, via: 1}\n")
+    assert "the answer for m2 is NOT_LEADER_OR_FOLLOWER, not ack" in outcome.failure
+    assert [step for step in hands.done if step[0] == "produce"] == [
+        ("produce", "m1", -1, 0),
+        ("produce", "m1", -1, 0),
+        ("produce", "m2", -1, 1),
+    ]
+
+
+def test_a_round_that_stops_at_its_request_counts_once_in_the_table(run: Any, hands: FakeHands) -> None:
+    hands.rounds = [round_of(0, 0, kept_back=True), round_of(0, 0), round_of(1, 1)]
+    outcome, _ = run(
+        "  - hold_fetch: 1\n  - mark: a\n  - step_fetch: {broker: 1, until: request}\n  - step_fetch: 1\n"
+        "  - table: {phase: x, since: a, leader: 0, followers: 1}\n  - step_fetch: 1\n"
+        "  - table: {phase: y, since: a, leader: 0, followers: 1}\n"
+    )
+    assert outcome.passed
+    first, second = (step.table for step in outcome.steps if step.table)
+    assert first[1].note == "the first fetch carried offset 0"
+    assert second[1].note == "the second fetch carried offset 1"
+    assert second[4].note == "min(LeaderHW=1, FollowerLEO=1)=0"
+
+
+def test_a_refused_round_fails_the_story_unless_it_was_expected(run: Any, hands: FakeHands) -> None:
+    fenced = round_of(1, 0, error=ErrorCode.FENCED_LEADER_EPOCH)
+    hands.rounds = [fenced]
+    assert run("  - step_fetch: {broker: 1, error: FENCED_LEADER_EPOCH}\n")[0].passed
+    hands.rounds = [fenced]
+    outcome, _ = run("  - step_fetch: 1\n")
+    assert outcome.failure.endswith("the round ended with FENCED_LEADER_EPOCH, not no error.")
+    hands.rounds = [round_of(1, 0)]
+    assert "not FENCED" in run("  - step_fetch: {broker: 1, error: FENCED_LEADER_EPOCH}\n")[0].failure
+
+
+def test_a_leader_is_there_when_it_says_so_itself(run: Any, hands: FakeHands) -> None:
+    assert run("  - wait_leader: 0\n")[0].passed
+    assert run("  - wait_leader: none\n")[0].failure.endswith("the leader is 0")
+    hands.facts = replace(LED, epoch=1)
+    assert run("  - wait_leader: 0\n")[0].failure.endswith("broker 0 does not say that it leads")
+    hands.facts = replace(LED, leader=NOBODY)
+    assert run("  - wait_leader: none\n")[0].passed
+
+
+def test_what_the_accountant_finds_must_be_what_the_story_says(run: Any, hands: FakeHands) -> None:
+    assert run("  - produce: m1\n  - verify: {}\n")[0].passed
+    assert ("audit", "story", ["history.jsonl"]) in hands.done
+    outcome, _ = run("  - produce: m1\n  - verify: {lost: 1}\n")
+    assert outcome.failure.endswith("the accountant finds nothing, not 1 lost")
+
+
+def test_the_limit_of_the_story_ends_it_with_its_own_error(run: Any) -> None:
+    with pytest.raises(TimeLimitError, match="story is not at its end after 120 s"):
+        run("  - produce: m1\n", deadline=0.0)
