@@ -422,23 +422,30 @@ class Controller:
             case StopReplicaRequest():
                 deleted = [entry.topic_partition for entry in request.partitions if entry.delete]
                 if deleted:
-                    self._put(
+                    self._put_answer(
                         "StopReplicaResponse",
-                        self._decide(
-                            "StopReplicaResponse",
-                            lambda context: deletion.process_stop_replica_response(
-                                context, broker_id, deleted, response
-                            ),
-                        ),
+                        broker_id,
+                        request,
+                        lambda context: deletion.process_stop_replica_response(context, broker_id, deleted, response),
                     )
             case LeaderAndIsrRequest():
-                self._put(
+                self._put_answer(
                     "LeaderAndIsrResponse",
-                    self._decide(
-                        "LeaderAndIsrResponse",
-                        lambda context: broker_events.process_leader_and_isr_response(context, broker_id, response),
-                    ),
+                    broker_id,
+                    request,
+                    lambda context: broker_events.process_leader_and_isr_response(context, broker_id, response),
                 )
+
+    def _put_answer(
+        self, name: str, broker_id: int, request: ControlRequest, make: Callable[[ControllerContext], Steps[None]]
+    ) -> None:
+        decide = self._decide(name, make)
+
+        async def handle() -> None:
+            if self._term is not None and broker_events.is_of_this_life(self._term.context, broker_id, request):
+                await decide()
+
+        self._put(name, handle)
 
     def unclean_election_enabled(self, topic: str | None = None) -> None:
         """``unclean.leader.election.enable`` has become true, for a topic or (None) for all: elect where it helps."""

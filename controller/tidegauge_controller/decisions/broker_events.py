@@ -33,6 +33,7 @@ from tidegauge_controller.decisions.partition_machine import change_partitions, 
 from tidegauge_controller.decisions.replica_machine import change_replicas
 from tidegauge_controller.decisions.steps import (
     AddBroker,
+    ControlRequest,
     DeleteNode,
     Outcome,
     Read,
@@ -146,6 +147,16 @@ def on_replicas_offline(context: ControllerContext, replicas: Sequence[Replica])
         yield from fail_replica_deletion(context, to_delete)
     if not leaderless and not any_online:
         yield from update_metadata(context, context.live_or_shutting_down)
+
+
+def is_of_this_life(context: ControllerContext, broker_id: int, request: ControlRequest) -> bool:
+    """Whether a request went to the broker's present registration, so that its answer still says something.
+
+    The answer of a former life may come after the broker's failure and start-up have been handled; what it says of
+    replicas would undo what was begun since. (Kafka takes it; a deletion can then stand still until a broker starts.)
+    """
+    broker = context.live.get(broker_id)
+    return broker is not None and broker.epoch == request.header.broker_epoch
 
 
 def process_leader_and_isr_response(

@@ -1,4 +1,4 @@
-"""Makes ``memory_zookeeper`` importable by name: with importlib mode a test can't import its neighbours otherwise."""
+"""Makes the helper files importable by name: with importlib mode a test can't import its neighbours otherwise."""
 
 from __future__ import annotations
 
@@ -18,3 +18,4 @@ def provide(name: str, path: Path) -> None:
 
 
 provide("memory_zookeeper", Path(__file__).with_name("memory_zookeeper.py"))
+provide("controller_world", Path(__file__).with_name("controller_world.py"))
