@@ -162,6 +162,7 @@ class TopicAdmin:
         if topic.name in await self._zookeeper.children(DELETE_TOPICS):
             raise TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         grown: TopicNode | None = None
+        added: dict[int, tuple[int, ...]] = {}
         while True:
             try:
                 data, stat = await self._zookeeper.get(topic_path(topic.name))
