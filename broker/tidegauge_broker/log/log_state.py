@@ -20,6 +20,7 @@ class LogSettings:
     segment_index_bytes: int
     index_interval_bytes: int
     flush_messages: int
+    flush_ms: int
     file_delete_delay_ms: int
     retention_bytes: int
     retention_ms: int
@@ -39,6 +40,7 @@ class LogSettings:
             segment_index_bytes=values.integer("segment.index.bytes"),
             index_interval_bytes=values.integer("index.interval.bytes"),
             flush_messages=values.integer("flush.messages"),
+            flush_ms=values.integer("flush.ms"),
             file_delete_delay_ms=values.integer("file.delete.delay.ms"),
             retention_bytes=values.integer("retention.bytes"),
             retention_ms=values.integer("retention.ms"),

@@ -345,6 +345,14 @@ class LogManager:
         logs = [log for log in list(self._logs.values()) if log.is_dirty and not log.folder.offline]
         self._all(PartitionLog.flush_rolled, logs)
 
+    def flush_due(self) -> None:
+        """Bring logs wholly to the disk whose flush.ms is over (LogManager.flushDirtyLogs). Blocks.
+
+        Raises:
+            StorageError: the disk of one folder refused; the others were flushed.
+        """
+        self._all(PartitionLog.flush_if_due, [log for log in list(self._logs.values()) if not log.folder.offline])
+
     def sync(self, topic_partition: TopicPartition) -> int:
         """Bring one log wholly to the disk, its active segment too: a power cut leaves all of it. Blocks.
 

@@ -76,6 +76,7 @@ class PartitionLog:
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
         self._cuts = 0
+        self._flushed_ms = now_ms()
         self._closed = False
 
     @property
@@ -484,6 +485,11 @@ class PartitionLog:
         """Bring everything to the disk; the recovery point moves to the log end offset."""
         self._flush(active=True)
 
+    def flush_if_due(self) -> None:
+        """Bring everything to the disk if flush.ms has passed since the last flush, of whatever kind. Blocks."""
+        if self.log_end_offset > self.recovery_point and self._now_ms() - self._flushed_ms >= self.settings.flush_ms:
+            self.flush()
+
     def flush_rolled(self) -> None:
         """Bring all but the active segment to the disk; the recovery point moves to the active one's base."""
         self._flush(active=False)
@@ -506,6 +512,7 @@ class PartitionLog:
                 if isinstance(error, FileNotFoundError) and self._was_cut_since(cuts):
                     return  # cut off or deleted while it was synced
                 raise self.folder.failed(error, f"flushing {self.topic_partition}") from error
+            self._flushed_ms = self._now_ms()
             with self._lock:
                 if pending and cuts == self._cuts:
                     self.recovery_point = max(self.recovery_point, ends[-1])

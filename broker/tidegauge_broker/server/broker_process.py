@@ -77,6 +77,7 @@ LOG = logging.getLogger("tidegauge.broker")
 READY_SERVICE = "tidegauge.ready"
 _DEFAULT_CONNECTION_TIMEOUT_MS = 18_000
 _TELL_AGAIN_SECONDS = 0.5
+_LONGEST_INTERVAL_MS = 10 * 365 * 86_400_000
 _SERVICES = (
     broker_service_pb2.DESCRIPTOR,
     admin_service_pb2.DESCRIPTOR,
@@ -314,6 +315,12 @@ class BrokerProcess:
                 first_ms,
             ),
             Periodic("flush", 1_000, lambda: self._in_pool(logs.flush_dirty)),
+            Periodic(
+                "flush by age",
+                min(settings.integer("log.flush.scheduler.interval.ms"), _LONGEST_INTERVAL_MS),
+                lambda: self._in_pool(logs.flush_due),
+                first_ms,
+            ),
             Periodic("deleted files", 1_000, lambda: self._in_pool(logs.remove_deleted)),
             Periodic(
                 "retention",

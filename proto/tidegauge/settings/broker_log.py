@@ -136,14 +136,12 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "Age of unflushed records at which a log is flushed to disk; else log.flush.scheduler.interval.ms.",
         fallbacks=(Fallback("log.flush.scheduler.interval.ms"),),
         update="cluster-wide",
-        has_effect=False,
     ),
     long(
         "log.flush.scheduler.interval.ms",
         LONG_MAX,
         "ms",
-        "Time between two looks at whether a log must be flushed.",
-        has_effect=False,
+        "Time between two looks at whether a log must be flushed because of its age.",
     ),
     whole(
         "log.flush.offset.checkpoint.interval.ms",

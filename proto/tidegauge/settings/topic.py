@@ -56,10 +56,9 @@ _SETTINGS = (
         "flush.ms",
         LONG_MAX,
         "ms",
-        "Age of unflushed records at which the log is flushed to disk.",
+        "Age of unflushed records at which the log is flushed to disk, when log.flush.scheduler.interval.ms looks.",
         0,
         broker_key="log.flush.interval.ms",
-        has_effect=False,
     ),
     whole(
         "index.interval.bytes",

@@ -336,6 +336,21 @@ def test_flush_messages_bounds_what_is_not_on_disk(bench, batch):
     assert bench.log().recovery_point == 4
 
 
+def test_flush_ms_bounds_how_long_records_are_not_on_disk(bench, batch):
+    bench.settings["log.flush.interval.ms"] = "1000"
+    log = bench.log()
+    bench.append(batch(2))
+    bench.now_ms += 999
+    bench.manager.flush_due()
+    assert log.recovery_point == 0
+    bench.now_ms += 1
+    bench.manager.flush_due()
+    assert log.recovery_point == 2
+    bench.append(batch(1))
+    bench.manager.flush_due()
+    assert log.recovery_point == 2, "the time begins anew with each flush"
+
+
 def test_a_cut_while_a_pool_thread_flushes_is_not_forgotten(bench, batch, monkeypatch):
     """What was synced has been cut off: the recovery point must not jump above the cut."""
     bench.append(batch(10))
