@@ -43,6 +43,7 @@ class Walk(World):
     def __init__(self, seed: int) -> None:
         super().__init__(None, frozenset())
         self.random = random.Random(seed)
+        self.restless = random.Random(seed + 1_000_000)
         self.stale: list[MortalTerm] = []
         self.done: list[str] = []
         self._set = self.zookeeper.set
@@ -65,6 +66,9 @@ class Walk(World):
                 assert set(new.isr) <= set(old.isr), f"{path}: an election lets nobody in: {old} -> {new}"
                 assert new.leader in {NO_LEADER, *old.isr}, f"{path}: unclean: {old} -> {new}"
         return self._set(path, data)
+
+    def loses_answers(self) -> bool:
+        return hasattr(self, "restless") and self.restless.random() < 0.05
 
     # Requests on their way
 
