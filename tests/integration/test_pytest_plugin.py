@@ -83,6 +83,17 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
                 assert tidegauge_cluster.step_fetch(topic, broker=1).error.name == "NONE"
             assert tidegauge_cluster.high_watermark_of(topic) == 1
 
+        def test_a_broker_that_is_cut_off_does_not_hold_up_the_waits(tidegauge_cluster, tidegauge_topic):
+            busy = {tidegauge_cluster.leader_of(tidegauge_topic), tidegauge_cluster.controller()}
+            cut, *_ = [broker for broker in tidegauge_cluster.brokers if broker not in busy]
+            tidegauge_cluster.isolate(cut, "brokers")
+            with SyncProducer(tidegauge_cluster.bootstrap_servers, acks=1) as producer:
+                producer.send(tidegauge_topic, b"a").result(60)
+            rest = [broker for broker in tidegauge_cluster.brokers if broker != cut]
+            tidegauge_cluster.wait_isr(tidegauge_topic, isr=rest, timeout=60)
+            tidegauge_cluster.heal(cut)
+            tidegauge_cluster.wait_in_sync(tidegauge_topic, timeout=60)
+
         @pytest.mark.asyncio
         async def test_the_same_for_asyncio(tidegauge_cluster, tidegauge_topic):
             cluster = tidegauge_cluster.aio
@@ -100,6 +111,7 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
         "test_failover": "passed",
         "test_the_next_one_finds_it_whole_and_fails": "failed",
         "test_followers_fetch_by_themselves_again": "passed",
+        "test_a_broker_that_is_cut_off_does_not_hold_up_the_waits": "passed",
         "test_the_same_for_asyncio": "passed",
     }, printed
     assert re.search(r"tidegauge: the cluster -+\nfolder .*\nbroker 0 127\.0\.0\.1:\d+ up\n", printed), printed

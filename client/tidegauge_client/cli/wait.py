@@ -1,7 +1,9 @@
 """``wait``: until something is true of the cluster; 0, or 4 with what is true instead.
 
 A condition on leaders and ISRs holds when it holds in the metadata of every broker that answers, and at least one
-does: just after a kill, one broker's cache may still show yesterday. A high watermark is the leader's own.
+does: just after a kill, one broker's cache may still show yesterday. One that stays behind the others counts no more
+after ``BEHIND_SECONDS``: it is cut off from the controller and would show yesterday for ever. A high watermark is the
+leader's own.
 When the time ends before any broker has answered, nothing is known, and the exit code is 124.
 """
 
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,10 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.common import JSON, run, servers
-from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
 
 POLL_SECONDS = 0.1
+BEHIND_SECONDS = 2.0
 ALL_TOPICS = ""
 
 
@@ -153,32 +156,72 @@ def read_in_sync(text: str) -> Condition:
     return in_sync_condition(None if text == ALL_TOPICS else text)
 
 
-async def look(admin: Admin, condition: Condition) -> str | None:
-    """What is true instead, or None where the condition holds now.
+def behind(views: Mapping[int, ClusterInfo]) -> set[int]:
+    """Brokers whose view of some partition is older than another's, by leader epoch and partition epoch."""
+    newest: dict[tuple[str, str, int], tuple[int, int]] = {}
+    for view in views.values():
+        for topic in view.topics.values():
+            for part in topic.partitions.values():
+                place = (topic.name, topic.topic_id, part.partition)
+                newest[place] = max(newest.get(place, (-1, -1)), (part.leader_epoch, part.partition_epoch))
+    return {
+        broker
+        for broker, view in views.items()
+        for topic in view.topics.values()
+        for part in topic.partitions.values()
+        if (part.leader_epoch, part.partition_epoch) < newest[topic.name, topic.topic_id, part.partition]
+    }
 
-    Raises:
-        TidegaugeError: no broker answers.
-    """
-    topics = None if condition.topic is None else [condition.topic]
-    first = await admin.metadata(topics)
-    views = await asyncio.gather(
-        *(admin.metadata_of(broker.address, topics) for broker in first.brokers.values()), return_exceptions=True
-    )
-    answered = [view for view in views if isinstance(view, ClusterInfo)] or [first]
-    for view in answered:
-        problem = condition.problem(view)
-        if problem is not None:
-            return problem
-    if condition.hw_of is None:
-        return None
-    tp, wanted = condition.hw_of
-    replicas = await admin.describe_replicas_of(list(first.brokers.values()), [tp.topic])
-    for held in replicas.values():
-        for replica in held or ():
-            if (replica.topic, replica.partition, replica.role) == (*tp, "leader"):
-                hw = replica.high_watermark
-                return None if hw >= wanted else f"the high watermark of {tp} is {hw}"
-    return f"no broker says that it leads {tp}"
+
+class Looker:
+    """Looks whether a condition holds, as often as it is asked; it remembers who is behind."""
+
+    def __init__(self, admin: Admin, condition: Condition) -> None:
+        self._admin = admin
+        self._condition = condition
+        self._behind_since: dict[int, float] = {}
+
+    async def look(self) -> str | None:
+        """What is true instead, or None where the condition holds now.
+
+        Raises:
+            TidegaugeError: no broker answers.
+        """
+        condition, admin = self._condition, self._admin
+        topics = None if condition.topic is None else [condition.topic]
+        first = await admin.metadata(topics)
+        brokers = list(first.brokers.values())
+        answers = await asyncio.gather(
+            *(admin.metadata_of(broker.address, topics) for broker in brokers), return_exceptions=True
+        )
+        views = {
+            broker.id: answer
+            for broker, answer in zip(brokers, answers, strict=True)
+            if isinstance(answer, ClusterInfo)
+        }
+        for view in self._counting(views) or [first]:
+            problem = condition.problem(view)
+            if problem is not None:
+                return problem
+        return await self._look_at_high_watermark(brokers)
+
+    def _counting(self, views: Mapping[int, ClusterInfo]) -> list[ClusterInfo]:
+        """The views without those that have been behind for long."""
+        now = time.monotonic()
+        self._behind_since = {broker: self._behind_since.get(broker, now) for broker in behind(views)}
+        return [view for broker, view in views.items() if now - self._behind_since.get(broker, now) < BEHIND_SECONDS]
+
+    async def _look_at_high_watermark(self, brokers: Sequence[BrokerInfo]) -> str | None:
+        if self._condition.hw_of is None:
+            return None
+        tp, wanted = self._condition.hw_of
+        replicas = await self._admin.describe_replicas_of(brokers, [tp.topic])
+        for held in replicas.values():
+            for replica in held or ():
+                if (replica.topic, replica.partition, replica.role) == (*tp, "leader"):
+                    hw = replica.high_watermark
+                    return None if hw >= wanted else f"the high watermark of {tp} is {hw}"
+        return f"no broker says that it leads {tp}"
 
 
 @click.command("wait")
@@ -220,9 +263,10 @@ def wait(
         problem: str | None = None
         unreachable: TidegaugeError | None = None
         async with Admin(bootstrap) as admin:
+            looker = Looker(admin, condition)
             while True:
                 try:
-                    problem, unreachable = await look(admin, condition), None
+                    problem, unreachable = await looker.look(), None
                 except TidegaugeError as error:
                     unreachable = error
                 else:

@@ -293,6 +293,7 @@ class AsyncCluster:
 
     async def expire_session(self, broker: int) -> None:
         """End the broker's ZooKeeper session on the server, at once."""
+        self._has_switched = True
         async with Switches.of_cluster(self.local.file) as switches:
             await switches.expire_session(broker)
 
@@ -315,8 +316,8 @@ class AsyncCluster:
         paused = [target for target, state in states.items() if state is ProcessState.PAUSED]
         if paused:
             await self.resume(*paused)
-        if self._has_switched:
-            self._has_switched = False
+        was_switched, self._has_switched = self._has_switched, False
+        if was_switched:
             async with Switches.of_cluster(self.local.file) as switches:
                 for broker in self._up():
                     # One without lab.enable=true has nothing to clear.
@@ -324,6 +325,9 @@ class AsyncCluster:
                         await switches.clear(broker, holds=True)
         if any(state is not ProcessState.UP for state in states.values()):
             await asyncio.to_thread(self.local.up)
+        elif was_switched:
+            # One that was cut off has to register again.
+            await asyncio.to_thread(self.local.wait_ready)
 
 
 class Cluster:

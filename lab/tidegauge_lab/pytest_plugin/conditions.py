@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
-from tidegauge_client.cli.wait import Condition, leader_condition, look
+from tidegauge_client.cli.wait import Condition, Looker, leader_condition
 from tidegauge_client.metadata import ClusterInfo
 
 POLL_SECONDS = 0.05
@@ -45,9 +45,10 @@ async def wait_until(bootstrap: Sequence[str], condition: Condition, limit_secon
     """
     deadline = time.monotonic() + limit_seconds
     async with Admin(bootstrap) as admin:
+        looker = Looker(admin, condition)
         while True:
             try:
-                problem = await look(admin, condition)
+                problem = await looker.look()
             except TidegaugeError as error:
                 problem = str(error)
             if problem is None:

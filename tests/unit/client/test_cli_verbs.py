@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,19 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 )
 def test_wait_tells_what_is_true_instead(condition: wait.Condition, instead: str | None) -> None:
     assert condition.problem(VIEW) == instead
+
+
+def test_who_is_cut_off_is_behind_and_who_knows_another_topic_of_the_name_is_not() -> None:
+    """``wait`` must not wait for a broker that the controller can't reach (`isolate --from brokers`)."""
+
+    def view(leader_epoch: int, partition_epoch: int, topic_id: str = "A") -> ClusterInfo:
+        part = replace(PART, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
+        return ClusterInfo(topics={"t": TopicInfo("t", topic_id, {0: part})})
+
+    assert wait.behind({0: view(3, 1), 1: view(3, 1)}) == set()
+    assert wait.behind({0: view(3, 1), 1: view(3, 2), 2: view(2, 9)}) == {0, 2}
+    assert wait.behind({0: view(3, 1), 1: view(0, 0, topic_id="B")}) == set()
+    assert wait.behind({0: view(3, 1), 1: ClusterInfo()}) == set()
 
 
 def test_in_sync_means_all_replicas_of_all_partitions() -> None:
