@@ -414,7 +414,7 @@ class BrokerProcess:
         await self._registration.close()
         await self._controller.stop()
         await self._zookeeper.close()
-        self._seams.close()
+        await self._seams.close()
         await self._peers.close()
         self._pool.shutdown()
         self._note_state("stopped")
@@ -436,7 +436,7 @@ class BrokerProcess:
             await self._in_pool(lambda: logs.close({}, clean=False))
         if hasattr(self, "_zookeeper"):
             await self._zookeeper.close()
-        self._seams.close()
+        await self._seams.close()
         await self._peers.close()
         self._pool.shutdown()
         self._events.close()

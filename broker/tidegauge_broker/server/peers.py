@@ -46,8 +46,11 @@ class Peers:
         self._open_channel = open_channel
         self._channels: dict[str, grpc.aio.Channel] = {}
 
-    def channel(self, address: str) -> grpc.aio.Channel:
-        """The channel to an address."""
+    def new_channel(self, address: str) -> grpc.aio.Channel:
+        """A channel of the caller's own, to be closed by it; it knows of no earlier failure."""
+        return self._open_channel(address)
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = self._open_channel(address)
@@ -55,15 +58,15 @@ class Peers:
 
     def replication(self, address: str) -> ReplicationServiceAsyncStub:
         """What followers ask of leaders."""
-        return ReplicationServiceStub(self.channel(address))  # type: ignore[return-value]  # see the class
+        return ReplicationServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
 
     def controller(self, address: str) -> ControllerServiceAsyncStub:
         """What brokers ask of the controller."""
-        return ControllerServiceStub(self.channel(address))  # type: ignore[return-value]  # see the class
+        return ControllerServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
 
     def admin(self, address: str) -> AdminServiceAsyncStub:
         """What administrators ask of the controller."""
-        return AdminServiceStub(self.channel(address))  # type: ignore[return-value]  # see the class
+        return AdminServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
 
     async def close(self) -> None:
         """Close all channels."""

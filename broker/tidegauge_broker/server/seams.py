@@ -63,7 +63,7 @@ class Seams:
         del server
         return ()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """The broker ends; its session with ZooKeeper has."""
 
 

@@ -111,7 +111,7 @@ class Switches:
     async def _hold(self, at: TopicPartition, broker_id: int, *, release: bool) -> bool:
         request = lab_pb2.HoldFetchRequest(partition=wire.to_partition(at), release=release)
         with _telling(broker_id):
-            return (await self._stub(broker_id).HoldFetch(request, timeout=STEP_LIMIT_SECONDS)).changed
+            return (await (await self._stub(broker_id)).HoldFetch(request, timeout=STEP_LIMIT_SECONDS)).changed
 
     async def step_fetch(
         self,
@@ -133,7 +133,7 @@ class Switches:
         before = await self._look(at, broker_id, leader)
         request = lab_pb2.StepFetchRequest(partition=wire.to_partition(at), until=wire.UNTIL[until])
         with _telling(broker_id):
-            response = await self._stub(broker_id).StepFetch(request, timeout=limit_seconds)
+            response = await (await self._stub(broker_id)).StepFetch(request, timeout=limit_seconds)
         asked = response.leader_id if response.HasField("leader_id") else leader
         after = await self._look(at, broker_id, asked)
         return wire.from_step(at, broker_id, response, before, after)
@@ -184,7 +184,7 @@ class Switches:
 
     async def _set(self, broker_id: int, fault: lab_pb2.LabFault) -> Fault:
         with _telling(broker_id):
-            answer = await self._stub(broker_id).SetFault(
+            answer = await (await self._stub(broker_id)).SetFault(
                 lab_pb2.SetFaultRequest(fault=fault), timeout=_DEADLINE_SECONDS
             )
         return wire.from_fault(broker_id, answer.fault)
@@ -203,20 +203,22 @@ class Switches:
         self, broker_id: int, request: lab_pb2.ClearFaultsRequest
     ) -> tuple[list[Fault], list[TopicPartition]]:
         with _telling(broker_id):
-            answer = await self._stub(broker_id).ClearFaults(request, timeout=_DEADLINE_SECONDS)
+            answer = await (await self._stub(broker_id)).ClearFaults(request, timeout=_DEADLINE_SECONDS)
         ended = [wire.from_fault(broker_id, fault) for fault in answer.faults]
         return ended, [wire.from_partition(partition) for partition in answer.released]
 
     async def list_faults(self, broker_id: int) -> BrokerSwitches:
         """All that is in force on the broker."""
         with _telling(broker_id):
-            answer = await self._stub(broker_id).ListFaults(lab_pb2.ListFaultsRequest(), timeout=_DEADLINE_SECONDS)
+            answer = await (await self._stub(broker_id)).ListFaults(
+                lab_pb2.ListFaultsRequest(), timeout=_DEADLINE_SECONDS
+            )
         return wire.from_list(answer)
 
     async def expire_session(self, broker_id: int) -> int:
         """End the broker's ZooKeeper session on the server, at once; returns the session's id."""
         with _telling(broker_id):
-            answer = await self._stub(broker_id).ExpireSession(
+            answer = await (await self._stub(broker_id)).ExpireSession(
                 lab_pb2.ExpireSessionRequest(), timeout=_DEADLINE_SECONDS
             )
         return answer.session_id
@@ -225,7 +227,7 @@ class Switches:
         """Flush a replica's log to the disk, or all of the broker; returns the recovery points."""
         request = lab_pb2.SyncLogRequest(partition=None if at is None else wire.to_partition(at))
         with _telling(broker_id):
-            answer = await self._stub(broker_id).SyncLog(request, timeout=STEP_LIMIT_SECONDS)
+            answer = await (await self._stub(broker_id)).SyncLog(request, timeout=STEP_LIMIT_SECONDS)
         return {wire.from_partition(log.partition): log.recovery_point for log in answer.logs}
 
     async def observe(
@@ -233,13 +235,17 @@ class Switches:
     ) -> dict[TopicPartition, metadata_pb2.ReplicaDescription]:
         """The broker's replicas (LEO, HW, epochs, ISR, ...), through every cut."""
         with _telling(broker_id):
-            answer = await self._stub(broker_id).ObserveReplicas(
+            answer = await (await self._stub(broker_id)).ObserveReplicas(
                 lab_pb2.ObserveReplicasRequest(topics=topics), timeout=_DEADLINE_SECONDS
             )
         return {TopicPartition(replica.topic, replica.partition): replica for replica in answer.replicas}
 
-    def _stub(self, broker_id: int) -> LabServiceAsyncStub:
+    async def _stub(self, broker_id: int) -> LabServiceAsyncStub:
         channel = self._channels.get(broker_id)
+        if channel is not None and channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+            # It would refuse until its back-off is over, although the broker may be back.
+            await self._channels.pop(broker_id).close()
+            channel = None
         if channel is None:
             address = self._addresses.get(broker_id)
             if address is None:

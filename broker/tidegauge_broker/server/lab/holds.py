@@ -56,11 +56,17 @@ class _Lost(Exception):
 
 
 @dataclass(slots=True)
-class _Kept:
-    """A round whose answer the leader keeps back."""
+class _Asked:
+    """A round that the leader has taken, on a connection of its own: an earlier failure must not refuse it."""
 
     call: _Call
+    channel: grpc.aio.Channel
     chosen: _Round
+
+    async def end(self) -> None:
+        """Give it up; does nothing if it has been answered."""
+        self.call.cancel()
+        await self.channel.close()
 
 
 @dataclass(slots=True)
@@ -71,7 +77,7 @@ class _Hold:
         last_error: of its last step, to say why it is asked for no more.
     """
 
-    kept: _Kept | None = None
+    kept: _Asked | None = None
     is_stepping: bool = False
     last_error: ErrorCode = ErrorCode.NONE
 
@@ -115,7 +121,10 @@ class Holds:
         if hold is None:
             return False
         if hold.kept is not None:
-            await self.step(at, keep_answer=False)
+            try:
+                await self.step(at, keep_answer=False)
+            except TidegaugeError:  # it follows no more: what a former leader keeps is worth nothing
+                await self._forget(hold)
         self._held.pop(at, None)
         LOG.warning("Lab: fetches of %s are free again", at)
         self._fetchers.changed(sorted(self._manager.core.leaders_followed()))
@@ -128,6 +137,7 @@ class Holds:
             TidegaugeError: INVALID_REQUEST, it is not held, is being stepped already, or does not follow.
         """
         before = self._view(at)
+        self._require_follower(at, before)
         hold = self._held.get(at)
         if hold is None:
             raise TidegaugeError(
@@ -151,29 +161,33 @@ class Holds:
     def _view(self, at: TopicPartition) -> ReplicaView:
         views = self._manager.core.describe(self._fetchers.now_ms(), {at.topic})
         view = next((view for view in views if view.topic_partition == at), None)
-        if view is None or view.role == "leader":
-            what = "has no replica of" if view is None else "leads"
+        if view is None:
             raise TidegaugeError(
-                ErrorCode.INVALID_REQUEST,
-                f"broker {self._fetchers.broker_id} {what} {at}; only a follower can be stepped",
+                ErrorCode.INVALID_REQUEST, f"broker {self._fetchers.broker_id} has no replica of {at} to be stepped"
             )
         return view
+
+    def _require_follower(self, at: TopicPartition, view: ReplicaView) -> None:
+        if view.role == "leader":
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"broker {self._fetchers.broker_id} leads {at}; only a follower can be stepped",
+            )
 
     async def _step(
         self, at: TopicPartition, hold: _Hold, response: lab_pb2.StepFetchResponse, *, keep_answer: bool
     ) -> None:
         chosen = await self._choose(at, has_kept=hold.kept is not None)
+        if chosen is not None:  # rule 3: it has begun anew
+            await self._forget(hold)
         kept, hold.kept = hold.kept, None
-        if kept is not None and chosen is not None:  # rule 3: it has begun anew
-            kept.call.cancel()
-            kept = None
         chosen = chosen or (kept.chosen if kept is not None else None)
         if chosen is None:
             raise self._why_nothing_is_asked(at, hold)
         _describe_question(chosen, response)
         try:
             if kept is None:
-                kept = _Kept(await self._ask(chosen, keep_answer=keep_answer), chosen)
+                kept = await self._ask(chosen, keep_answer=keep_answer)
                 if keep_answer:
                     hold.kept = kept
                     response.answer_kept_back = True
@@ -191,16 +205,24 @@ class Holds:
             raise
         finally:
             if kept is not None and hold.kept is None:
-                kept.call.cancel()
+                await kept.end()
         self._take(chosen, answer, response)
+
+    async def _forget(self, hold: _Hold) -> None:
+        """What a leader keeps back counts no more."""
+        kept, hold.kept = hold.kept, None
+        if kept is not None:
+            self._manager.round_failed(kept.chosen.leader, kept.chosen.request_id)
+            await kept.end()
 
     async def _choose(self, at: TopicPartition, *, has_kept: bool) -> _Round | None:
         """The round that the core wants now, after its pause if it makes one; None: it waits for an answer, or for
         the controller.
         """
         while True:
-            leader = self._view(at).leader
-            chosen = self._manager.core.next_round(leader, self._fetchers.now_ms(), lambda other: other == at)
+            view = self._view(at)
+            self._require_follower(at, view)
+            chosen = self._manager.core.next_round(view.leader, self._fetchers.now_ms(), lambda other: other == at)
             if not isinstance(chosen, Wait):
                 return chosen
             if chosen.until_ms is None or has_kept:
@@ -214,23 +236,24 @@ class Holds:
         error = hold.last_error if hold.last_error is not ErrorCode.NONE else ErrorCode.REPLICA_NOT_AVAILABLE
         return _Lost(error, f"this replica of {at} has failed and fetches no more until the controller tells it anew")
 
-    async def _ask(self, chosen: _Round, *, keep_answer: bool) -> _Call:
+    async def _ask(self, chosen: _Round, *, keep_answer: bool) -> _Asked:
         """Send the round's request; returns when the leader has taken it."""
         endpoint = self._fetchers.metadata.endpoint(chosen.leader)
         if endpoint is None:
             raise _Lost(ErrorCode.BROKER_NOT_AVAILABLE, f"leader {chosen.leader} is not among the live brokers")
         # The stub class is one; the generated types know it under two names.
-        stub: LabServiceAsyncStub = LabServiceStub(self._fetchers.peers.channel(endpoint.address))  # type: ignore[assignment]  # see above
-        call = stub.SteppedRound()
+        channel = self._fetchers.peers.new_channel(endpoint.address)
+        stub: LabServiceAsyncStub = LabServiceStub(channel)  # type: ignore[assignment]  # see above
+        asked = _Asked(stub.SteppedRound(), channel, chosen)
         try:
-            await self._within(call.write(self._request(chosen, keep_answer=keep_answer)))
-            taken = await self._within(call.read())
+            await self._within(asked.call.write(self._request(chosen, keep_answer=keep_answer)))
+            taken = await self._within(asked.call.read())
             if not isinstance(taken, lab_pb2.SteppedRoundResponse):
                 raise _Lost(ErrorCode.NETWORK_EXCEPTION, "the leader did not take the request")
         except BaseException:
-            call.cancel()
+            await asked.end()
             raise
-        return call
+        return asked
 
     def _request(self, chosen: _Round, *, keep_answer: bool) -> lab_pb2.SteppedRoundRequest:
         if isinstance(chosen, EpochRound):
@@ -278,11 +301,11 @@ class Holds:
             response.fetch_result.ClearField("records")
             response.error, response.error_message = results[0].error, results[0].error_message
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """The broker ends: what leaders keep back is lost."""
         for hold in self._held.values():
             if hold.kept is not None:
-                hold.kept.call.cancel()
+                await hold.kept.end()
 
 
 def _replica(view: ReplicaView) -> lab_pb2.LabReplica:

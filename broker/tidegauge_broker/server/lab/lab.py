@@ -68,10 +68,10 @@ class Lab(Seams):
         lab_service_pb2_grpc.add_LabServiceServicer_to_server(self._servicer, server)
         return [service.full_name for service in lab_service_pb2.DESCRIPTOR.services_by_name.values()]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """The broker ends."""
         if self._holds is not None:
-            self._holds.close()
+            await self._holds.close()
         self._link.close()
 
 
