@@ -8,6 +8,7 @@ with one; the producers' sequences fit; and the log goes on.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from tidegauge.record_batch import iterate_headers, read_header
 from tidegauge_broker.log.files import Buffer
@@ -228,6 +232,21 @@ def crashes(
             yield bench, f"change {at}{' half-way' if torn else ''}{', power cut' if power_cut else ''}"
 
 
+def check(bench: Any, scene: Scene, what: str, *, power_cut: bool) -> int:
+    """Recover, and compare with what must be there; returns how many batches there are."""
+    log = bench.log()
+    found = found_in(log)
+    assert found in (scene.content[: len(found)], scene.other[: len(found)]), what
+    assert len(found) >= (scene.flushed if power_cut else scene.kept), what
+    records = sum(read_header(data).record_count for data in found)
+    assert log.log_end_offset == records, what
+    sequences = [entry.batches[-1].last_sequence for entry in log.producer_state.entries()]
+    assert sequences == ([records - 1] if records else []), what
+    assert [entry.start_offset for entry in log.epochs] == sorted({e.start_offset for e in log.epochs}), what
+    assert all(entry.start_offset <= records for entry in log.epochs), what
+    return len(found)
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.__name__)
 def test_a_crash_at_any_step_leaves_a_prefix_with_all_that_was_kept(make_bench, tmp_path, batch, scenario):
     scenes: list[Scene] = []
@@ -241,23 +260,84 @@ def test_a_crash_at_any_step_leaves_a_prefix_with_all_that_was_kept(make_bench, 
     settings = {"log.segment.bytes": "350", "log.index.interval.bytes": "0"}
     cases = 0
     for bench, what in crashes(make_bench, tmp_path, settings, play):
-        scene = scenes[-1]
-        log = bench.log()
-        found = found_in(log)
-        assert found in (scene.content[: len(found)], scene.other[: len(found)]), what
-        assert len(found) >= (scene.flushed if what.endswith("power cut") else scene.kept), what
-        records = sum(read_header(data).record_count for data in found)
-        assert log.log_end_offset == records, what
-        sequences = [entry.batches[-1].last_sequence for entry in log.producer_state.entries()]
-        assert sequences == ([records - 1] if records else []), what
-        assert [entry.start_offset for entry in log.epochs] == sorted({e.start_offset for e in log.epochs}), what
-        assert all(entry.start_offset <= records for entry in log.epochs), what
+        count = check(bench, scenes[-1], what, power_cut=what.endswith("power cut"))
         bench.append(batch(1), epoch=9)
         cases += 1
         if cases % 7 == 0:
-            assert len(found_in(bench.restart(clean=True))) == len(found) + 1, what
+            assert len(found_in(bench.restart(clean=True))) == count + 1, what
         bench.stop(clean=False)
     assert cases > 50
+
+
+_lives = st.lists(
+    st.tuples(
+        st.lists(
+            st.one_of(
+                st.tuples(st.just("append"), st.integers(1, 3)),
+                st.tuples(st.just("append"), st.integers(1, 3)),
+                st.tuples(st.just("truncate"), st.integers(1, 4)),
+                st.tuples(st.sampled_from(["flush", "flush rolled", "checkpoints", "close"]), st.just(0)),
+            ),
+            max_size=10,
+        ),
+        st.integers(0, 120),
+        st.booleans(),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(lives=_lives)
+@hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_log_lives_through_one_crash_after_another(make_bench, tmp_path_factory, batch, lives):
+    """Any steps, a crash at any change, a power cut or none; the next life goes on with what was left."""
+    bench = make_bench(
+        tmp_path_factory.mktemp("lives") / "data", {"log.segment.bytes": "350", "log.index.interval.bytes": "0"}
+    )
+    scene = Scene(bench, batch)
+    for steps, last, torn, power_cut in lives:
+        bench.disk = CrashingDisk(last, torn=torn)
+        with contextlib.suppress(Crash):
+            bench.open()
+            bench.log()
+            for step in steps:
+                take(scene, step)
+        if bench.manager is not None:
+            bench.manager._unlock()
+            bench.manager = None
+        if power_cut:
+            restore_synced(bench.directory)
+        bench.disk = SyncedDisk()
+        count = check(bench, scene, f"{steps} until {last}", power_cut=power_cut)
+        scene.content = scene.other = found_in(bench.log())
+        scene.kept, scene.flushed = count, min(scene.flushed, count)
+        scene.sequence = bench.log().log_end_offset
+        bench.stop(clean=False)
+
+
+def take(scene: Scene, step: tuple[str, int]) -> None:
+    """One step of a random life."""
+    manager = scene.bench.manager
+    match step:
+        case ("append", count):
+            newest = max((entry.epoch for entry in scene.bench.log().epochs), default=0)
+            scene.append(count, epoch=newest + (count == 3))
+        case ("truncate", count):
+            if scene.content:
+                scene.truncate(min(count, len(scene.content)))
+        case ("flush", _):
+            scene.flush()
+        case ("flush rolled", _):
+            manager.flush_dirty()
+        case ("checkpoints", _):
+            manager.write_recovery_points()
+            manager.write_high_watermarks({scene.bench.name: scene.bench.log().log_end_offset})
+        case _:
+            manager.close({})
+            scene.flushed = len(scene.content)
+            scene.bench.open()
 
 
 def test_a_crash_at_any_step_of_a_compaction_keeps_the_last_record_of_each_key(make_bench, tmp_path, keyed_batch):
