@@ -86,8 +86,8 @@ def test_elections(run: Run) -> None:
         "ELECTION_NOT_NEEDED",
     )
     assert unclean.code == OK
-    nothing = run("elect-leaders", "--election-type", "preferred", "--all-topic-partitions")
-    assert (nothing.code, nothing.stdout, nothing.stderr) == (OK, "", ""), "those that need none are not named"
+    rest = run("elect-leaders", "--election-type", "preferred", "--all-topic-partitions")
+    assert "voted" not in rest.stdout + rest.stderr, "those that need none are not named; others' topics may need one"
     unknown = run("elect-leaders", "--election-type", "preferred", "--topic", "voted", "--partition", "7")
     assert (unknown.code, unknown.stdout) == (FAILED, "")
     assert unknown.stderr.splitlines()[:2] == [
