@@ -21,7 +21,9 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from tidegauge_lab.scenario.loader import shipped_names
+from tidegauge_lab import scenario
+from tidegauge_lab.scenario import shipped_names
+from tidegauge_lab.waiting import TimeLimitError
 
 pytestmark = pytest.mark.integration
 
@@ -185,6 +187,16 @@ def test_an_expectation_that_does_not_hold_ends_with_1_and_its_line(tmp_path: Pa
     assert re.fullmatch(r"wrong failed: line 7: expect .*: the LEO of broker 0 is 1, not 2\n", done.stderr), done.stderr
     assert "0: 1/1*   ISR 0  epoch 0  leader 0" in done.stdout
     assert left_in(tmp_path / "temporary") == []
+
+
+def test_a_test_plays_a_story_of_its_own_and_the_limit_holds(tmp_path: Path, zookeeper: str) -> None:
+    file = tmp_path / "short.yaml"
+    file.write_text(ONE_BROKER % "expect: {leo: {0: 1}, answers: {m1: ack}, isr: [0]}")
+    outcome = scenario.play(scenario.load(str(file)), tmp_path / "short", zookeeper=zookeeper)
+    assert outcome.passed, outcome.failure
+    file.write_text("limit_seconds: 0.001\n" + file.read_text())
+    with pytest.raises(TimeLimitError, match="short is not at its end"):
+        scenario.play(scenario.load(str(file)), tmp_path / "over", zookeeper=zookeeper)
 
 
 def test_ctrl_c_takes_the_cluster_and_its_zookeeper_down(tmp_path: Path) -> None:

@@ -26,8 +26,13 @@ from tidegauge_lab.scenario.runner import play
 
 
 @click.group()
-def scenario() -> None:
+@verb_options
+@click.pass_context
+def scenario(context: click.Context, output: str, directory: Path, bootstrap_server: str | None) -> None:
     """Stories of failures, played on real processes."""
+    del directory, bootstrap_server
+    # Options may stand anywhere after the verb: what stands here is the default of what follows.
+    context.default_map = {name: {"output": output} for name in ("list", "show", "run")}
 
 
 @scenario.command("list")

@@ -105,7 +105,8 @@ def introduction(scenario: Scenario) -> list[str]:
     if scenario.rule:
         lines += ["", *(f"  {line}" for line in f"Rule: {scenario.rule}".splitlines())]
     settings = "".join(f", {name}={value}" for name, value in scenario.settings.items())
-    lines += ["", f"  {scenario.brokers} brokers, controller {scenario.controller}{settings}"]
+    brokers = "1 broker" if scenario.brokers == 1 else f"{scenario.brokers} brokers"
+    lines += ["", f"  {brokers}, controller {scenario.controller}{settings}"]
     for topic in scenario.topics:
         replicas = ", ".join(
             f"{topic.name}-{number} on {facts.numbers(one)}" for number, one in enumerate(topic.assignment)

@@ -91,8 +91,9 @@ def test_list_prints_a_line_each_name_two_spaces_one_sentence() -> None:
 
 
 def test_list_as_json_is_one_document() -> None:
-    result = CliRunner().invoke(scenario, ["list", "-o", "json"])
-    assert [one["name"] for one in json.loads(result.stdout)] == NAMES
+    for arguments in (["list", "-o", "json"], ["-o", "json", "list"]):
+        result = CliRunner().invoke(scenario, arguments)
+        assert [one["name"] for one in json.loads(result.stdout)] == NAMES
 
 
 def test_show_prints_the_file_and_as_json_what_was_understood() -> None:
