@@ -15,7 +15,7 @@ import fcntl
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -54,7 +54,7 @@ def stage(scenario: Scenario, folder: Path, zookeeper: str | None = None) -> Ite
             zookeeper=f"{zookeeper}/scenario-{uuid.uuid4().hex[:12]}",
             base_port=base_port,
         )
-        stack.callback(cluster.down, grace_seconds=0.0)
+        stack.callback(_surely, lambda: cluster.down(grace_seconds=0.0))
         cluster.start(scenario.controller)
         cluster.up()
         yield cluster
@@ -98,4 +98,13 @@ def _own_zookeeper(folder: Path, port: int) -> Iterator[str]:
         startup.start_zookeeper(home, file)
         yield file.zookeeper_address
     finally:
-        takedown.end([layout.zookeeper_process(home)], grace_seconds=0.0)
+        _surely(lambda: takedown.end([layout.zookeeper_process(home)], grace_seconds=0.0))
+
+
+def _surely(take_down: Callable[[], None]) -> None:
+    """Take something down, also if Ctrl-C is pressed a second time meanwhile."""
+    try:
+        take_down()
+    except KeyboardInterrupt:
+        take_down()
+        raise
