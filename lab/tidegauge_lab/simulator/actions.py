@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tidegauge_broker.replica.messages import ACKS_ALL
+from tidegauge_controller.decisions.leaders import partitions_to_rebalance
 from tidegauge_lab.simulator.dice import Dice
 from tidegauge_lab.simulator.world import World
 
@@ -70,12 +71,11 @@ def _victim(world: World, dice: Dice, among: Sequence[int]) -> int:
 def whole_round(world: World, dice: Dice, swarm: Swarm) -> str:
     """A round without a hitch."""
     del swarm
-    up = _up(world)
-    if not up:
+    following = [b for b in _up(world) if world.brokers[b].core.leaders_followed()]
+    if not following:
         return ""
-    broker_id = dice.choose(up)
-    world.whole_round(broker_id)
-    return f"round of {broker_id}"
+    broker_id = dice.choose(following)
+    return f"round of {broker_id}" if world.whole_round(broker_id) else ""
 
 
 def ask(world: World, dice: Dice, swarm: Swarm) -> str:
@@ -126,8 +126,12 @@ def answer(world: World, dice: Dice, swarm: Swarm) -> str:
 
 
 def give_up(world: World, dice: Dice, swarm: Swarm) -> str:
-    """A follower waits no longer for an answer."""
+    """A follower waits no longer for an answer, or a leader for a verdict."""
     del swarm
+    asking = [b for b in _up(world) if b in world.asking]
+    if asking and dice.happens(0.2):
+        world.ask_again(asking[0])
+        return f"{asking[0]} gives up its ISR proposal, and will send it anew"
     waiting = [exchange for b in _up(world) for exchange in world.open_rounds[b]]
     if not waiting:
         return ""
@@ -150,9 +154,14 @@ def deliver(world: World, dice: Dice, swarm: Swarm) -> str:
     if not waiting:
         return ""
     term, broker_id = dice.choose(waiting)
-    kind = type(term.queues[broker_id][0]).__name__.removesuffix("Request")
-    world.deliver(term, broker_id, again=dice.happens(swarm.loss))
-    return f"{kind} of controller epoch {term.context.epoch} arrives at {broker_id}"
+    queue = term.queues[broker_id]
+    count = 1 if dice.happens(0.5) else len(queue)
+    kinds = [type(message).__name__.removesuffix("Request") for message in list(queue)[:count]]
+    for _ in range(count):
+        if not queue:  # an answer can end the term, and its queues with it
+            break
+        world.deliver(term, broker_id, again=dice.happens(swarm.loss))
+    return f"{' and '.join(kinds)} of controller epoch {term.context.epoch} arrive at {broker_id}"
 
 
 def deliver_stray(world: World, dice: Dice, swarm: Swarm) -> str:
@@ -174,8 +183,12 @@ def decide(world: World, dice: Dice, swarm: Swarm) -> str:
     if not busy:
         return ""
     broker_id = dice.choose(busy)
-    requests = 1 + dice.below(8) if dice.happens(0.2) else 1000
-    world.decide(broker_id, requests)
+    if dice.happens(0.2):
+        world.decide(broker_id, 1 + dice.below(8))
+    else:
+        world.decide(broker_id, 1000)
+        while not dice.happens(0.5) and broker_id in world.controllers and world.controllers[broker_id].is_busy:
+            world.decide(broker_id, 1000)
     state = world.state_now
     return (
         f"controller {broker_id} decides; leader {state.leader} epoch {state.leader_epoch} "
@@ -185,7 +198,7 @@ def decide(world: World, dice: Dice, swarm: Swarm) -> str:
 
 def propose(world: World, dice: Dice, swarm: Swarm) -> str:
     """A leader's ISR change reaches the controller, seldom one that is none any more."""
-    waiting = [b for b in _up(world) if world.outbox[b] and b not in world.is_asking]
+    waiting = [b for b in _up(world) if world.outbox[b] and b not in world.asking]
     if not waiting:
         return ""
     broker_id = dice.choose(waiting)
@@ -375,11 +388,12 @@ def elect(world: World, dice: Dice, swarm: Swarm) -> str:
 
 
 def rebalance(world: World, dice: Dice, swarm: Swarm) -> str:
-    """The automatic preferred election."""
+    """The automatic preferred election, where it has something to do."""
     del swarm
-    if not world.controllers:
+    able = [b for b, term in world.controllers.items() if partitions_to_rebalance(term.context)]
+    if not able:
         return ""
-    broker_id = dice.choose(sorted(world.controllers))
+    broker_id = dice.choose(able)
     world.rebalance(broker_id)
     return f"controller {broker_id} looks for preferred leaders"
 
@@ -401,7 +415,7 @@ def leave(world: World, dice: Dice, swarm: Swarm) -> str:
 
 ACTIONS: tuple[tuple[Action, float, bool], ...] = (
     (whole_round, 24, False),
-    (produce, 14, False),
+    (produce, 20, False),
     (consume, 2, False),
     (ask, 14, False),
     (arrive, 14, False),

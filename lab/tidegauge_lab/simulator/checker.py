@@ -16,6 +16,7 @@ the mode in which disks may lose what was committed, it is cut where the last in
 | AckedIsCommitted | an acks=all answer names the place at which the record is committed |
 | MinIsr | nothing is committed on fewer disks than min.insync.replicas |
 | ConsumerSeesCommitted | a consumer gets committed records only, those of the offsets it asked for |
+| WholeBatches | a log is cut between two batches, never inside one |
 | Converges | after the faults all replicas are in sync, equal, and have all that is committed |
 
 Together StrongIsr and AckedIsCommitted say that no record acknowledged with acks=all is ever lost. The core's own

@@ -95,7 +95,7 @@ class MemoryLog:
         del self._bases[keep:]
         del self._batches[keep:]
         end = self._batches[-1][0].next_offset if keep else 0
-        assert end == to_offset, f"a cut at {to_offset}, inside a batch"
+        assert end == to_offset, f"WholeBatches: a cut at {to_offset}, inside a batch"
         del self.records[end:]
         del self.chain[end + 1 :]
         self.log_end_offset = end

@@ -72,7 +72,7 @@ _SETTINGS = CoreSettings(replica_fetch_max_bytes=1, replica_fetch_backoff_ms=1)
 """A batch is one record, and the first batch of an answer may exceed the maximum: so each answer has one at most."""
 
 
-_INVARIANT = re.compile(r"I\d+|Progress")
+_INVARIANT = re.compile(r"I\d+|Progress|WholeBatches")
 """How the core's assertions of its invariants begin, and the driver's own."""
 
 
@@ -124,7 +124,13 @@ class _Decided:
 
 
 class Replay:
-    """One trace under one rule."""
+    """One trace under one rule.
+
+    Attributes:
+        brokers: the replicas, by id.
+        decided: what the controller decided, by leader epoch.
+        appended: how many records were appended.
+    """
 
     def __init__(self, trace: Trace, rule: str, *, as_model: bool = False) -> None:
         self.trace = trace
@@ -135,49 +141,55 @@ class Replay:
         self._now_ms = START_MS
         settings = replace(_SETTINGS, truncation_rule=rule)
         ids = tuple(range(1, len(trace.replicas) + 1))
-        self._brokers = {
+        self.brokers = {
             broker_id: MemoryBroker(broker_id, settings, TopicRules(), metadata=lambda: self._metadata)
             for broker_id in ids
         }
-        for broker in self._brokers.values():
+        for broker in self.brokers.values():
             broker.start(1)
         self._context = ControllerContext(0, epoch=1, topic_ids={AT.topic: _TOPIC_ID})
         self._context.live = {b: LiveBroker(Endpoint(b, "localhost", 9092), 1) for b in ids}
         self._context.set_assignment(AT, Assignment(ids))
         self._context.leadership[AT] = Leadership(NO_LEADER, -1, ids, False, 0, 1)
-        self._decided: dict[int, _Decided] = {}
+        self.decided: dict[int, _Decided] = {}
         self._reconciled: dict[int, int] = {}
         self._lost: set[Record] = set()
-        self._appended = 0
+        self._broken: set[str] = set()
+        self.appended = 0
 
     def run(self) -> Outcome:
         """All steps; the invariants are looked at after each."""
-        broken: set[str] = set()
         for number, step in enumerate(self.trace.steps, 1):
-            self._now_ms += _STEP_MS
-            try:
-                _STEPS[step["do"]](self, number, step)
-            except Refused as why:
-                self.outcome.refused.append({"step": number, "why": str(why)})
-            except AssertionError as problem:
-                if (name := _INVARIANT.match(str(problem))) is None:
-                    raise
-                # The core's own invariant: it did not do the step to its end, so there is no next one.
-                self.outcome.violations.append({"step": number, "invariant": name[0]})
+            if not self.do(number, step):
                 break
-            for invariant in self.image().broken():
-                if invariant not in broken:
-                    broken.add(invariant)
-                    self.outcome.violations.append({"step": number, "invariant": invariant})
         return self.outcome
+
+    def do(self, number: int, step: Mapping[str, Any]) -> bool:
+        """One step, and a look at the invariants; says whether there can be another."""
+        self._now_ms += _STEP_MS
+        try:
+            _STEPS[step["do"]](self, number, step)
+        except Refused as why:
+            self.outcome.refused.append({"step": number, "why": str(why)})
+        except AssertionError as problem:
+            if (name := _INVARIANT.match(str(problem))) is None:
+                raise
+            # The core's own invariant: it did not do the step to its end, so there is no next one.
+            self.outcome.violations.append({"step": number, "invariant": name[0]})
+            return False
+        for invariant in self.image().broken():
+            if invariant not in self._broken:
+                self._broken.add(invariant)
+                self.outcome.violations.append({"step": number, "invariant": invariant})
+        return True
 
     # What can be seen
 
     def image(self) -> ClusterImage:
         """The cluster as it is now."""
-        current = self._current
+        current = self.current
         leader = None if current.leader == NO_LEADER else current.leader
-        replicas = {broker_id: self._image_of(broker) for broker_id, broker in self._brokers.items()}
+        replicas = {broker_id: self._image_of(broker) for broker_id, broker in self.brokers.items()}
         return ClusterImage(replicas, leader, current.isr, self._lost)
 
     def _image_of(self, broker: MemoryBroker) -> ReplicaImage:
@@ -196,7 +208,8 @@ class Replay:
         )
 
     @property
-    def _current(self) -> Leadership:
+    def current(self) -> Leadership:
+        """What the controller holds."""
         return self._context.leadership[AT]
 
     def _name(self, broker_id: int) -> str:
@@ -206,13 +219,13 @@ class Replay:
         return "{" + ",".join(map(self._name, broker_ids)) + "}"
 
     def _leader(self, broker_id: int) -> tuple[Partition, Leader]:
-        partition = self._brokers[broker_id].partition
+        partition = self.brokers[broker_id].partition
         if partition is None or partition.leader_role is None:
             raise Refused(f"{self._name(broker_id)} does not believe that it leads")
         return partition, partition.leader_role
 
     def _check_follows(self, follower: int, leader: int) -> Partition:
-        partition = self._brokers[follower].partition
+        partition = self.brokers[follower].partition
         if partition is None or partition.follower_role is None:
             raise Refused(f"{self._name(follower)} follows nobody")
         if partition.follower_role.leader != leader:
@@ -226,7 +239,7 @@ class Replay:
 
     def _controller(self, number: int, step: Mapping[str, Any]) -> None:
         del number  # every step takes it
-        current = self._current
+        current = self.current
         leader = NO_LEADER if step["leader"] is None else step["leader"]
         isr: tuple[int, ...] = step["isr"]
         if step["epoch"] <= current.leader_epoch:
@@ -239,18 +252,18 @@ class Replay:
 
     def _decide(self, state: Leadership) -> None:
         """Written; the version in ZooKeeper, which is the partition epoch, rises."""
-        written = replace(state, partition_epoch=self._current.partition_epoch + 1)
+        written = replace(state, partition_epoch=self.current.partition_epoch + 1)
         self._context.leadership[AT] = written
-        lives = {broker_id: broker.broker_epoch for broker_id, broker in self._brokers.items()}
-        self._decided[written.leader_epoch] = _Decided(written, lives)
+        lives = {broker_id: broker.broker_epoch for broker_id, broker in self.brokers.items()}
+        self.decided[written.leader_epoch] = _Decided(written, lives)
 
     def _leader_and_isr(self, number: int, step: Mapping[str, Any]) -> None:
         del number
         name = self._name(step["replica"])
-        decided = self._decided.get(step["epoch"])
+        decided = self.decided.get(step["epoch"])
         if decided is None:
             raise Refused(f"the controller decided nothing in epoch {step['epoch']}")
-        broker = self._brokers[step["replica"]]
+        broker = self.brokers[step["replica"]]
         header = ControlHeader(0, 1, decided.lives[broker.broker_id])
         state = self._context.state_of(AT, decided.leadership)
         item = LeaderAndIsrPartition(state, is_new=False)
@@ -272,11 +285,11 @@ class Replay:
 
     def _append(self, number: int, step: Mapping[str, Any]) -> None:
         del number
-        broker = self._brokers[step["leader"]]
+        broker = self.brokers[step["leader"]]
         self._leader(step["leader"])
-        self._appended += 1
-        request = ProduceRequest(1, 0, [ProducePartition(AT, batch_of(self._appended))])
-        broker.execute(broker.core.produce(request, self._appended, self._now_ms))
+        self.appended += 1
+        request = ProduceRequest(1, 0, [ProducePartition(AT, batch_of(self.appended))])
+        broker.execute(broker.core.produce(request, self.appended, self._now_ms))
         ((_, result),) = broker.told.produced
         broker.told.produced.clear()
         if result.error is not ErrorCode.NONE:
@@ -291,7 +304,7 @@ class Replay:
 
     def _ask(self, follower: MemoryBroker, chosen: FetchRound, *, max_bytes: int) -> FetchedPartition:
         """The request reaches the leader, which answers at once."""
-        leader = self._brokers[chosen.leader]
+        leader = self.brokers[chosen.leader]
         request = FetchRequest(follower.broker_id, 0, 1, max_bytes, list(chosen.partitions))
         leader.execute(leader.core.fetch(request, chosen, self._now_ms))
         ((_, answer),) = leader.told.fetched
@@ -320,7 +333,7 @@ class Replay:
         raise AssertionError("Progress: the epoch questions never end")
 
     def _tell_epoch(self, leader: int, question: EpochQuestion) -> EpochAnswer:
-        broker = self._brokers[leader]
+        broker = self.brokers[leader]
         answer = broker.core.offset_for_leader_epoch(question)
         if answer.error is ErrorCode.NONE or not self.as_model:
             return answer
@@ -330,7 +343,7 @@ class Replay:
 
     def _reconcile(self, follower: int, leader: int, *, max_bytes: int) -> None:
         """Rounds until an answer neither diverges nor lies out of range."""
-        broker = self._brokers[follower]
+        broker = self.brokers[follower]
         partition = self._check_follows(follower, leader)
         self._settle_epochs(broker, partition)
         for _ in range(_MAX_ROUNDS):
@@ -359,7 +372,7 @@ class Replay:
 
     def _request_in_vain(self, follower: int, leader: int) -> None:
         """A request reaches the leader; its answer is lost."""
-        broker = self._brokers[follower]
+        broker = self.brokers[follower]
         chosen = self._next_round(broker, leader)
         if isinstance(chosen, FetchRound):
             self._ask(broker, chosen, max_bytes=1)
@@ -367,7 +380,7 @@ class Replay:
             broker.execute(broker.core.round_failed(leader, chosen.request_id, self._now_ms))
 
     def _requests_of_all(self, leader: int) -> None:
-        for broker_id, broker in self._brokers.items():
+        for broker_id, broker in self.brokers.items():
             role = None if broker.partition is None else broker.partition.follower_role
             if role is not None and role.leader == leader:
                 self._request_in_vain(broker_id, leader)
@@ -380,12 +393,12 @@ class Replay:
         self._requests_of_all(step["leader"])
         out: list[Any] = []
         role.maybe_advance_high_watermark(self._now_ms, (), "Replay", out)
-        self._brokers[step["leader"]].execute(out)
+        self.brokers[step["leader"]].execute(out)
 
     def _leader_isr(self, number: int, step: Mapping[str, Any]) -> None:
         del number
         _, role = self._leader(step["leader"])
-        broker = self._brokers[step["leader"]]
+        broker = self.brokers[step["leader"]]
         wanted, old = set(step["isr"]), set(role.isr.isr)
         joining = wanted - old
         if role.isr.proposal is not None:
@@ -416,7 +429,7 @@ class Replay:
         if error is ErrorCode.NONE:
             if state is not None:
                 self._context.leadership[AT] = replace(state, partition_epoch=state.partition_epoch + 1)
-            now = self._current
+            now = self.current
             verdict = IsrVerdict(AT, error, now.leader, now.leader_epoch, now.isr, now.partition_epoch)
         broker.execute(broker.core.isr_verdict(proposal, verdict, self._now_ms))
         broker.told.proposals.clear()
@@ -438,7 +451,7 @@ class Replay:
 
     def _power_loss(self, number: int, step: Mapping[str, Any]) -> None:
         victim: int = step["replica"]
-        broker = self._brokers[victim]
+        broker = self.brokers[victim]
         keep = min(step["keep_leo"], broker.log.log_end_offset)
         broker.write_checkpoint()
         broker.kill()
@@ -449,7 +462,7 @@ class Replay:
         broker.lose_beyond(keep)
         broker.checkpoint = min(broker.checkpoint, keep)
         self._reconciled.pop(victim, None)
-        current = self._current
+        current = self.current
         live = self._context.live.pop(victim)
         if victim in current.isr:
             elected = elect_offline(self._context, AT, current, unclean=False).leadership

@@ -2,8 +2,8 @@
 
 A decision is a generator of requests (tidegauge_controller.decisions.steps); ``advance`` takes it as many requests
 further as it is told, so that the controller can die, lose its session or be outrun by another between any two. Every
-write checks ``/controller_epoch``; a term whose session has ended reads and writes nothing any more. What was sent
-stays sent.
+write checks ``/controller_epoch``; without a session a term reads and writes nothing, and with a new one of the same
+process it is that check alone that keeps it from writing. What was sent stays sent.
 
 Events wait in one queue, as in the controller: each is a function that begins a decision, and what is done with its
 result. A change of the brokers' znodes is a flag, as the watch it stands for: many changes, one look.
@@ -75,7 +75,7 @@ class SimController:
 
         Args:
             requests: how many requests to ask at most.
-            has_session: whether ZooKeeper still knows this term's session.
+            has_session: whether the broker has a session with ZooKeeper, be it another than that of the election.
 
         Returns:
             Whether the term goes on; False once it was found out that it is over.
@@ -122,6 +122,9 @@ class SimController:
         self.strays += [(broker_id, queue[0]) for broker_id, queue in self.queues.items() if queue]
         self.queues = {}
 
+    def _is_elected(self) -> bool:
+        return self.zookeeper.controller_epoch_version == self.context.epoch_version
+
     def _answer(self, request: Request, *, has_session: bool) -> Any:
         kind = type(request)
         if kind is Send:
@@ -138,7 +141,7 @@ class SimController:
             case ReadChildren():
                 return self.zookeeper.children(request.path)
             case Write():
-                if self.zookeeper.controller_epoch_version != self.context.epoch_version:
+                if not self._is_elected():
                     raise ControllerMoved("another controller has been elected")
                 return [self.zookeeper.write(operation) for operation in request.operations]
             case AddBroker(Endpoint(broker_id=broker_id)):

@@ -24,7 +24,7 @@ DEFAULT_POWER = "unseen"
 _LAG_MS = 2000
 _HEAL_ROUNDS = 30
 _ATTEMPTS = 12
-_CORE_INVARIANT = re.compile(r"I\d+")
+_CORE_INVARIANT = re.compile(r"I\d+|WholeBatches")
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ def _until_quiet(world: World) -> Iterator[None]:
             world.deliver_all(broker_id)
             world.whole_round(broker_id)
             elected = world.elected
-            while elected in world.controllers and world.outbox[broker_id] and broker_id not in world.is_asking:
+            while elected in world.controllers and world.outbox[broker_id] and broker_id not in world.asking:
                 world.propose(broker_id, elected)
         while world.traffic.verdicts:
             world.tell(world.traffic.verdicts.pop())

@@ -124,14 +124,15 @@ class World:
         self.traffic = Traffic()
         self.open_rounds: dict[int, list[Exchange]] = {b: [] for b in self.brokers}
         self.outbox: dict[int, list[IsrProposal]] = {b: [] for b in self.brokers}
-        self.is_asking: set[int] = set()
-        """Brokers with an AlterPartition request under way: one at a time."""
+        self.asking: dict[int, IsrProposal] = {}
+        """The proposal that a broker has under way: one at a time."""
         self.sessions = dict.fromkeys(self.brokers, 0)
         """The number of each broker's newest session."""
         self.without_session: set[int] = set(self.brokers)
         self.paused: set[int] = set()
         self.leaving: set[int] = set()
         self.cut_links: set[tuple[int, int]] = set()
+        self._questions: dict[int, object] = {}
         self.controllers: dict[int, SimController] = {}
         self.elected: int | None = None
         """Whose ``/controller`` znode exists."""
@@ -263,9 +264,10 @@ class World:
         if exchange in rounds:
             rounds.remove(exchange)
 
-    def whole_round(self, broker_id: int) -> None:
-        """Ask, arrive, answer, without a hitch and without waiting for data."""
-        for exchange in self.ask(broker_id):
+    def whole_round(self, broker_id: int) -> bool:
+        """Ask, arrive, answer, without a hitch and without waiting for data; says whether it was time to ask."""
+        asked = self.ask(broker_id)
+        for exchange in asked:
             leader = exchange.chosen.leader
             if not self.is_up(leader) or self.is_cut(broker_id, leader):
                 self.traffic.requests.append(exchange)
@@ -274,6 +276,7 @@ class World:
             if exchange.answer is not None:
                 self.traffic.answers.remove(exchange)
                 self.answer(exchange)
+        return bool(asked)
 
     # The controller
 
@@ -288,7 +291,7 @@ class World:
     def decide(self, broker_id: int, requests: int) -> None:
         """The controller in this broker goes on by so many requests to ZooKeeper."""
         term = self.controllers[broker_id]
-        has_session = broker_id not in self.without_session and self.sessions[broker_id] == term.session
+        has_session = broker_id not in self.without_session
         before = self.zookeeper.zxid
         if not term.advance(requests, has_session=has_session):
             self.end_term(broker_id)
@@ -350,9 +353,13 @@ class World:
         proposal = self.outbox[broker_id].pop(0)
         request = AlterPartitionRequest(broker_id, broker.broker_epoch, [proposal])
         life = broker.life
-        self.is_asking.add(broker_id)
+        self.asking[broker_id] = proposal
+        asked = object()
+        self._questions[broker_id] = asked
 
         def done(response: AlterPartitionResponse | None) -> None:
+            if self._questions.get(broker_id) is not asked:
+                return  # the broker has given this request up
             verdict = None
             if response is not None and response.error is ErrorCode.NONE:
                 verdict = response.partitions[0]
@@ -362,12 +369,19 @@ class World:
 
         self.controllers[controller].add(lambda context: process_alter_partition(context, request), done)
 
+    def ask_again(self, broker_id: int) -> None:
+        """The broker waits no longer for a verdict and will send its proposal anew; the first may still be taken."""
+        self._questions.pop(broker_id, None)
+        self.outbox[broker_id].insert(0, self.asking.pop(broker_id))
+
     def tell(self, verdict: Verdict) -> None:
         """A verdict reaches the leader. Where there is none, the same proposal is sent again."""
         broker = verdict.broker
         if not broker.is_running or broker.life != verdict.life:
             return
-        self.is_asking.discard(broker.broker_id)
+        if self.asking.get(broker.broker_id) is not verdict.proposal:
+            return  # given up while the verdict was on its way
+        del self.asking[broker.broker_id]
         if verdict.verdict is None:
             self.outbox[broker.broker_id].insert(0, verdict.proposal)
         else:
@@ -382,7 +396,8 @@ class World:
         self.leaving.discard(broker_id)
         self.open_rounds[broker_id] = []
         self.outbox[broker_id] = []
-        self.is_asking.discard(broker_id)
+        self.asking.pop(broker_id, None)
+        self._questions.pop(broker_id, None)
         if broker_id in self.controllers:
             self.end_term(broker_id)
         self._lose_requests_at(broker_id)
@@ -419,9 +434,7 @@ class World:
         broker.start(self._register(broker_id))
 
     def register_again(self, broker_id: int) -> None:
-        """A process that lost its session gets a new one. A controller in it has resigned before."""
-        if broker_id in self.controllers:
-            self.end_term(broker_id)
+        """A process that lost its session gets a new one. A controller in it may be slow to see that it is none."""
         broker = self.brokers[broker_id]
         broker.broker_epoch = self._register(broker_id)
         broker.core.set_broker_epoch(broker.broker_epoch)
