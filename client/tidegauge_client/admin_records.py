@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -41,11 +40,18 @@ class RecordAdmin(AdminBase):
         Returns:
             For each partition its low watermark (the smallest log start offset of the live replicas), or the error:
             OFFSET_OUT_OF_RANGE, POLICY_VIOLATION, UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT, ...
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, nobody answers.
         """
         deadline_ms = now_ms() + (self._request_timeout_ms if timeout_ms is None else timeout_ms)
         for topic in {tp.topic for tp in before_offsets}:
-            with suppress(TidegaugeError):  # told for each partition below, so that the others go ahead
+            try:
                 await self._cluster.ensure_topics({topic}, timeout_ms=1_000.0)
+            except TidegaugeError as problem:
+                if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                # Told for each partition below, so that the others go ahead.
         outcomes: Outcomes = {}
         for tp in before_offsets:
             if self._cluster.info.partition(tp) is None:
