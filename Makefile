@@ -24,7 +24,7 @@ demo: .venv java ## The whole system on real data: 336,776 flights, a killed bro
 	$(BIN)/tidegauge demo
 
 test: .venv java ## All tests but the long ones.
-	$(BIN)/python -m pytest -m 'not long'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not long'
 
 test-long: .venv java ## What takes longer: repetitions and soaks.
 	$(BIN)/python -m pytest -m long --timeout 3600
