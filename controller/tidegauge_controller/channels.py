@@ -23,6 +23,7 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.v1.control_service_pb2_grpc import ControlServiceStub
 from tidegauge_controller import wire
 from tidegauge_controller.decisions.steps import ControlRequest
@@ -57,12 +58,18 @@ class _Sender:
     """One broker's queue and task."""
 
     def __init__(
-        self, endpoint: Endpoint, timeout_seconds: float, answered: Answered, open_channel: OpenChannel
+        self,
+        endpoint: Endpoint,
+        timeout_seconds: float,
+        answered: Answered,
+        open_channel: OpenChannel,
+        clock: LogicalClock,
     ) -> None:
         self._endpoint = endpoint
         self._open_channel = open_channel
         self._timeout_seconds = timeout_seconds
         self._answered = answered
+        self._clock = clock
         self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"control-to-{endpoint.broker_id}")
 
@@ -107,13 +114,22 @@ class _Sender:
         timeout = self._timeout_seconds
         match request:
             case LeaderAndIsrRequest():
-                taken = await stub.LeaderAndIsr(wire.to_leader_and_isr(request), timeout=timeout)
+                roles = wire.to_leader_and_isr(request)
+                roles.header.logical_time = self._clock.value
+                taken = await stub.LeaderAndIsr(roles, timeout=timeout)
+                self._clock.receive(taken.logical_time)
                 return wire.from_partitions_response(taken)
             case UpdateMetadataRequest():
-                updated = await stub.UpdateMetadata(wire.to_update_metadata(request), timeout=timeout)
+                metadata = wire.to_update_metadata(request)
+                metadata.header.logical_time = self._clock.value
+                updated = await stub.UpdateMetadata(metadata, timeout=timeout)
+                self._clock.receive(updated.logical_time)
                 return PartitionsResponse(wire.from_error(updated.error))
             case StopReplicaRequest():
-                stopped = await stub.StopReplica(wire.to_stop_replica(request), timeout=timeout)
+                stop = wire.to_stop_replica(request)
+                stop.header.logical_time = self._clock.value
+                stopped = await stub.StopReplica(stop, timeout=timeout)
+                self._clock.receive(stopped.logical_time)
                 return wire.from_partitions_response(stopped)
 
 
@@ -124,9 +140,17 @@ class Channels:
         timeout_ms: ``controller.socket.timeout.ms``, the time for one attempt.
         answered: called on the loop with each answer.
         open_channel: how a broker is reached.
+        logical_clock: goes with the requests, and takes in the answers'.
     """
 
-    def __init__(self, timeout_ms: int, answered: Answered, open_channel: OpenChannel = open_channel) -> None:
+    def __init__(
+        self,
+        timeout_ms: int,
+        answered: Answered,
+        open_channel: OpenChannel = open_channel,
+        logical_clock: LogicalClock | None = None,
+    ) -> None:
+        self._clock = logical_clock or LogicalClock(lambda: 0)
         self._timeout_seconds = timeout_ms / 1000
         self._open_channel = open_channel
         self._answered = answered
@@ -136,7 +160,9 @@ class Channels:
     def add(self, endpoint: Endpoint) -> None:
         """Begin a broker's queue; an older one of the same broker is dropped."""
         self.remove(endpoint.broker_id)
-        self._senders[endpoint.broker_id] = _Sender(endpoint, self._timeout_seconds, self._answered, self._open_channel)
+        self._senders[endpoint.broker_id] = _Sender(
+            endpoint, self._timeout_seconds, self._answered, self._open_channel, self._clock
+        )
 
     def remove(self, broker_id: int) -> None:
         """Drop a broker's queue and what it holds."""

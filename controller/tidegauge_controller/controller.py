@@ -30,6 +30,7 @@ from tidegauge.control import (
     StopReplicaRequest,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.znodes import (
@@ -112,6 +113,7 @@ class Controller:
         now_ms: wall clock.
         random_bytes: source of randomness.
         open_channel: how a broker is reached.
+        logical_clock: the process's; goes with control requests.
     """
 
     def __init__(
@@ -125,7 +127,9 @@ class Controller:
         now_ms: Callable[[], int],
         random_bytes: Callable[[int], bytes],
         open_channel: OpenChannel = open_channel,
+        logical_clock: LogicalClock | None = None,
     ) -> None:
+        self._logical_clock = logical_clock
         self.active_controller_id: int | None = None
         self._endpoint = endpoint
         self._zookeeper = zookeeper
@@ -334,7 +338,8 @@ class Controller:
         return stat if own and decode_controller_epoch(data) == epoch else None
 
     async def _take_over(self, epoch: int, epoch_version: int) -> None:
-        channels = Channels(self._settings.integer("controller.socket.timeout.ms"), self._answered, self._open_channel)
+        timeout_ms = self._settings.integer("controller.socket.timeout.ms")
+        channels = Channels(timeout_ms, self._answered, self._open_channel, self._logical_clock)
         context = ControllerContext(self._endpoint.broker_id, epoch, epoch_version, self._decision_settings())
         driver = Driver(
             self._zookeeper,

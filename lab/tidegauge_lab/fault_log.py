@@ -21,13 +21,14 @@ _TAIL_BYTES = 4096
 def note_fault(logs: Path, action: str, process: str, broker_id: int | None, cause: str) -> None:
     """Append one fault, stamped with the time of the call."""
     path = logs / event_log.file_name(SOURCE)
-    time_ms = time.time_ns() // 1_000_000
+    time_us = time.time_ns() // 1_000
     with path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         size = file.seek(0, 2)
         file.seek(max(0, size - _TAIL_BYTES))
         event = {
-            "time_ms": time_ms,
+            "time_ms": time_us // 1_000,
+            "logical_time": time_us,
             "sequence": next_sequence(file.read()),
             "source": SOURCE,
             "kind": "fault",

@@ -2,6 +2,8 @@
 
 Every line has
     ``time_ms``   wall clock of the process that wrote it, integer ms since 1970
+    ``logical_time``  microseconds of the logical clock that goes with the brokers' calls (``tidegauge.logical_clock``):
+                  an event that was caused by another, in whatever process, has the larger one
     ``sequence``  rises by one with each line of a process
     ``source``    ``broker-N`` or ``lab``
     ``kind``      one of the kinds below
@@ -24,14 +26,15 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 | ``log_start_offset`` | ``old``, ``new`` |
 | ``fault`` | lab only: ``action`` (kill, stop, pause, resume, start), ``broker`` |
 
-``high_watermark`` and ``log_end_offset`` may be merged over a short time (the first old, the last new); all
+``high_watermark`` and ``log_end_offset`` may be merged over a short time (the first old, the last new, and the first
+change's time; then ``until_logical_time`` is the last change's); all
 others are written one by one, in order. Files are bounded: at ``MAX_BYTES`` a file moves to ``.1``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +84,13 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_folder(folder: Path) -> list[dict[str, Any]]:
-    """All events of a cluster's ``logs`` folder, by time, then source and sequence."""
+    """All events of a cluster's ``logs`` folder, in causal order."""
     events = [event for path in sorted(folder.glob("*.events.jsonl")) for event in read_events(path)]
-    events.sort(key=lambda event: (event.get("time_ms", 0), str(event.get("source")), event.get("sequence", 0)))
+    events.sort(key=causal_key)
     return events
+
+
+def causal_key(event: Mapping[str, Any]) -> tuple[int, str, int]:
+    """Sorts events so that none stands before what caused it; unrelated ones by time, then source and sequence."""
+    logical_time = event.get("logical_time", event.get("time_ms", 0) * 1000)
+    return logical_time, str(event.get("source")), event.get("sequence", 0)

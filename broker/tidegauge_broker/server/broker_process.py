@@ -27,6 +27,7 @@ from grpc_reflection.v1alpha import reflection
 
 from tidegauge.control import Endpoint
 from tidegauge.listeners import Listeners
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.settings import BrokerSettings, Values
 from tidegauge.v1 import (
     admin_service_pb2,
@@ -123,12 +124,14 @@ class BrokerProcess:
         self._seams = seams_of(settings, identity.broker_id, self._metadata)
         self._peers = Peers(self._seams.open_channel)
         self._health = HealthServicer()
+        self._logical_clock = LogicalClock(self._now_ms.microseconds)
         event_log = settings.text("event.log.file")
         self._events = EventLogWriter(
             Path(event_log) if event_log else None,
             f"broker-{identity.broker_id}",
             self._now_ms,
             asyncio.get_running_loop().call_later,
+            logical_clock=self._logical_clock,
         )
         self._tasks: list[Periodic] = []
         self._telling: set[asyncio.Task[None]] = set()
@@ -203,6 +206,7 @@ class BrokerProcess:
             now_ms=self._now_ms,
             random_bytes=os.urandom,
             open_channel=self._seams.open_channel,
+            logical_clock=self._logical_clock,
         )
         self._client = ControllerClient(
             identity.broker_id,
@@ -211,6 +215,7 @@ class BrokerProcess:
             self._metadata,
             self._peers,
             settings,
+            self._logical_clock,
         )
         self._alter_partition = AlterPartitionManager(self._client, self._replicas.isr_verdict)
         self._producer_ids = ProducerIds(self._client)
@@ -221,6 +226,7 @@ class BrokerProcess:
             FetcherIdentity(identity.broker_id, self._cluster_id, lambda: core.broker_epoch),
             settings,
             self._now_ms,
+            self._logical_clock,
         )
         self._auto_topics = AutoTopics(self._controller_endpoint, self._peers, settings.integer("request.timeout.ms"))
         self._replicas.propose_isr = self._alter_partition.propose
@@ -235,6 +241,7 @@ class BrokerProcess:
             producer_ids=self._producer_ids,
             configs=self._configs,
             create_topic=self._auto_topics.create,
+            logical_clock=self._logical_clock,
         )
         at = identity.endpoint
         node = BrokerNode(identity.broker_id, at.host, at.port, self._now_ms(), at.rack, at.listeners)

@@ -18,3 +18,7 @@ class Clock:
     def __call__(self) -> int:
         """Now, in ms since 1970."""
         return int((time.monotonic() + self._offset_seconds) * 1000)
+
+    def microseconds(self) -> int:
+        """Now, in microseconds since 1970: the floor of the logical clock."""
+        return int((time.monotonic() + self._offset_seconds) * 1_000_000)

@@ -17,6 +17,7 @@ import grpc.aio
 
 from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.v1 import control_pb2
@@ -50,6 +51,7 @@ class ControllerClient:
         metadata: where brokers are reached.
         peers: channels.
         settings: broker settings.
+        logical_clock: goes with the requests, and takes in the answers'.
     """
 
     def __init__(
@@ -60,12 +62,14 @@ class ControllerClient:
         metadata: MetadataCache,
         peers: Peers,
         settings: Values,
+        logical_clock: LogicalClock,
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._controller_id = controller_id
         self._metadata = metadata
         self._peers = peers
+        self._logical_clock = logical_clock
         self._timeout_seconds = settings.integer("request.timeout.ms") / 1000
         self._shutdown_retries = settings.integer("controlled.shutdown.max.retries")
         self._shutdown_backoff_seconds = settings.integer("controlled.shutdown.retry.backoff.ms") / 1000
@@ -112,9 +116,12 @@ class ControllerClient:
     async def _alter_partition_once(self, proposals: list[IsrProposal]) -> AlterPartitionResponse:
         def send(stub: ControllerServiceAsyncStub) -> Awaitable[control_pb2.AlterPartitionResponse]:
             request = AlterPartitionRequest(self._broker_id, self._broker_epoch(), proposals)
-            return stub.AlterPartition(wire.to_alter_partition(request), timeout=self._timeout_seconds)
+            asked = wire.to_alter_partition(request)
+            asked.logical_time = self._logical_clock.value
+            return stub.AlterPartition(asked, timeout=self._timeout_seconds)
 
         message = await self._ask(send)
+        self._logical_clock.receive(message.logical_time)
         return wire.from_alter_partition_response(message)
 
     async def allocate_producer_ids(self) -> tuple[ErrorCode, int, int]:
@@ -133,11 +140,13 @@ class ControllerClient:
         for attempt in range(self._shutdown_retries):
             if attempt > 0:
                 await asyncio.sleep(self._shutdown_backoff_seconds)
+            request.logical_time = self._logical_clock.value
             try:
                 answer = await self._ask(lambda stub: stub.ControlledShutdown(request, timeout=self._timeout_seconds))
             except _Unanswered as problem:
                 LOG.warning("Controlled shutdown: %s", problem)
                 continue
+            self._logical_clock.receive(answer.logical_time)
             error, remaining = wire.from_remaining_partitions(answer)
             if error is ErrorCode.NONE and not remaining:
                 return True

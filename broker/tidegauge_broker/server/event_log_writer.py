@@ -3,7 +3,8 @@
 Rules:
 - High watermark and log end offset change with every batch; such changes of one partition are merged over
   ``MERGE_MS`` (the first old value, the last new one). Everything else is written at once, after what was merged
-  before it, so that the order of lines is the order of events.
+  before it, so that the order of lines is the order of events. A merged line bears the logical time of its first
+  change and, if there were several, of its last.
 - A file that has reached ``MAX_BYTES`` moves to ``.1``; so a broker keeps at most two files.
 - The event log never stops a broker: a write that fails is told once in the broker's log, and events are dropped.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.event_log import MAX_BYTES, MERGEABLE_KINDS
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 
 LOG = logging.getLogger(__name__)
@@ -35,14 +37,22 @@ class EventLogWriter:
         now_ms: wall clock.
         later: calls a function after some seconds (the event loop's ``call_later``).
         max_bytes: size at which the file moves away.
+        logical_clock: the process's; None makes one that hears of nobody.
     """
 
     def __init__(
-        self, path: Path | None, source: str, now_ms: Callable[[], int], later: Later, max_bytes: int = MAX_BYTES
+        self,
+        path: Path | None,
+        source: str,
+        now_ms: Callable[[], int],
+        later: Later,
+        max_bytes: int = MAX_BYTES,
+        logical_clock: LogicalClock | None = None,
     ) -> None:
         self._path = path
         self._source = source
         self._now_ms = now_ms
+        self._clock = logical_clock or LogicalClock(lambda: now_ms() * 1000)
         self._later = later
         self._max_bytes = max_bytes
         self._sequence = 0
@@ -61,6 +71,7 @@ class EventLogWriter:
             merged = self._merging.get((kind, topic_partition))
             if merged is not None:
                 merged["new"] = fields["new"]
+                merged["until_logical_time"] = self._clock.tick()
                 return
             self._merging[kind, topic_partition] = self._event(kind, cause, fields, topic_partition)
             if not self._flush_is_due:
@@ -74,8 +85,14 @@ class EventLogWriter:
     def _event(
         self, kind: str, cause: str, fields: Mapping[str, object], topic_partition: TopicPartition | None
     ) -> dict[str, Any]:
-        event: dict[str, Any] = {"time_ms": self._now_ms(), "sequence": 0, "source": self._source, "kind": kind}
-        event["cause"] = cause
+        event: dict[str, Any] = {
+            "time_ms": self._now_ms(),
+            "logical_time": self._clock.tick(),
+            "sequence": 0,
+            "source": self._source,
+            "kind": kind,
+            "cause": cause,
+        }
         if topic_partition is not None:
             event["topic"], event["partition"] = topic_partition
         event.update(fields)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 import grpc.aio
 
 from tidegauge.errors import ErrorCode
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.v1 import fetch_pb2, offsets_pb2
@@ -117,6 +118,7 @@ class _Fetcher:
         if response is grpc.aio.EOF:
             raise _RoundFailed(f"the stream ended: {await stream.call.details()}")
         assert isinstance(response, fetch_pb2.ReplicaFetchResponse)
+        self._owner.logical_clock.receive(response.logical_time)
         error = convert.from_error(response.error)
         if error is not ErrorCode.NONE:
             raise _RoundFailed(f"{error.name}: {response.error_message}")
@@ -128,10 +130,12 @@ class _Fetcher:
         request = offsets_pb2.OffsetsForLeaderEpochRequest(
             replica_id=self._owner.broker_id,
             partitions=[convert.to_epoch_question(question) for question in chosen.partitions],
+            logical_time=self._owner.logical_clock.value,
         )
         response = await self._owner.peers.replication(self._address()).ReplicaOffsetsForLeaderEpoch(
             request, timeout=self._owner.round_timeout_seconds
         )
+        self._owner.logical_clock.receive(response.logical_time)
         self._last_problem = ""
         answers = [convert.from_epoch_answer(result) for result in response.partitions]
         self._owner.manager.epochs_answered(self.leader, chosen.request_id, answers)
@@ -195,11 +199,13 @@ class Fetchers:
         identity: FetcherIdentity,
         settings: Values,
         now_ms: Callable[[], int],
+        logical_clock: LogicalClock,
     ) -> None:
         self.manager = manager
         self.metadata = metadata
         self.peers = peers
         self.now_ms = now_ms
+        self.logical_clock = logical_clock
         self.round_timeout_seconds = settings.integer("replica.socket.timeout.ms") / 1000
         self.wait_seconds = settings.integer("replica.fetch.wait.max.ms") / 1000
         self.broker_id = identity.broker_id
@@ -276,6 +282,7 @@ class Fetchers:
             max_wait_ms=settings.integer("replica.fetch.wait.max.ms"),
             min_bytes=settings.integer("replica.fetch.min.bytes"),
             max_bytes=settings.integer("replica.fetch.response.max.bytes"),
+            logical_time=self.logical_clock.value,
         )
         if first:
             request.truncation_rule = settings.text("replica.truncation.rule")

@@ -255,6 +255,7 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
                     yield refusal
                     return
                 session = FetchSession()
+            self._service.logical_clock.receive(message.logical_time)
             request = session.request(
                 message.replica_id,
                 max_wait_ms=message.max_wait_ms,
@@ -271,6 +272,7 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
                     for result, records in answer
                     if session.is_worth_telling(result, records)
                 ],
+                logical_time=self._service.logical_clock.value,
             )
 
     def _refuse(self, first: fetch_pb2.ReplicaFetchRequest) -> fetch_pb2.ReplicaFetchResponse | None:
@@ -293,7 +295,10 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
     ) -> offsets_pb2.OffsetsForLeaderEpochResponse:
         """Where epochs end in the leader's log."""
         del context
-        return _epoch_ends(self._service, request)
+        self._service.logical_clock.receive(request.logical_time)
+        answer = _epoch_ends(self._service, request)
+        answer.logical_time = self._service.logical_clock.value
+        return answer
 
 
 class ControlServicer(control_service_pb2_grpc.ControlServiceServicer):
@@ -307,22 +312,31 @@ class ControlServicer(control_service_pb2_grpc.ControlServiceServicer):
     ) -> control_pb2.LeaderAndIsrResponse:
         """Become leader or follower."""
         del context
-        return wire.to_leader_and_isr_response(await self._service.leader_and_isr(wire.from_leader_and_isr(request)))
+        self._service.logical_clock.receive(request.header.logical_time)
+        response = await self._service.leader_and_isr(wire.from_leader_and_isr(request))
+        message = wire.to_leader_and_isr_response(response)
+        message.logical_time = self._service.logical_clock.value
+        return message
 
     async def UpdateMetadata(
         self, request: control_pb2.UpdateMetadataRequest, context: Context
     ) -> control_pb2.UpdateMetadataResponse:
         """Fill the metadata cache."""
         del context
+        clock = self._service.logical_clock
+        clock.receive(request.header.logical_time)
         error = self._service.update_metadata(wire.from_update_metadata(request))
-        return control_pb2.UpdateMetadataResponse(error=wire.to_error(error))
+        return control_pb2.UpdateMetadataResponse(error=wire.to_error(error), logical_time=clock.value)
 
     async def StopReplica(
         self, request: control_pb2.StopReplicaRequest, context: Context
     ) -> control_pb2.StopReplicaResponse:
         """Stop replicas."""
         del context
-        return wire.to_stop_replica_response(self._service.stop_replica(wire.from_stop_replica(request)))
+        self._service.logical_clock.receive(request.header.logical_time)
+        message = wire.to_stop_replica_response(self._service.stop_replica(wire.from_stop_replica(request)))
+        message.logical_time = self._service.logical_clock.value
+        return message
 
 
 class ControllerServicer(controller_service_pb2_grpc.ControllerServiceServicer):
@@ -336,17 +350,23 @@ class ControllerServicer(controller_service_pb2_grpc.ControllerServiceServicer):
     ) -> control_pb2.AlterPartitionResponse:
         """Propose in-sync replicas."""
         del context
+        self._service.logical_clock.receive(request.logical_time)
         response = await self._service.alter_partition(wire.from_alter_partition(request))
-        return wire.to_alter_partition_response(response)
+        message = wire.to_alter_partition_response(response)
+        message.logical_time = self._service.logical_clock.value
+        return message
 
     async def ControlledShutdown(
         self, request: control_pb2.ControlledShutdownRequest, context: Context
     ) -> control_pb2.ControlledShutdownResponse:
         """Move a broker's leaders away."""
         del context
-        return wire.to_remaining_partitions(
+        self._service.logical_clock.receive(request.logical_time)
+        message = wire.to_remaining_partitions(
             *await self._service.controlled_shutdown(request.broker_id, request.broker_epoch)
         )
+        message.logical_time = self._service.logical_clock.value
+        return message
 
     async def AllocateProducerIds(
         self, request: control_pb2.AllocateProducerIdsRequest, context: Context

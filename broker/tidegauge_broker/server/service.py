@@ -23,6 +23,7 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.settings import Values
 from tidegauge_broker.replica.messages import (
@@ -84,6 +85,7 @@ class BrokerService:
         producer_ids: ProducerIds,
         configs: DynamicConfigs,
         create_topic: Callable[[str], None],
+        logical_clock: LogicalClock,
     ) -> None:
         self.cluster_id = cluster_id
         self.settings = settings
@@ -93,6 +95,7 @@ class BrokerService:
         self._producer_ids = producer_ids
         self.configs = configs
         self._create_topic = create_topic
+        self.logical_clock = logical_clock
         self.metadata_came: asyncio.Event = asyncio.Event()
         """Set with the first UpdateMetadata since the start."""
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidegauge.v1 import common_pb2 as tidegauge_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atidegauge/v1/control.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"V\n\rControlHeader\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\"\xaf\x01\n\x13LeaderAndIsrRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.tidegauge.v1.ControlHeader\x12\x37\n\npartitions\x18\x02 \x03(\x0b\x32#.tidegauge.v1.LeaderAndIsrPartition\x12\x32\n\x0clive_leaders\x18\x03 \x03(\x0b\x32\x1c.tidegauge.v1.BrokerEndpoint\"\xb1\x02\n\x15LeaderAndIsrPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05\x12\x16\n\tleader_id\x18\x05 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x08 \x01(\x05\x12\x10\n\x08replicas\x18\t \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\n \x03(\x05\x12\x19\n\x11removing_replicas\x18\x0b \x03(\x05\x12\x0e\n\x06is_new\x18\x0c \x01(\x08\x12\x12\n\nrecovering\x18\r \x01(\x08\x42\x0c\n\n_leader_id\"p\n\x14LeaderAndIsrResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x30\n\npartitions\x18\x02 \x03(\x0b\x32\x1c.tidegauge.v1.PartitionError\"Z\n\x0ePartitionError\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\"\xb3\x01\n\x15UpdateMetadataRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.tidegauge.v1.ControlHeader\x12\x39\n\npartitions\x18\x02 \x03(\x0b\x32%.tidegauge.v1.UpdateMetadataPartition\x12\x32\n\x0clive_brokers\x18\x03 \x03(\x0b\x32\x1c.tidegauge.v1.BrokerEndpoint\"\xba\x02\n\x17UpdateMetadataPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05\x12\x16\n\tleader_id\x18\x05 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x08 \x01(\x05\x12\x10\n\x08replicas\x18\t \x03(\x05\x12\x18\n\x10offline_replicas\x18\n \x03(\x05\x12\x0f\n\x07\x64\x65leted\x18\x0b \x01(\x08\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x0c \x03(\x05\x12\x19\n\x11removing_replicas\x18\r \x03(\x05\x42\x0c\n\n_leader_id\"@\n\x16UpdateMetadataResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\"y\n\x12StopReplicaRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.tidegauge.v1.ControlHeader\x12\x36\n\npartitions\x18\x02 \x03(\x0b\x32\".tidegauge.v1.StopReplicaPartition\"~\n\x14StopReplicaPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x19\n\x0cleader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x18\n\x10\x64\x65lete_partition\x18\x04 \x01(\x08\x42\x0f\n\r_leader_epoch\"o\n\x13StopReplicaResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x30\n\npartitions\x18\x02 \x03(\x0b\x32\x1c.tidegauge.v1.PartitionError\"v\n\x15\x41lterPartitionRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x34\n\npartitions\x18\x03 \x03(\x0b\x32 .tidegauge.v1.AlterPartitionItem\"\x9c\x01\n\x12\x41lterPartitionItem\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x0f\n\x07new_isr\x18\x05 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x06 \x01(\x05\x12\x12\n\nrecovering\x18\x07 \x01(\x08\"x\n\x16\x41lterPartitionResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x36\n\npartitions\x18\x02 \x03(\x0b\x32\".tidegauge.v1.AlterPartitionResult\"\xd6\x01\n\x14\x41lterPartitionResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x16\n\tleader_id\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x07 \x01(\x05\x12\x12\n\nrecovering\x18\x08 \x01(\x08\x42\x0c\n\n_leader_id\"D\n\x19\x43ontrolledShutdownRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\x80\x01\n\x1a\x43ontrolledShutdownResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12:\n\x14remaining_partitions\x18\x02 \x03(\x0b\x32\x1c.tidegauge.v1.PartitionError\"E\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"o\n\x1b\x41llocateProducerIdsResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x19\n\x11\x66irst_producer_id\x18\x02 \x01(\x03\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atidegauge/v1/control.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"l\n\rControlHeader\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x14\n\x0clogical_time\x18\x04 \x01(\x03\"\xaf\x01\n\x13LeaderAndIsrRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.tidegauge.v1.ControlHeader\x12\x37\n\npartitions\x18\x02 \x03(\x0b\x32#.tidegauge.v1.LeaderAndIsrPartition\x12\x32\n\x0clive_leaders\x18\x03 \x03(\x0b\x32\x1c.tidegauge.v1.BrokerEndpoint\"\xb1\x02\n\x15LeaderAndIsrPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05\x12\x16\n\tleader_id\x18\x05 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x08 \x01(\x05\x12\x10\n\x08replicas\x18\t \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\n \x03(\x05\x12\x19\n\x11removing_replicas\x18\x0b \x03(\x05\x12\x0e\n\x06is_new\x18\x0c \x01(\x08\x12\x12\n\nrecovering\x18\r \x01(\x08\x42\x0c\n\n_leader_id\"\x86\x01\n\x14LeaderAndIsrResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x30\n\npartitions\x18\x02 \x03(\x0b\x32\x1c.tidegauge.v1.PartitionError\x12\x14\n\x0clogical_time\x18\x03 \x01(\x03\"Z\n\x0ePartitionError\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\"\xb3\x01\n\x15UpdateMetadataRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.tidegauge.v1.ControlHeader\x12\x39\n\npartitions\x18\x02 \x03(\x0b\x32%.tidegauge.v1.UpdateMetadataPartition\x12\x32\n\x0clive_brokers\x18\x03 \x03(\x0b\x32\x1c.tidegauge.v1.BrokerEndpoint\"\xba\x02\n\x17UpdateMetadataPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05\x12\x16\n\tleader_id\x18\x05 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x08 \x01(\x05\x12\x10\n\x08replicas\x18\t \x03(\x05\x12\x18\n\x10offline_replicas\x18\n \x03(\x05\x12\x0f\n\x07\x64\x65leted\x18\x0b \x01(\x08\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x0c \x03(\x05\x12\x19\n\x11removing_replicas\x18\r \x03(\x05\x42\x0c\n\n_leader_id\"V\n\x16UpdateMetadataResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x14\n\x0clogical_time\x18\x02 \x01(\x03\"y\n\x12StopReplicaRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.tidegauge.v1.ControlHeader\x12\x36\n\npartitions\x18\x02 \x03(\x0b\x32\".tidegauge.v1.StopReplicaPartition\"~\n\x14StopReplicaPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x19\n\x0cleader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x18\n\x10\x64\x65lete_partition\x18\x04 \x01(\x08\x42\x0f\n\r_leader_epoch\"\x85\x01\n\x13StopReplicaResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x30\n\npartitions\x18\x02 \x03(\x0b\x32\x1c.tidegauge.v1.PartitionError\x12\x14\n\x0clogical_time\x18\x03 \x01(\x03\"\x8c\x01\n\x15\x41lterPartitionRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x34\n\npartitions\x18\x03 \x03(\x0b\x32 .tidegauge.v1.AlterPartitionItem\x12\x14\n\x0clogical_time\x18\x04 \x01(\x03\"\x9c\x01\n\x12\x41lterPartitionItem\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x0f\n\x07new_isr\x18\x05 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x06 \x01(\x05\x12\x12\n\nrecovering\x18\x07 \x01(\x08\"\x8e\x01\n\x16\x41lterPartitionResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x36\n\npartitions\x18\x02 \x03(\x0b\x32\".tidegauge.v1.AlterPartitionResult\x12\x14\n\x0clogical_time\x18\x03 \x01(\x03\"\xd6\x01\n\x14\x41lterPartitionResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x16\n\tleader_id\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x07 \x01(\x05\x12\x12\n\nrecovering\x18\x08 \x01(\x08\x42\x0c\n\n_leader_id\"Z\n\x19\x43ontrolledShutdownRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x14\n\x0clogical_time\x18\x03 \x01(\x03\"\x96\x01\n\x1a\x43ontrolledShutdownResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12:\n\x14remaining_partitions\x18\x02 \x03(\x0b\x32\x1c.tidegauge.v1.PartitionError\x12\x14\n\x0clogical_time\x18\x03 \x01(\x03\"E\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"o\n\x1b\x41llocateProducerIdsResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x19\n\x11\x66irst_producer_id\x18\x02 \x01(\x03\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,41 +33,41 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidegauge.v1.control_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CONTROLHEADER']._serialized_start=71
-  _globals['_CONTROLHEADER']._serialized_end=157
-  _globals['_LEADERANDISRREQUEST']._serialized_start=160
-  _globals['_LEADERANDISRREQUEST']._serialized_end=335
-  _globals['_LEADERANDISRPARTITION']._serialized_start=338
-  _globals['_LEADERANDISRPARTITION']._serialized_end=643
-  _globals['_LEADERANDISRRESPONSE']._serialized_start=645
-  _globals['_LEADERANDISRRESPONSE']._serialized_end=757
-  _globals['_PARTITIONERROR']._serialized_start=759
-  _globals['_PARTITIONERROR']._serialized_end=849
-  _globals['_UPDATEMETADATAREQUEST']._serialized_start=852
-  _globals['_UPDATEMETADATAREQUEST']._serialized_end=1031
-  _globals['_UPDATEMETADATAPARTITION']._serialized_start=1034
-  _globals['_UPDATEMETADATAPARTITION']._serialized_end=1348
-  _globals['_UPDATEMETADATARESPONSE']._serialized_start=1350
-  _globals['_UPDATEMETADATARESPONSE']._serialized_end=1414
-  _globals['_STOPREPLICAREQUEST']._serialized_start=1416
-  _globals['_STOPREPLICAREQUEST']._serialized_end=1537
-  _globals['_STOPREPLICAPARTITION']._serialized_start=1539
-  _globals['_STOPREPLICAPARTITION']._serialized_end=1665
-  _globals['_STOPREPLICARESPONSE']._serialized_start=1667
-  _globals['_STOPREPLICARESPONSE']._serialized_end=1778
-  _globals['_ALTERPARTITIONREQUEST']._serialized_start=1780
-  _globals['_ALTERPARTITIONREQUEST']._serialized_end=1898
-  _globals['_ALTERPARTITIONITEM']._serialized_start=1901
-  _globals['_ALTERPARTITIONITEM']._serialized_end=2057
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=2059
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=2179
-  _globals['_ALTERPARTITIONRESULT']._serialized_start=2182
-  _globals['_ALTERPARTITIONRESULT']._serialized_end=2396
-  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_start=2398
-  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_end=2466
-  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_start=2469
-  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_end=2597
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=2599
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=2668
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=2670
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=2781
+  _globals['_CONTROLHEADER']._serialized_end=179
+  _globals['_LEADERANDISRREQUEST']._serialized_start=182
+  _globals['_LEADERANDISRREQUEST']._serialized_end=357
+  _globals['_LEADERANDISRPARTITION']._serialized_start=360
+  _globals['_LEADERANDISRPARTITION']._serialized_end=665
+  _globals['_LEADERANDISRRESPONSE']._serialized_start=668
+  _globals['_LEADERANDISRRESPONSE']._serialized_end=802
+  _globals['_PARTITIONERROR']._serialized_start=804
+  _globals['_PARTITIONERROR']._serialized_end=894
+  _globals['_UPDATEMETADATAREQUEST']._serialized_start=897
+  _globals['_UPDATEMETADATAREQUEST']._serialized_end=1076
+  _globals['_UPDATEMETADATAPARTITION']._serialized_start=1079
+  _globals['_UPDATEMETADATAPARTITION']._serialized_end=1393
+  _globals['_UPDATEMETADATARESPONSE']._serialized_start=1395
+  _globals['_UPDATEMETADATARESPONSE']._serialized_end=1481
+  _globals['_STOPREPLICAREQUEST']._serialized_start=1483
+  _globals['_STOPREPLICAREQUEST']._serialized_end=1604
+  _globals['_STOPREPLICAPARTITION']._serialized_start=1606
+  _globals['_STOPREPLICAPARTITION']._serialized_end=1732
+  _globals['_STOPREPLICARESPONSE']._serialized_start=1735
+  _globals['_STOPREPLICARESPONSE']._serialized_end=1868
+  _globals['_ALTERPARTITIONREQUEST']._serialized_start=1871
+  _globals['_ALTERPARTITIONREQUEST']._serialized_end=2011
+  _globals['_ALTERPARTITIONITEM']._serialized_start=2014
+  _globals['_ALTERPARTITIONITEM']._serialized_end=2170
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=2173
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=2315
+  _globals['_ALTERPARTITIONRESULT']._serialized_start=2318
+  _globals['_ALTERPARTITIONRESULT']._serialized_end=2532
+  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_start=2534
+  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_end=2624
+  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_start=2627
+  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_end=2777
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=2779
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=2848
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=2850
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=2961
 # @@protoc_insertion_point(module_scope)

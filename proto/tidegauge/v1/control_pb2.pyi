@@ -22,20 +22,24 @@ class ControlHeader(google.protobuf.message.Message):
     CONTROLLER_ID_FIELD_NUMBER: builtins.int
     CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
     BROKER_EPOCH_FIELD_NUMBER: builtins.int
+    LOGICAL_TIME_FIELD_NUMBER: builtins.int
     controller_id: builtins.int
     """The controller's broker id."""
     controller_epoch: builtins.int
     """Its controller epoch; an older one is refused with STALE_CONTROLLER_EPOCH."""
     broker_epoch: builtins.int
     """The receiver's broker epoch (czxid of its znode); an older one is refused with STALE_BROKER_EPOCH."""
+    logical_time: builtins.int
+    """The sender's logical clock; 0: it has none."""
     def __init__(
         self,
         *,
         controller_id: builtins.int = ...,
         controller_epoch: builtins.int = ...,
         broker_epoch: builtins.int = ...,
+        logical_time: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "logical_time", b"logical_time"]) -> None: ...
 
 global___ControlHeader = ControlHeader
 
@@ -156,8 +160,11 @@ class LeaderAndIsrResponse(google.protobuf.message.Message):
 
     ERROR_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    LOGICAL_TIME_FIELD_NUMBER: builtins.int
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """An error of the whole request, or none."""
+    logical_time: builtins.int
+    """The sender's logical clock; 0: it has none."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PartitionError]:
         """One entry for each partition of the request."""
@@ -167,8 +174,9 @@ class LeaderAndIsrResponse(google.protobuf.message.Message):
         *,
         error: tidegauge.v1.common_pb2.ErrorCode.ValueType = ...,
         partitions: collections.abc.Iterable[global___PartitionError] | None = ...,
+        logical_time: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["error", b"error", "partitions", b"partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "logical_time", b"logical_time", "partitions", b"partitions"]) -> None: ...
 
 global___LeaderAndIsrResponse = LeaderAndIsrResponse
 
@@ -316,14 +324,18 @@ class UpdateMetadataResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: builtins.int
+    LOGICAL_TIME_FIELD_NUMBER: builtins.int
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """Why it failed, or none."""
+    logical_time: builtins.int
+    """The sender's logical clock; 0: it has none."""
     def __init__(
         self,
         *,
         error: tidegauge.v1.common_pb2.ErrorCode.ValueType = ...,
+        logical_time: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["error", b"error"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "logical_time", b"logical_time"]) -> None: ...
 
 global___UpdateMetadataResponse = UpdateMetadataResponse
 
@@ -394,8 +406,11 @@ class StopReplicaResponse(google.protobuf.message.Message):
 
     ERROR_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    LOGICAL_TIME_FIELD_NUMBER: builtins.int
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """An error of the whole request, or none."""
+    logical_time: builtins.int
+    """The sender's logical clock; 0: it has none."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PartitionError]:
         """One entry for each partition of the request."""
@@ -405,8 +420,9 @@ class StopReplicaResponse(google.protobuf.message.Message):
         *,
         error: tidegauge.v1.common_pb2.ErrorCode.ValueType = ...,
         partitions: collections.abc.Iterable[global___PartitionError] | None = ...,
+        logical_time: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["error", b"error", "partitions", b"partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "logical_time", b"logical_time", "partitions", b"partitions"]) -> None: ...
 
 global___StopReplicaResponse = StopReplicaResponse
 
@@ -419,10 +435,13 @@ class AlterPartitionRequest(google.protobuf.message.Message):
     BROKER_ID_FIELD_NUMBER: builtins.int
     BROKER_EPOCH_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    LOGICAL_TIME_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """The leader's broker id."""
     broker_epoch: builtins.int
     """Its broker epoch; must equal the controller's."""
+    logical_time: builtins.int
+    """The sender's logical clock; 0: it has none."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___AlterPartitionItem]:
         """One entry for a partition."""
@@ -433,8 +452,9 @@ class AlterPartitionRequest(google.protobuf.message.Message):
         broker_id: builtins.int = ...,
         broker_epoch: builtins.int = ...,
         partitions: collections.abc.Iterable[global___AlterPartitionItem] | None = ...,
+        logical_time: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "partitions", b"partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "logical_time", b"logical_time", "partitions", b"partitions"]) -> None: ...
 
 global___AlterPartitionRequest = AlterPartitionRequest
 
@@ -490,8 +510,11 @@ class AlterPartitionResponse(google.protobuf.message.Message):
 
     ERROR_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    LOGICAL_TIME_FIELD_NUMBER: builtins.int
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """NOT_CONTROLLER, STALE_BROKER_EPOCH or none."""
+    logical_time: builtins.int
+    """The sender's logical clock; 0: it has none."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___AlterPartitionResult]:
         """One entry for each partition of the request."""
@@ -501,8 +524,9 @@ class AlterPartitionResponse(google.protobuf.message.Message):
         *,
         error: tidegauge.v1.common_pb2.ErrorCode.ValueType = ...,
         partitions: collections.abc.Iterable[global___AlterPartitionResult] | None = ...,
+        logical_time: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["error", b"error", "partitions", b"partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "logical_time", b"logical_time", "partitions", b"partitions"]) -> None: ...
 
 global___AlterPartitionResponse = AlterPartitionResponse
 
@@ -564,17 +588,21 @@ class ControlledShutdownRequest(google.protobuf.message.Message):
 
     BROKER_ID_FIELD_NUMBER: builtins.int
     BROKER_EPOCH_FIELD_NUMBER: builtins.int
+    LOGICAL_TIME_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """The broker that stops."""
     broker_epoch: builtins.int
     """Its broker epoch."""
+    logical_time: builtins.int
+    """The sender's logical clock; 0: it has none."""
     def __init__(
         self,
         *,
         broker_id: builtins.int = ...,
         broker_epoch: builtins.int = ...,
+        logical_time: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "logical_time", b"logical_time"]) -> None: ...
 
 global___ControlledShutdownRequest = ControlledShutdownRequest
 
@@ -586,8 +614,11 @@ class ControlledShutdownResponse(google.protobuf.message.Message):
 
     ERROR_FIELD_NUMBER: builtins.int
     REMAINING_PARTITIONS_FIELD_NUMBER: builtins.int
+    LOGICAL_TIME_FIELD_NUMBER: builtins.int
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """Why it failed, or none."""
+    logical_time: builtins.int
+    """The sender's logical clock; 0: it has none."""
     @property
     def remaining_partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PartitionError]:
         """Partitions that it still leads; the shutdown is done when there are none."""
@@ -597,8 +628,9 @@ class ControlledShutdownResponse(google.protobuf.message.Message):
         *,
         error: tidegauge.v1.common_pb2.ErrorCode.ValueType = ...,
         remaining_partitions: collections.abc.Iterable[global___PartitionError] | None = ...,
+        logical_time: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["error", b"error", "remaining_partitions", b"remaining_partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "logical_time", b"logical_time", "remaining_partitions", b"remaining_partitions"]) -> None: ...
 
 global___ControlledShutdownResponse = ControlledShutdownResponse
 

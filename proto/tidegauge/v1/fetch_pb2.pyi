@@ -199,6 +199,7 @@ class ReplicaFetchRequest(google.protobuf.message.Message):
     PARTITIONS_FIELD_NUMBER: builtins.int
     FORGOTTEN_FIELD_NUMBER: builtins.int
     CLUSTER_ID_FIELD_NUMBER: builtins.int
+    LOGICAL_TIME_FIELD_NUMBER: builtins.int
     request_id: builtins.int
     """Rises by one with each request of a stream; the answer repeats it."""
     replica_id: builtins.int
@@ -215,6 +216,8 @@ class ReplicaFetchRequest(google.protobuf.message.Message):
     """Soft limit of the whole answer."""
     cluster_id: builtins.str
     """The cluster to which the follower belongs; read from the first request of a stream."""
+    logical_time: builtins.int
+    """The sender's logical clock; 0: it has none."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___FetchPartition]:
         """Partitions that are new or changed since the stream's last request. The others are fetched as before."""
@@ -236,8 +239,9 @@ class ReplicaFetchRequest(google.protobuf.message.Message):
         partitions: collections.abc.Iterable[global___FetchPartition] | None = ...,
         forgotten: collections.abc.Iterable[global___ForgottenPartition] | None = ...,
         cluster_id: builtins.str = ...,
+        logical_time: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions", "replica_id", b"replica_id", "request_id", b"request_id", "truncation_rule", b"truncation_rule"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "forgotten", b"forgotten", "logical_time", b"logical_time", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions", "replica_id", b"replica_id", "request_id", b"request_id", "truncation_rule", b"truncation_rule"]) -> None: ...
 
 global___ReplicaFetchRequest = ReplicaFetchRequest
 
@@ -273,12 +277,15 @@ class ReplicaFetchResponse(google.protobuf.message.Message):
     ERROR_FIELD_NUMBER: builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    LOGICAL_TIME_FIELD_NUMBER: builtins.int
     request_id: builtins.int
     """From the request."""
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """An error of the whole request, or none."""
     error_message: builtins.str
     """A sentence for people; empty on success."""
+    logical_time: builtins.int
+    """The sender's logical clock; 0: it has none."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___FetchPartitionResult]:
         """Partitions with records, an error, a diverging epoch, or a new high watermark or log start offset."""
@@ -290,7 +297,8 @@ class ReplicaFetchResponse(google.protobuf.message.Message):
         error: tidegauge.v1.common_pb2.ErrorCode.ValueType = ...,
         error_message: builtins.str = ...,
         partitions: collections.abc.Iterable[global___FetchPartitionResult] | None = ...,
+        logical_time: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["error", b"error", "error_message", b"error_message", "partitions", b"partitions", "request_id", b"request_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "error_message", b"error_message", "logical_time", b"logical_time", "partitions", b"partitions", "request_id", b"request_id"]) -> None: ...
 
 global___ReplicaFetchResponse = ReplicaFetchResponse

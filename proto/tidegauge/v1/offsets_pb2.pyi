@@ -144,8 +144,11 @@ class OffsetsForLeaderEpochRequest(google.protobuf.message.Message):
 
     REPLICA_ID_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    LOGICAL_TIME_FIELD_NUMBER: builtins.int
     replica_id: builtins.int
     """The asking follower; absent for a consumer."""
+    logical_time: builtins.int
+    """The sender's logical clock; 0: it has none."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OffsetForLeaderEpochPartition]:
         """One entry for a partition."""
@@ -155,9 +158,10 @@ class OffsetsForLeaderEpochRequest(google.protobuf.message.Message):
         *,
         replica_id: builtins.int | None = ...,
         partitions: collections.abc.Iterable[global___OffsetForLeaderEpochPartition] | None = ...,
+        logical_time: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_replica_id", b"_replica_id", "replica_id", b"replica_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_replica_id", b"_replica_id", "partitions", b"partitions", "replica_id", b"replica_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_replica_id", b"_replica_id", "logical_time", b"logical_time", "partitions", b"partitions", "replica_id", b"replica_id"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_replica_id", b"_replica_id"]) -> typing.Literal["replica_id"] | None: ...
 
 global___OffsetsForLeaderEpochRequest = OffsetsForLeaderEpochRequest
@@ -201,6 +205,9 @@ class OffsetsForLeaderEpochResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: builtins.int
+    LOGICAL_TIME_FIELD_NUMBER: builtins.int
+    logical_time: builtins.int
+    """The sender's logical clock; 0: it has none."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OffsetForLeaderEpochResult]:
         """One entry for each partition of the request."""
@@ -209,8 +216,9 @@ class OffsetsForLeaderEpochResponse(google.protobuf.message.Message):
         self,
         *,
         partitions: collections.abc.Iterable[global___OffsetForLeaderEpochResult] | None = ...,
+        logical_time: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["partitions", b"partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["logical_time", b"logical_time", "partitions", b"partitions"]) -> None: ...
 
 global___OffsetsForLeaderEpochResponse = OffsetsForLeaderEpochResponse
 

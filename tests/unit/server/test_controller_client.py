@@ -14,6 +14,7 @@ from tests.waiting import until_async
 
 from tidegauge.control import AlterPartitionResponse, Endpoint, IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import parse_broker_settings
 from tidegauge_broker.server import controller_client
@@ -65,6 +66,7 @@ async def test_an_error_of_the_whole_is_retried_with_the_broker_epoch_of_the_mom
         metadata=_Metadata(),  # type: ignore[arg-type]  # as far as it is asked
         peers=_Peers(anything),  # type: ignore[arg-type]  # as far as it is asked
         settings=parse_broker_settings(SETTINGS)[0],
+        logical_clock=LogicalClock(lambda: 0),
     )
     assert await client.alter_partition([proposal()]) == {A: verdict}
     assert controller.asked == [(7, [A]), (7, [A]), (8, [A])]
@@ -91,6 +93,7 @@ async def test_a_frozen_controller_is_given_up_when_another_one_is_known(monkeyp
         metadata=_ById(),  # type: ignore[arg-type]  # as far as it is asked
         peers=Peers(),  # type: ignore[arg-type]  # as far as it is asked
         settings=parse_broker_settings(SETTINGS)[0],
+        logical_clock=LogicalClock(lambda: 0),
     )
     assert await client.alter_partition([proposal()]) == {A: verdict}
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tidegauge.event_log import read_events
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 
@@ -75,6 +76,7 @@ def test_each_line_is_one_json_object_with_the_common_fields(tmp_path):
     (line,) = (tmp_path / "events.jsonl").read_text().splitlines()
     assert json.loads(line) == {
         "time_ms": 1,
+        "logical_time": 2000,
         "sequence": 1,
         "source": "broker-1",
         "kind": "controller",
@@ -82,3 +84,17 @@ def test_each_line_is_one_json_object_with_the_common_fields(tmp_path):
         "state": "elected",
         "controller_epoch": 4,
     }
+
+
+def test_a_merged_line_tells_the_logical_time_of_its_first_and_last_change(tmp_path):
+    """What another broker did in between, having heard of the first change, stands behind it (row B8)."""
+    timers, clock = Timers(), LogicalClock(lambda: 0)
+    log = EventLogWriter(tmp_path / "events.jsonl", "broker-1", lambda: 1, timers, logical_clock=clock)
+    log.note("log_end_offset", "Produce", {"old": 0, "new": 1}, AT)
+    clock.receive(40)
+    log.note("log_end_offset", "Produce", {"old": 1, "new": 2}, AT)
+    timers.ring()
+    log.note("epoch", "LeaderAndIsr", {"leader_epoch": 0, "start_offset": 0}, AT)
+    merged, epoch = read_events(tmp_path / "events.jsonl")
+    assert (merged["logical_time"], merged["until_logical_time"], epoch["logical_time"]) == (1, 41, 42)
+    assert "until_logical_time" not in epoch

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidegauge.errors import ErrorCode
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2
 from tidegauge_broker.replica.messages import FetchRequest, FetchResult
@@ -28,6 +29,7 @@ class Service:
 
     cluster_id = "mine"
     settings = Settings()
+    logical_clock = LogicalClock(lambda: 0)
 
     def __init__(self) -> None:
         self.asked: list[FetchRequest] = []
