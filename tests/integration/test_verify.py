@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +227,45 @@ def test_any_replica_can_be_looked_into_and_only_committed_records_can_be_consum
     until(lambda: shell.cluster.state_of(0) is ProcessState.UP)
     shell.wait("--hw", f"{topic}-0=2")
     assert shell.verify(topic, "h")[1]["acks"]["1"]["kept"] == 1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_fails_the_books_of_acks_all_balance(
+    make_cluster: Callable[..., LocalCluster], tmp_path: Path, seed: int
+) -> None:
+    """Row R3 and the demo's promise: faults at random, one after the other; no check of any kind convicts acks=all."""
+    cluster = make_cluster(brokers=3)
+    shell = Shell(cluster, tmp_path)
+    with SyncAdmin(cluster.bootstrap_servers) as admin:
+        admin.create_topic("t", partitions=3, replication_factor=3, configs={"min.insync.replicas": "2"})
+        admin.wait_for_topic("t")
+    rng = random.Random(seed)
+    where = ("--rate", "200", "--history", str(tmp_path / "h"), "--dir", str(cluster.directory))
+    producers = [
+        subprocess.Popen([TIDEGAUGE, "produce", "t", "--count", "1000000", *where], stderr=subprocess.DEVNULL)
+        for _ in range(3)
+    ]
+    try:
+        for _ in range(8):
+            broker = rng.randrange(3)
+            begin, end = rng.choice(
+                [(cluster.kill, cluster.start), (cluster.stop, cluster.start), (cluster.pause, cluster.resume)]
+            )
+            begin(broker)
+            if rng.random() < 0.5:  # long enough for the session to end, and somebody else to lead
+                others = ",".join(str(other) for other in range(3) if other != broker)
+                for partition in range(3):
+                    shell.wait("--isr", f"t-{partition}={others}")
+            end(broker)
+            shell.wait("--in-sync", "t")
+    finally:
+        for producer in producers:
+            producer.kill()
+            producer.wait()
+    code, document = shell.verify("t", "h")
+    # Three producers of numbers send each value three times; which of them is whose is known by its timestamp only.
+    assert (code, counts(document)) == (0, {})
+    account = document["acks"]["all"]
+    assert account["acknowledged"] == account["kept"] > 1000
