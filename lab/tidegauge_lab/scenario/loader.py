@@ -205,7 +205,7 @@ class _Loader:
         assert isinstance(node, Mapping), "by_name has looked"
         for name, value in found.items():
             try:
-                check_settings({name: value}, DEFAULT_PROFILE)
+                check_settings({**SETTINGS, name: value}, DEFAULT_PROFILE)
             except TidegaugeError as problem:
                 self.problems.append(MalformedYaml(node.key_lines[name], problem.message))
         if not self.problems:
