@@ -16,6 +16,7 @@ Rules:
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -51,6 +52,11 @@ class _CheckpointFile:
         self.path = path
         self._disk = disk
         self._lock = threading.Lock()
+
+    def create_missing(self) -> None:
+        """Make the file if it does not exist, empty: that means no entries."""
+        if not self.path.exists():
+            os.close(self._disk.create(self.path))
 
     def _write_rows(self, rows: Iterable[str]) -> None:
         with self._lock:

@@ -167,6 +167,20 @@ class LogFolder:
 
     # Checkpoints
 
+    def create_checkpoints(self) -> None:
+        """Make those files that are missing, empty, as Kafka does when it starts (CheckpointFile's constructor).
+
+        Raises:
+            OSError: the disk refused.
+        """
+        for checkpoint in (
+            self._high_watermarks,
+            self._recovery_points,
+            self._log_start_offsets,
+            self._cleaner_offsets,
+        ):
+            checkpoint.create_missing()
+
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """replication-offset-checkpoint; empty if it is corrupt."""
         return self._read(self._high_watermarks)

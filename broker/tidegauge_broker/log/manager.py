@@ -127,6 +127,7 @@ class LogManager:
         clean = folder.was_clean = checkpoints.take_clean_shutdown(folder.path, folder.disk)
         if not clean:
             _logger.info("Attempting recovery for all logs in %s since no clean shutdown file was found", folder.path)
+        folder.create_checkpoints()
         recovery_points = folder.read_recovery_points()
         log_start_offsets = folder.read_log_start_offsets()
         high_watermarks = folder.read_high_watermarks()

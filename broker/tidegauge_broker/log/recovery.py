@@ -289,6 +289,7 @@ def _epochs_of(segments: Sequence[LogSegment]) -> EpochCache:
 def _fit_epochs(directory: Path, epochs: EpochCache, log_start_offset: int, log_end_offset: int, disk: Disk) -> None:
     """Cut the cache to what the log holds, and write it if that or recovery changed it."""
     checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, disk)
+    checkpoint.create_missing()
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     with suppress(CorruptCheckpoint):

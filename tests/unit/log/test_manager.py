@@ -149,6 +149,15 @@ def test_a_folder_that_cannot_be_read_is_offline_from_the_start(tmp_path, broken
         opened(tmp_path / "a")
 
 
+def test_all_checkpoint_files_are_there_from_the_start(bench):
+    """CheckpointFile's constructor makes them, empty; row F1."""
+    bench.open()
+    names = ["replication", "recovery-point", "log-start", "cleaner"]
+    found = {path.name: path.read_text() for path in bench.directory.glob("*-offset-checkpoint")}
+    assert found == {f"{name}-offset-checkpoint": "" for name in names}
+    assert (bench.log().directory / "leader-epoch-checkpoint").read_text() == ""
+
+
 def test_the_topic_id_is_kept_and_another_is_refused(bench):
     log = bench.log()
     assert (log.directory / "partition.metadata").read_text() == "version: 0\ntopic_id: topicidtopicidtopicidt"
