@@ -7,6 +7,7 @@ columns of Spark's Kafka source.
 - Control batches give no rows, but their offsets count as read.
 - Every batch's CRC is checked, as a Kafka consumer does (check.crcs); a bad one raises and nothing of it comes out.
 - ``next_offset`` is the first offset not yet decoded; compaction and control batches leave gaps, which are no loss.
+  ``last_epoch`` is the leader epoch of what stands before it; -1 unknown.
 
 The records inside are decoded by aiokafka's compiled codec; compression comes with it.
 Source: ``DefaultRecordBatch`` (kafka-behaviour 6.2); the schema is that of ``KafkaRecordToRowConverter``.
@@ -71,8 +72,10 @@ class ArrowDecoder:
         until_offset: int,
         columns: Columns = Columns(),  # noqa: B008  (immutable)
         rows_per_batch: int = ROWS_PER_BATCH,
+        last_epoch: int = -1,
     ) -> None:
         self.next_offset = from_offset
+        self.last_epoch = last_epoch
         self._topic_partition = topic_partition
         self._until_offset = until_offset
         self._columns = columns
@@ -112,11 +115,13 @@ class ArrowDecoder:
             if not header.is_control:
                 self._add(buffer, header, high_watermark)
             self.next_offset = min(header.next_offset, self._until_offset)
+            self.last_epoch = header.leader_epoch
             if len(self._offsets) >= self._rows_per_batch or self._bytes >= BYTES_PER_BATCH:
                 yield self._take()
 
     def skip_to(self, offset: int) -> None:
-        """Go on at a later offset, because those before are lost."""
+        """Go on at this or a later offset, because those before are lost: of which epoch they were counts no more."""
+        self.last_epoch = -1
         self.next_offset = max(self.next_offset, min(offset, self._until_offset))
 
     def rest(self) -> Iterator[Arrow]:

@@ -3,7 +3,7 @@
 Contract: pure. JSON in Kafka's shape, ``{"topic": {"0": 23, "1": -2}}``, becomes ``{TopicPartition: offset}`` and back.
 In what a user writes -2 means earliest and -1 latest; in what a query stores every offset is a real one and an end is
 exclusive. Keys come out sorted, so that equal offsets are equal text: Spark compares the text to see whether anything
-is new.
+is new. One key is ours: ``"__epochs"`` holds, in the same shape, the leader epoch of the record before each offset.
 
 Source: ``org.apache.spark.sql.kafka010.JsonUtils``, ``KafkaSourceOffset`` and ``KafkaOffsetReader.rateLimit``.
 """
@@ -13,15 +13,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 
 EARLIEST = -2
 LATEST = -1
+EPOCHS = "__epochs"
 
 Offsets = Mapping[TopicPartition, int]
 OffsetsJson = dict[str, dict[str, int]]
+StoredOffsets = Mapping[str, Mapping[str, Any]]
+"""What a query stores: ``OffsetsJson``, and the key ``__epochs`` with such a document in it."""
 
 
 def _invalid(option: str, text: object, why: str) -> TidegaugeError:
@@ -82,20 +86,44 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
 
 
 def to_json(offsets: Offsets) -> OffsetsJson:
-    """The shape that a checkpoint holds, sorted by topic and partition number."""
+    """Kafka's shape, sorted by topic and partition number."""
     document: OffsetsJson = {}
     for topic_partition in sorted(offsets):
         document.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offsets[topic_partition]
     return document
 
 
-def from_json(document: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """Read back what ``to_json`` gave."""
+def to_stored(offsets: Offsets, epochs: Offsets) -> dict[str, Any]:
+    """What a query stores; without epochs, and for a topic that is called as our key is, Kafka's shape alone."""
+    document: dict[str, Any] = dict(to_json(offsets))
+    if epochs and EPOCHS not in document:
+        document[EPOCHS] = to_json(epochs)
+    return document
+
+
+def from_json(document: StoredOffsets) -> dict[TopicPartition, int]:
+    """Read back the offsets of what ``to_json`` or ``to_stored`` gave."""
     return {
         TopicPartition(topic, int(index)): int(offset)
-        for topic, partitions in document.items()
+        for topic, partitions in without_epochs(document).items()
         for index, offset in partitions.items()
     }
+
+
+def epochs_from_json(document: StoredOffsets) -> dict[TopicPartition, int]:
+    """The leader epoch of the record before each offset, where it was stored."""
+    return from_json(document[EPOCHS]) if _has_epochs(document) else {}
+
+
+def without_epochs(document: StoredOffsets) -> OffsetsJson:
+    """The offsets alone, in Kafka's shape."""
+    skipped = EPOCHS if _has_epochs(document) else None
+    return {topic: dict(partitions) for topic, partitions in document.items() if topic != skipped}
+
+
+def _has_epochs(document: StoredOffsets) -> bool:
+    """A topic of that name has offsets in it, our key has documents."""
+    return any(isinstance(value, Mapping) for value in document.get(EPOCHS, {}).values())
 
 
 def require_all(option: str, given: Iterable[TopicPartition], found: Iterable[TopicPartition]) -> None:
@@ -139,3 +167,24 @@ def rate_limit(limit: int, start: Offsets, until: Offsets) -> dict[TopicPartitio
         records = math.ceil(share) if share < 1 else math.floor(share)
         ends[partition] = min(until[partition], start[partition] + records)
     return ends
+
+
+class TriggerDelay:
+    """minOffsetsPerTrigger and maxTriggerDelay: a batch waits for so many records, but never longer than that.
+
+    The first batch does not wait, as in Spark's source.
+    """
+
+    def __init__(self, min_offsets: int, max_delay_ms: int) -> None:
+        self._min_offsets = min_offsets
+        self._max_delay_ms = max_delay_ms
+        self._last_batch_ms: float | None = None
+
+    def waits(self, start: Offsets, latest: Offsets, now_ms: float) -> bool:
+        """Whether the next batch has to wait; if not, it begins now."""
+        new = sum(max(0, end - start.get(one, 0)) for one, end in latest.items())
+        is_late = self._last_batch_ms is None or now_ms - self._last_batch_ms >= self._max_delay_ms
+        if new < self._min_offsets and not is_late:
+            return True
+        self._last_batch_ms = now_ms
+        return False

@@ -26,10 +26,13 @@ REFUSED = {
     "kafka.value.deserializer": "values are always binary",
     "kafka.enable.auto.commit": "offsets lie in the query's checkpoint",
     "kafka.interceptor.classes": "interceptors could change what is read",
-    "minoffsetspertrigger": "Spark offers no such limit to Python sources; use a trigger interval",
-    "maxtriggerdelay": "it belongs to minOffsetsPerTrigger, which Spark does not offer to Python sources",
-    "maxrecordsperpartition": "use minPartitions",
 }
+IGNORED = {
+    "kafka.group.id": "there are no consumer groups here",
+    "groupidprefix": "there are no consumer groups here",
+}
+IGNORED_IN_BATCH = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay")
+DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 
 
 class Subscription(NamedTuple):
@@ -100,7 +103,10 @@ class Options(NamedTuple):
     latest_if_no_match: bool
     fail_on_data_loss: bool
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
     min_partitions: int | None
+    max_records_per_partition: int | None
     columns: Columns
     offset_retries: int
     offset_retry_interval_ms: int
@@ -110,7 +116,12 @@ def _refuse(message: str) -> TidegaugeError:
     return TidegaugeError(ErrorCode.INVALID_CONFIG, message)
 
 
-def _whole_number(options: Mapping[str, str], name: str, default: int | None, lowest: int) -> int | None:
+def whole_number(options: Mapping[str, str], name: str, default: int | None, lowest: int) -> int | None:
+    """A whole number, or the default.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, no number or below the lowest.
+    """
     text = options.get(name.lower())
     if text is None:
         return default
@@ -124,12 +135,17 @@ def _whole_number(options: Mapping[str, str], name: str, default: int | None, lo
 
 
 def _number(options: Mapping[str, str], name: str, default: int, lowest: int = 1) -> int:
-    value = _whole_number(options, name, default, lowest)
+    value = whole_number(options, name, default, lowest)
     assert value is not None
     return value
 
 
-def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
+def flag(options: Mapping[str, str], name: str, default: bool) -> bool:
+    """True or false, or the default.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, anything else.
+    """
     text = str(options.get(name.lower(), default)).lower()
     if text not in {"true", "false"}:
         raise _refuse(f"{name} is {text!r}; it must be true or false")
@@ -200,7 +216,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
 
 def _limit(options: Mapping[str, str], side: str, default: int, forbidden: Callable[[int], str | None]) -> OffsetLimit:
     name = f"{side}Offsets"
-    timestamp = _whole_number(options, f"{side}Timestamp", None, 0)
+    timestamp = whole_number(options, f"{side}Timestamp", None, 0)
     if timestamp is not None:
         return OffsetLimit(timestamp_ms=timestamp)
     by_timestamp = options.get(f"{name}ByTimestamp".lower())
@@ -229,6 +245,29 @@ def _strategy(options: Mapping[str, str]) -> bool:
     return text == "latest"
 
 
+def duration_ms(options: Mapping[str, str], name: str, default: int) -> int:
+    """Spark's duration: a number with a unit (``15m``, ``500ms``, ``2h``), without one milliseconds.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, no such text.
+    """
+    text = str(options.get(name.lower(), f"{default}ms")).strip().lower()
+    parts = re.fullmatch(r"([0-9]+)\s*(|us|ms|s|m|min|h|d)", text)
+    if parts is None:
+        raise _refuse(f"{name} is {text!r}; it must be a time such as 500ms, 30s, 15m or 2h")
+    units_ms = {"": 1.0, "us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+    return int(int(parts[1]) * units_ms[parts[2]])
+
+
+def ignored_options(given: Mapping[str, str], *, streaming: bool) -> list[str]:
+    """A sentence for each option that Spark's source would heed and this one does not."""
+    options = {name.lower() for name in given}
+    told = [f"Option '{name}' is ignored: {why}" for name, why in IGNORED.items() if name in options]
+    if not streaming:
+        told += [f"Option '{name}' is ignored in batch queries" for name in IGNORED_IN_BATCH if name in options]
+    return told
+
+
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     """Read the options of a batch or a streaming reader.
 
@@ -251,16 +290,26 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     if streaming and ending_given:
         raise _refuse(f"Option '{ending_given[0]}' is for batch queries; a stream has no end")
 
+    most = whole_number(options, "maxOffsetsPerTrigger", None, 1)
+    least = whole_number(options, "minOffsetsPerTrigger", None, 1)
+    if most is not None and least is not None and least > most:
+        raise _refuse(
+            f"The value of minOffsetsPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most}): no batch "
+            "could ever be large enough"
+        )
     return Options(
         connection=_connection(options),
         subscription=_subscription(options),
         starting=_limit(options, "starting", LATEST if streaming else EARLIEST, no_latest_start),
         ending=_limit(options, "ending", LATEST, no_earliest_end),
         latest_if_no_match=_strategy(options),
-        fail_on_data_loss=_flag(options, "failOnDataLoss", True),
-        max_offsets_per_trigger=_whole_number(options, "maxOffsetsPerTrigger", None, 1),
-        min_partitions=_whole_number(options, "minPartitions", None, 1),
-        columns=Columns(_flag(options, "includeHeaders", False), _flag(options, "includeLeaderEpoch", False)),
+        fail_on_data_loss=flag(options, "failOnDataLoss", True),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=duration_ms(options, "maxTriggerDelay", DEFAULT_MAX_TRIGGER_DELAY_MS),
+        min_partitions=whole_number(options, "minPartitions", None, 1),
+        max_records_per_partition=whole_number(options, "maxRecordsPerPartition", None, 1),
+        columns=Columns(flag(options, "includeHeaders", False), flag(options, "includeLeaderEpoch", False)),
         offset_retries=_number(options, "fetchOffset.numRetries", 3, 0),
         offset_retry_interval_ms=_number(options, "fetchOffset.retryIntervalMs", 1_000, 0),
     )

@@ -12,6 +12,7 @@ Source: ``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets``, ``KafkaOf
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -68,17 +69,39 @@ def plan_batch(start: Offsets, end: Offsets, earliest_of_new: Mapping[TopicParti
     return Plan(ranges, losses)
 
 
-def split_ranges(ranges: Sequence[OffsetRange], min_partitions: int | None) -> list[OffsetRange]:
-    """Cut large ranges so that there are about ``min_partitions`` tasks; without it, one task per partition."""
-    if min_partitions is None or len(ranges) >= min_partitions:
-        return list(ranges)
-    total = sum(one.size for one in ranges)
+def split_ranges(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None = None
+) -> list[OffsetRange]:
+    """Cut large ranges: none above ``max_records`` offsets, then about ``min_partitions`` tasks; else one a partition.
+
+    Ranges whose share is a single task are taken out first, so that the large ones share what is left.
+    """
     pieces: list[OffsetRange] = []
     for one in ranges:
-        parts = max(1, min(one.size, int(one.size / total * min_partitions + 0.5)))
-        begin = one.from_offset
-        for index in range(parts):
-            size = (one.until_offset - begin) // (parts - index)
-            pieces.append(OffsetRange(one.topic_partition, begin, begin + size))
-            begin += size
+        pieces += _divide(one, 1 if max_records is None else math.ceil(one.size / max_records))
+    if min_partitions is None or len(pieces) >= min_partitions:
+        return pieces
+    total = sum(one.size for one in pieces)
+    whole = [one for one in pieces if _share(one.size, total, min_partitions) == 1]
+    rest_size = total - sum(one.size for one in whole)
+    rest_tasks = max(1, min_partitions - len(whole))
+    kept = set(whole)
+    return [
+        piece for one in pieces for piece in _divide(one, 1 if one in kept else _share(one.size, rest_size, rest_tasks))
+    ]
+
+
+def _share(size: int, total: int, tasks: int) -> int:
+    return max(1, int(size / total * tasks + 0.5))
+
+
+def _divide(one: OffsetRange, parts: int) -> list[OffsetRange]:
+    """Pieces of nearly one size; the later ones take the rest."""
+    parts = min(parts, one.size)
+    pieces: list[OffsetRange] = []
+    begin = one.from_offset
+    for index in range(parts):
+        size = (one.until_offset - begin) // (parts - index)
+        pieces.append(OffsetRange(one.topic_partition, begin, begin + size))
+        begin += size
     return pieces

@@ -1,4 +1,4 @@
-"""The Spark data source ``tidegauge``: batch and streaming readers of committed records.
+"""The Spark data source ``tidegauge``: batch and streaming readers of committed records, and writers.
 
 Contract: the columns and options of Spark's Kafka source, so that only ``format`` changes. Nothing at or above the high
 watermark is read: an end offset is a high watermark, and brokers serve consumers only below it.
@@ -21,8 +21,16 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -35,10 +43,23 @@ from pyspark.sql.types import (
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_spark.offsets import EARLIEST, OffsetsJson, from_json, rate_limit, to_json
-from tidegauge_spark.options import Columns, Options, parse_options
+from tidegauge_spark.epochs import EpochTracker
+from tidegauge_spark.offsets import (
+    EARLIEST,
+    LATEST,
+    OffsetsJson,
+    StoredOffsets,
+    TriggerDelay,
+    epochs_from_json,
+    from_json,
+    rate_limit,
+    to_json,
+    to_stored,
+)
+from tidegauge_spark.options import Columns, Options, ignored_options, parse_options
 from tidegauge_spark.planner import OffsetRange, plan_batch, split_ranges
 from tidegauge_spark.resolve import ask, ask_latest, resolve
+from tidegauge_spark.write_options import WriteOptions, check_columns, parse_write_options
 
 log = logging.getLogger(__name__)
 
@@ -70,17 +91,28 @@ def _client(options: Options) -> Any:
 class RangePartition(InputPartition):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
     """What one task reads, and what the planner knew of the leader."""
 
-    def __init__(self, offsets: OffsetRange, leader_id: int | None, leader_epoch: int, topic_id: str) -> None:
+    def __init__(
+        self, offsets: OffsetRange, leader_id: int | None, leader_epoch: int, topic_id: str, last_epoch: int = -1
+    ) -> None:
         super().__init__(offsets)
         self.offsets = offsets
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.topic_id = topic_id
+        self.last_epoch = last_epoch
 
 
-def _input_partitions(options: Options, client: Any, ranges: list[OffsetRange]) -> list[RangePartition]:
-    pieces = split_ranges(ranges, options.min_partitions)
-    return [RangePartition(piece, *client.leader(piece.topic_partition)) for piece in pieces]
+def _input_partitions(
+    options: Options, client: Any, ranges: list[OffsetRange], epochs: Mapping[TopicPartition, int]
+) -> list[RangePartition]:
+    """Tasks; ``epochs`` has the leader epoch of the record before each range, as far as it is known."""
+    begins = {(one.topic_partition, one.from_offset) for one in ranges}
+    tasks = []
+    for piece in split_ranges(ranges, options.min_partitions, options.max_records_per_partition):
+        leader_id, leader_epoch, topic_id = client.leader(piece.topic_partition)
+        last_epoch = epochs.get(piece.topic_partition, -1) if piece[:2] in begins else -1
+        tasks.append(RangePartition(piece, leader_id, leader_epoch, topic_id, last_epoch))
+    return tasks
 
 
 def _report_losses(options: Options, losses: list[str]) -> None:
@@ -88,6 +120,14 @@ def _report_losses(options: Options, losses: list[str]) -> None:
         raise TidegaugeError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{'; '.join(losses)}. {LOSS_HINT}")
     for loss in losses:
         log.warning("%s (failOnDataLoss is false)", loss)
+
+
+def _sentences(cuts: Mapping[TopicPartition, int], read: Mapping[TopicPartition, int]) -> list[str]:
+    return [
+        f"Log truncation detected for partition {one}: it was read up to offset {read[one]}, and the leader's log "
+        f"differs from offset {diverges_at} on (an unclean election, or the topic was made anew)"
+        for one, diverges_at in sorted(cuts.items())
+    ]
 
 
 def read_range(options: Options, client: Any, partition: RangePartition) -> Iterator[Any]:
@@ -98,17 +138,23 @@ def read_range(options: Options, client: Any, partition: RangePartition) -> Iter
             kafkaConsumer.pollTimeoutMs; a corrupt batch.
     """
     from tidegauge_spark.decode import ArrowDecoder  # noqa: PLC0415  (pyarrow only in the worker)
-    from tidegauge_spark.transport import PartitionLeader  # noqa: PLC0415  (gRPC only in the worker)
+    from tidegauge_spark.transport import LogCutError, PartitionLeader  # noqa: PLC0415  (gRPC only in the worker)
 
     topic_partition, from_offset, until_offset = partition.offsets
     planned = PartitionLeader(partition.leader_id, partition.leader_epoch, partition.topic_id)
-    decoder = ArrowDecoder(topic_partition, from_offset, until_offset, options.columns)
+    last_epoch = partition.last_epoch
+    decoder = ArrowDecoder(topic_partition, from_offset, until_offset, options.columns, last_epoch=last_epoch)
     while not decoder.done:
         try:
-            for fetched in client.fetch(topic_partition, planned, lambda: decoder.next_offset):
+            for fetched in client.fetch(
+                topic_partition, planned, lambda: decoder.next_offset, lambda: decoder.last_epoch
+            ):
                 yield from decoder.decode(fetched.records, fetched.high_watermark)
                 if decoder.done:
                     break
+        except LogCutError as error:
+            _report_losses(options, [error.message])
+            decoder.skip_to(decoder.next_offset)
         except TidegaugeError as error:
             decoder.skip_to(_after_loss(options, client, topic_partition, decoder.next_offset, until_offset, error))
     yield from decoder.rest()
@@ -158,16 +204,19 @@ class TidegaugeReader(_Reads, DataSourceReader):  # type: ignore[misc]  # pyspar
         end = resolve(client, found, options.ending, "ending", latest_if_no_match=True)
         plan = plan_batch(start, end, {})
         _report_losses(options, plan.losses)
-        return _input_partitions(options, client, plan.ranges)
+        return _input_partitions(options, client, plan.ranges, {})
 
 
 class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
-    """Micro-batches. Its state (the frozen end of AvailableNow) lives in the driver's streaming planner only."""
+    """Micro-batches. Its state lives in the driver's streaming planner only: nothing of it is needed to go on."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._frozen: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
+        self._epochs = EpochTracker()
+        least = options.min_offsets_per_trigger
+        self._delay = None if least is None else TriggerDelay(least, options.max_trigger_delay_ms)
 
     def initialOffset(self) -> OffsetsJson:  # noqa: N802  (Spark's name)
         """Where a new query begins; written to its checkpoint once and used ever after."""
@@ -178,20 +227,56 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         return to_json(starting)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802  (Spark's name)
-        """MaxOffsetsPerTrigger as Spark's limit; without it everything there is."""
-        limit = self.options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """What Spark passes to ``latestOffset``; with Trigger.Once it passes ReadAllAvailable instead.
 
-    def latestOffset(self, start: Mapping[str, Mapping[str, int]], limit: Any) -> OffsetsJson:  # noqa: N802  (Spark's name)
-        """The end of the next batch: the high watermarks, or less with a limit."""
-        begin = from_json(start)
-        latest = self._frozen if self._frozen is not None else self._ask_latest(begin)
+        Spark gives Python sources no composite limit, so with both options the reader itself heeds the lower one.
+        """
+        most, least = self.options.max_offsets_per_trigger, self.options.min_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
+
+    def latestOffset(self, start: StoredOffsets, limit: Any) -> dict[str, Any]:  # noqa: N802  (Spark's name)
+        """The end of the next batch: the high watermarks, or less with a limit; ``start`` while a batch has to wait."""
+        begin, epochs = from_json(start), epochs_from_json(start)
+        client = _client(self.options)
+        latest = self._latest_after(client, begin, epochs)
         self._latest = latest
-        if not isinstance(limit, ReadMaxRows):
-            return to_json(latest)
-        added = latest.keys() - begin.keys()
-        begin.update(ask(_client(self.options), added, EARLIEST))
-        return to_json(rate_limit(limit.max_rows, begin, latest))
+        is_limited = not isinstance(limit, ReadAllAvailable)
+        delay = self._delay if is_limited and self._frozen is None else None
+        if delay is not None and delay.waits(begin, latest, time.monotonic() * 1000):
+            return dict(start)
+        end = latest
+        most = self.options.max_offsets_per_trigger
+        if is_limited and most is not None:
+            added = latest.keys() - begin.keys()
+            end = rate_limit(most, begin | ask(client, added, EARLIEST), latest)
+        return to_stored(end, self._epochs_of(client, end, begin, epochs))
+
+    def _latest_after(
+        self, client: Any, begin: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """High watermarks, but nowhere below what was read while the leader still has that: then it is waited for."""
+        latest = dict(self._frozen) if self._frozen is not None else self._ask_latest(begin)
+        known = {one: offset for one, offset in begin.items() if one in latest}
+        cuts = self._epochs.cuts(client, known, epochs)
+        _report_losses(self.options, _sentences(cuts, known))
+        behind = {one: offset for one, offset in known.items() if latest[one] < offset and one not in cuts}
+        for one in self._epochs.lagging(client, behind):
+            latest[one] = behind[one]
+        return latest
+
+    def _epochs_of(
+        self,
+        client: Any,
+        end: Mapping[TopicPartition, int],
+        begin: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """Epochs of the ends; those that have not moved keep theirs, so that no batch begins for an epoch's sake."""
+        moved = {one: offset for one, offset in end.items() if begin.get(one) != offset}
+        kept = {one: epoch for one, epoch in epochs.items() if one in end and one not in moved}
+        return kept | self._epochs.epochs_before(client, moved)
 
     def reportLatestOffset(self) -> OffsetsJson | None:  # noqa: N802  (Spark's name)
         """The high watermarks of the last trigger, for the query's progress."""
@@ -201,16 +286,20 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         """Freezes the end: the query stops once it has read what is committed now."""
         self._frozen = self._ask_latest({})
 
-    def partitions(
-        self, start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[str, int]]
-    ) -> list[RangePartition]:
+    def partitions(self, start: StoredOffsets, end: StoredOffsets) -> list[RangePartition]:
         """The tasks of one batch: one per topic-partition with something to read, or more with minPartitions."""
         begin, until = from_json(start), from_json(end)
         client = _client(self.options)
         client.partitions(self.options.subscription)
+        # A batch that a restarted query runs again may end where the log has been cut since.
+        cuts = self._epochs.cuts(client, until, epochs_from_json(end))
+        if cuts:
+            _report_losses(self.options, _sentences(cuts, until))
+            latest = ask(client, cuts, LATEST)
+            until |= {one: max(begin.get(one, 0), min(until[one], latest[one])) for one in cuts}
         plan = plan_batch(begin, until, ask(client, until.keys() - begin.keys(), EARLIEST))
         _report_losses(self.options, plan.losses)
-        return _input_partitions(self.options, client, plan.ranges)
+        return _input_partitions(self.options, client, plan.ranges, epochs_from_json(start))
 
     def _ask_latest(self, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         options = self.options
@@ -218,6 +307,36 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         found = client.partitions(options.subscription)
         pause_s = options.offset_retry_interval_ms / 1000
         return ask_latest(client, found, known, retries=options.offset_retries, pause=lambda: time.sleep(pause_s))
+
+
+class Wrote(WriterCommitMessage):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
+    """What one task wrote, and what an attempt before it had written already."""
+
+    def __init__(self, sent: int, skipped: int) -> None:
+        self.sent = sent
+        self.skipped = skipped
+
+
+class _Writes:
+    """What both writers share: ``write``, which runs in a worker on a copy of the writer."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+
+    def write(self, iterator: Iterator[Any]) -> Wrote:
+        """Write the Arrow batches of one task."""
+        from tidegauge_spark.sink import write_arrow  # noqa: PLC0415  (asyncio and the client only in the worker)
+
+        done = write_arrow(self.options, iterator)
+        return Wrote(done.sent, done.skipped)
+
+
+class TidegaugeWriter(_Writes, DataSourceArrowWriter):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
+    """Writes a DataFrame."""
+
+
+class TidegaugeStreamWriter(_Writes, DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
+    """Writes micro-batches."""
 
 
 class TidegaugeDataSource(DataSource):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
@@ -230,6 +349,8 @@ class TidegaugeDataSource(DataSource):  # type: ignore[misc]  # pyspark ships no
 
     def _parsed(self, schema: Any, *, streaming: bool) -> Options:
         options = parse_options(dict(self.options.items()), streaming=streaming)
+        for sentence in ignored_options(self.options, streaming=streaming):
+            log.warning(sentence)
         if schema != spark_schema(options.columns):
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
@@ -257,3 +378,29 @@ class TidegaugeDataSource(DataSource):  # type: ignore[misc]  # pyspark ships no
             TidegaugeError: an option is missing or wrong.
         """
         return TidegaugeStreamReader(self._parsed(schema, streaming=True))
+
+    def _write_options(self, schema: Any, *, streaming: bool) -> WriteOptions:
+        options = parse_write_options(dict(self.options.items()), streaming=streaming)
+        check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, options.topic)
+        return options
+
+    def writer(self, schema: Any, overwrite: bool) -> TidegaugeWriter:
+        """A batch writer.
+
+        Raises:
+            TidegaugeError: an option or a column is missing or wrong; mode overwrite.
+        """
+        if overwrite:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "Save mode overwrite not allowed for tidegauge: a log is only appended to; use mode append",
+            )
+        return TidegaugeWriter(self._write_options(schema, streaming=False))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> TidegaugeStreamWriter:  # noqa: ARG002, N802  (Spark's names; a log has one mode)
+        """A streaming writer; output mode append or update, as in Kafka's sink.
+
+        Raises:
+            TidegaugeError: an option or a column is missing or wrong.
+        """
+        return TidegaugeStreamWriter(self._write_options(schema, streaming=True))

@@ -20,13 +20,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import grpc
 
 from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, metadata_pb2, offsets_pb2
+from tidegauge_spark.epochs import EpochEnd
 from tidegauge_spark.options import ConnectionOptions, Subscription
 
 METADATA_TIMEOUT_S = 1.0
@@ -55,11 +56,38 @@ class PartitionLeader(NamedTuple):
     topic_id: str
 
 
+Result = TypeVar("Result")
+
+
+class Answer(NamedTuple, Generic[Result]):
+    """What a leader said of one partition; ``result`` counts with ``ErrorCode.NONE`` only."""
+
+    topic_partition: TopicPartition
+    code: ErrorCode
+    message: str
+    result: Result
+
+
+Question = Callable[[int, Mapping[TopicPartition, int]], Iterable[Answer[Result]]]
+"""One call to one leader about some partitions."""
+
+
 class Fetched(NamedTuple):
     """One answer; ``records`` (whole batches) is empty when the broker waited in vain."""
 
     records: bytes
     high_watermark: int
+
+
+class LogCutError(TidegaugeError):
+    """The leader's log parts from what was read: the records before the position are not those that were read."""
+
+    def __init__(self, topic_partition: TopicPartition, offset: int, diverges_at: int) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Log truncation detected for partition {topic_partition} at offset {offset}: from offset {diverges_at} on "
+            "the leader's log differs from what was read (an unclean election, or the topic was made anew)",
+        )
 
 
 class Patience:
@@ -155,6 +183,10 @@ class ClusterClient:
         """What is known of a partition without asking."""
         return self._leaders.get(topic_partition, PartitionLeader(None, -1, ""))
 
+    def leader_epoch(self, topic_partition: TopicPartition) -> int:
+        """The leader epoch that is known without asking; -1 unknown."""
+        return self.leader(topic_partition).leader_epoch
+
     # --- which offsets ---
 
     def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -163,20 +195,62 @@ class ClusterClient:
         Raises:
             TidegaugeError: REQUEST_TIMED_OUT, some partition had no leader that answered; or what the leader said.
         """
-        answers: dict[TopicPartition, int | None] = {}
-        patience = Patience(self, self.options.api_timeout_ms, "get the offsets of all partitions")
+        return self._ask_leaders(asked, self._list_offsets, "get the offsets of all partitions")
+
+    def epoch_ends(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd | None]:
+        """Where leader epochs end in the leaders' logs; None where a leader can't say.
+
+        Raises:
+            TidegaugeError: as ``offsets``.
+        """
+        return self._ask_leaders(asked, self._epoch_ends, "ask for the ends of leader epochs")
+
+    def _ask_leaders(
+        self,
+        asked: Mapping[TopicPartition, int],
+        question: Question[Result],
+        what: str,
+    ) -> dict[TopicPartition, Result]:
+        """Ask each partition's leader until all have answered."""
+        answers: dict[TopicPartition, Result] = {}
+        patience = Patience(self, self.options.api_timeout_ms, what)
         if any(one not in self._leaders for one in asked):
             self._refresh({one.topic for one in asked})
         while True:
             problems = []
             for leader_id, partitions in self._by_leader(asked.keys() - answers.keys()).items():
-                problem = self._list_offsets(leader_id, {one: asked[one] for one in partitions}, answers)
+                if leader_id is None or leader_id not in self._addresses:
+                    problems.append(f"{', '.join(map(str, partitions))} has no leader")
+                    continue
+                problem = self._ask_leader(leader_id, {one: asked[one] for one in partitions}, question, answers)
                 if problem:
-                    problems.append(problem)
+                    problems.append(f"{', '.join(map(str, partitions))}: broker {leader_id} {problem}")
             if len(answers) == len(asked):
                 return answers
             patience.failed("; ".join(problems))
             self._refresh({one.topic for one in asked})
+
+    def _ask_leader(
+        self,
+        leader_id: int,
+        asked: Mapping[TopicPartition, int],
+        question: Question[Result],
+        answers: dict[TopicPartition, Result],
+    ) -> str:
+        """Ask one leader; fills ``answers`` and says what is missing, empty when nothing is."""
+        try:
+            given = list(question(leader_id, asked))
+        except grpc.RpcError as error:
+            return self._gone(self._addresses[leader_id], error)
+        problems = []
+        for answer in given:
+            if answer.code is ErrorCode.NONE:
+                answers[answer.topic_partition] = answer.result
+            elif ERROR_TABLE[answer.code].retriable:
+                problems.append(f"said {answer.code.name}: {answer.message}")
+            else:
+                raise TidegaugeError(answer.code, answer.message)
+        return "; ".join(problems)
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
         groups: dict[int | None, list[TopicPartition]] = {}
@@ -185,13 +259,7 @@ class ClusterClient:
             groups.setdefault(leader.leader_id if leader else None, []).append(one)
         return groups
 
-    def _list_offsets(
-        self, leader_id: int | None, asked: Mapping[TopicPartition, int], answers: dict[TopicPartition, int | None]
-    ) -> str:
-        """Ask one leader; fills ``answers`` and says what is missing, empty when nothing is."""
-        names = ", ".join(map(str, asked))
-        if leader_id is None or leader_id not in self._addresses:
-            return f"{names} has no leader"
+    def _list_offsets(self, leader_id: int, asked: Mapping[TopicPartition, int]) -> Iterator[Answer[int | None]]:
         request = offsets_pb2.ListOffsetsRequest(
             partitions=[
                 offsets_pb2.ListOffsetsPartition(
@@ -203,27 +271,39 @@ class ClusterClient:
                 for one, timestamp in asked.items()
             ]
         )
-        address = self._addresses[leader_id]
-        try:
-            response = self._stub(address).ListOffsets(request, timeout=self.options.request_timeout_ms / 1000)
-        except grpc.RpcError as error:
-            return f"{names}: broker {leader_id} {self._gone(address, error)}"
-        problems = []
-        for result in response.partitions:
-            topic_partition = TopicPartition(result.topic, result.partition)
-            code = ErrorCode.of(result.error)
-            if code is ErrorCode.NONE:
-                answers[topic_partition] = result.offset if result.HasField("offset") else None
-            elif ERROR_TABLE[code].retriable:
-                problems.append(f"{topic_partition}: broker {leader_id} said {code.name}: {result.error_message}")
-            else:
-                raise TidegaugeError(code, result.error_message)
-        return "; ".join(problems)
+        stub = self._stub(self._addresses[leader_id])
+        response = stub.ListOffsets(request, timeout=self.options.request_timeout_ms / 1000)
+        for one in response.partitions:
+            offset = one.offset if one.HasField("offset") else None
+            yield Answer(TopicPartition(one.topic, one.partition), ErrorCode.of(one.error), one.error_message, offset)
+
+    def _epoch_ends(self, leader_id: int, asked: Mapping[TopicPartition, int]) -> Iterator[Answer[EpochEnd | None]]:
+        request = offsets_pb2.OffsetsForLeaderEpochRequest(
+            partitions=[
+                offsets_pb2.OffsetForLeaderEpochPartition(
+                    topic=one.topic,
+                    partition=one.partition,
+                    current_leader_epoch=self._leaders[one].leader_epoch,
+                    leader_epoch=epoch,
+                )
+                for one, epoch in asked.items()
+            ]
+        )
+        stub = self._stub(self._addresses[leader_id])
+        response = stub.OffsetsForLeaderEpoch(request, timeout=self.options.request_timeout_ms / 1000)
+        for one in response.partitions:
+            is_known = one.HasField("end") and one.end.HasField("leader_epoch") and one.end.HasField("end_offset")
+            end = EpochEnd(one.end.leader_epoch, one.end.end_offset) if is_known else None
+            yield Answer(TopicPartition(one.topic, one.partition), ErrorCode.of(one.error), one.error_message, end)
 
     # --- which batches ---
 
     def fetch(
-        self, topic_partition: TopicPartition, planned: PartitionLeader, position: Callable[[], int]
+        self,
+        topic_partition: TopicPartition,
+        planned: PartitionLeader,
+        position: Callable[[], int],
+        last_epoch: Callable[[], int] = lambda: -1,
     ) -> Iterator[Fetched]:
         """Batches from ``position()`` on, below the high watermark, for as long as the caller takes them.
 
@@ -233,8 +313,10 @@ class ClusterClient:
             topic_partition: what to read.
             planned: what the planner knew: an older leader epoch or another topic id is not believed.
             position: the next offset to fetch; the caller moves it while it takes what is yielded.
+            last_epoch: leader epoch of the record before the position; -1 unknown, then nobody looks for a cut.
 
         Raises:
+            LogCutError: the records before the position are not in the leader's log.
             TidegaugeError: OFFSET_OUT_OF_RANGE, the leader has no such offset; INCONSISTENT_TOPIC_ID, another topic
                 has the name now; REQUEST_TIMED_OUT, no progress.
         """
@@ -244,7 +326,7 @@ class ClusterClient:
         patience = Patience(self, self.options.poll_timeout_ms, f"read {topic_partition}")
         while True:
             before = position()
-            fetched = self._fetch_once(topic_partition, planned, before)
+            fetched = self._fetch_once(topic_partition, planned, before, last_epoch())
             if isinstance(fetched, Fetched):
                 yield fetched
                 if position() != before:
@@ -254,7 +336,9 @@ class ClusterClient:
             patience.failed(fetched)
             self._refresh({topic_partition.topic})
 
-    def _fetch_once(self, topic_partition: TopicPartition, planned: PartitionLeader, offset: int) -> Fetched | str:
+    def _fetch_once(
+        self, topic_partition: TopicPartition, planned: PartitionLeader, offset: int, last_epoch: int
+    ) -> Fetched | str:
         """One fetch: what came, or why nothing did."""
         leader = self._leaders.get(topic_partition)
         if leader is not None and planned.topic_id and leader.topic_id != planned.topic_id:
@@ -269,6 +353,7 @@ class ClusterClient:
             partition=topic_partition.partition,
             current_leader_epoch=leader.leader_epoch,
             fetch_offset=offset,
+            last_fetched_epoch=last_epoch if last_epoch >= 0 else None,
             partition_max_bytes=self.options.fetch_max_bytes,
         )
         request = fetch_pb2.FetchRequest(
@@ -281,6 +366,11 @@ class ClusterClient:
         except grpc.RpcError as error:
             return f"broker {leader.leader_id} {self._gone(address, error)}"
         code = ErrorCode.of(result.error)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and last_epoch >= 0:
+            # Also the answer of a leader that knows no epochs: the offset alone decides then.
+            return self._fetch_once(topic_partition, planned, offset, -1)
+        if code is ErrorCode.NONE and result.HasField("diverging_epoch"):
+            raise LogCutError(topic_partition, offset, min(offset, result.diverging_epoch.end_offset))
         if code is ErrorCode.NONE:
             return Fetched(result.records, result.high_watermark)
         if ERROR_TABLE[code].retriable:

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -23,7 +24,7 @@ from tidegauge_spark.decode import ArrowDecoder
 from tidegauge_spark.offsets import EARLIEST, LATEST
 from tidegauge_spark.options import ConnectionOptions, Options, Subscription, parse_options
 from tidegauge_spark.planner import OffsetRange
-from tidegauge_spark.source import RangePartition, read_range
+from tidegauge_spark.source import RangePartition, TidegaugeStreamReader, read_range
 from tidegauge_spark.transport import ClusterClient, PartitionLeader
 
 pytestmark = pytest.mark.integration
@@ -120,6 +121,22 @@ class Broker(broker_service_pb2_grpc.BrokerServiceServicer):
             result.offset = self.log_start if asked.timestamp_ms == EARLIEST else self.high_watermark
         return offsets_pb2.ListOffsetsResponse(partitions=[result])
 
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """Largest epoch of the log not above the one asked for, and its end (LeaderEpochFileCache.endOffsetFor)."""
+        headers = [read_header(one) for one in self.log]
+        epochs = [header.leader_epoch for header in headers if header.leader_epoch <= epoch]
+        later = [header.base_offset for header in headers if header.leader_epoch > epoch]
+        return max(epochs, default=epoch), min(later, default=self.end)
+
+    def OffsetsForLeaderEpoch(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.calls.append("offsets_for_leader_epoch")
+        (asked,) = request.partitions
+        result = offsets_pb2.OffsetForLeaderEpochResult(topic="orders", partition=0)
+        result.error = self._refusal(asked.current_leader_epoch)  # type: ignore[assignment]
+        if not result.error:
+            result.end.leader_epoch, result.end.end_offset = self.epoch_end(asked.leader_epoch)
+        return offsets_pb2.OffsetsForLeaderEpochResponse(partitions=[result])
+
     def Fetch(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.calls.append("fetch")
         (asked,) = request.partitions
@@ -128,6 +145,11 @@ class Broker(broker_service_pb2_grpc.BrokerServiceServicer):
         result.error = self._refusal(asked.current_leader_epoch)  # type: ignore[assignment]
         if not result.error and not self.log_start <= asked.fetch_offset <= self.end:
             result.error = ErrorCode.OFFSET_OUT_OF_RANGE  # type: ignore[assignment]
+        if not result.error and asked.HasField("last_fetched_epoch"):
+            epoch, end = self.epoch_end(asked.last_fetched_epoch)
+            if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
+                result.diverging_epoch.leader_epoch, result.diverging_epoch.end_offset = epoch, end
+                return fetch_pb2.FetchResponse(partitions=[result])
         if not result.error:
             result.high_watermark = self.high_watermark
             for one in self.log:
@@ -360,3 +382,130 @@ def test_the_next_offset_moves_by_what_was_decoded(cluster: Cluster) -> None:
         if decoder.done:
             break
     assert positions == [3, 6]
+
+
+def elect_uncleanly(cluster: Cluster, leader_id: int, *, kept: int, new: int) -> None:
+    """A broker that has only the first batches leads, and takes batches of five records."""
+    cluster.elect(leader_id)
+    heir = cluster.brokers[leader_id]
+    heir.log = heir.log[:kept]
+    for _ in range(new):
+        heir.append(5)
+    heir.high_watermark = heir.end
+
+
+def test_an_unclean_election_in_mid_read_is_found_by_epoch(cluster: Cluster) -> None:
+    """KIP-320: the new leader has offset 10 too, but 5..9 are not the records that were read."""
+    for _ in range(4):
+        cluster.append(5)
+    once = [True]
+
+    def die(offset: int) -> None:
+        if offset == 10 and once.pop():
+            elect_uncleanly(cluster, 1, kept=1, new=4)
+
+    cluster.brokers[0].before_fetch = die
+    with pytest.raises(TidegaugeError, match=r"Log truncation detected for partition orders-0 at offset 10.*offset 5"):
+        read(cluster, 0, 20)
+
+
+def test_an_unclean_election_in_mid_read_may_be_ignored(cluster: Cluster) -> None:
+    """failOnDataLoss=false: reading goes on at the same offset."""
+    for _ in range(4):
+        cluster.append(5)
+    cluster.brokers[0].before_fetch = lambda offset: (
+        elect_uncleanly(cluster, 1, kept=1, new=4) if offset == 10 and cluster.brokers[0].leader_epoch == 0 else None
+    )
+    assert read(cluster, 0, 20, cluster.options(failOnDataLoss="false")) == list(range(20))
+
+
+@pytest.fixture
+def make_reader(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TidegaugeStreamReader]:
+    """Stream readers whose planner lives in this process, as after a start of the query."""
+
+    def make(**more: str) -> TidegaugeStreamReader:
+        options = cluster.options(**{"fetchOffset.retryIntervalMs": "1", **more})
+        client = cluster.client(options.connection)
+        monkeypatch.setattr("tidegauge_spark.source._client", lambda _: client)
+        return TidegaugeStreamReader(options)
+
+    return make
+
+
+MakeReader = Callable[..., TidegaugeStreamReader]
+ALL = ReadAllAvailable()
+START = {"orders": {"0": 0}}
+
+
+def test_a_query_stores_the_epoch_of_its_last_record(cluster: Cluster, make_reader: MakeReader) -> None:
+    cluster.append(5)
+    reader = make_reader(startingOffsets="earliest")
+    assert reader.initialOffset() == START
+    first = reader.latestOffset(START, ALL)
+    assert first == {"orders": {"0": 5}, "__epochs": {"orders": {"0": 0}}}
+    cluster.elect(2)
+    assert reader.latestOffset(first, ALL) == first, "a change of leader alone begins no batch"
+    cluster.append(3)
+    assert reader.latestOffset(first, ALL) == {"orders": {"0": 8}, "__epochs": {"orders": {"0": 1}}}
+    (task,) = reader.partitions(first, reader.latestOffset(first, ALL))
+    assert (task.offsets, task.last_epoch) == (OffsetRange(ZERO, 5, 8), 0)
+
+
+def test_truncation_behind_a_restarted_query_is_found_by_epoch(cluster: Cluster, make_reader: MakeReader) -> None:
+    """Kafka's own source sees nothing: the new log is longer than what was read."""
+    cluster.append(5)
+    cluster.append(5)
+    stored = make_reader().latestOffset(START, ALL)
+    elect_uncleanly(cluster, 1, kept=1, new=5)
+    with pytest.raises(TidegaugeError, match=r"Log truncation detected .*up to offset 10.*differs from offset 5 on"):
+        make_reader().latestOffset(stored, ALL)
+    with pytest.raises(TidegaugeError, match="Log truncation detected"):
+        make_reader().partitions(START, stored)
+    lenient = make_reader(failOnDataLoss="false")
+    assert lenient.latestOffset(stored, ALL) == {"orders": {"0": 30}, "__epochs": {"orders": {"0": 1}}}
+
+
+def test_a_shorter_log_is_data_loss(cluster: Cluster, make_reader: MakeReader) -> None:
+    cluster.append(5)
+    cluster.append(5)
+    stored = make_reader().latestOffset(START, ALL)
+    elect_uncleanly(cluster, 1, kept=1, new=0)
+    with pytest.raises(TidegaugeError, match="Log truncation detected"):
+        make_reader().latestOffset(stored, ALL)
+    (task,) = make_reader(failOnDataLoss="false").partitions(START, stored)
+    assert task.offsets == OffsetRange(ZERO, 0, 5), "nobody waits for what will never come"
+
+
+@pytest.mark.parametrize("with_epochs", [True, False])
+def test_a_new_leaders_lagging_high_watermark_is_waited_for(
+    cluster: Cluster, make_reader: MakeReader, with_epochs: bool
+) -> None:
+    """Issue 6: the new leader's high watermark is below the old one's for a moment; no data loss, no batch."""
+    cluster.append(5)
+    cluster.append(5)
+    reader = make_reader()
+    stored = reader.latestOffset(START, ALL)
+    if not with_epochs:
+        stored.pop("__epochs")
+    cluster.elect(1)
+    cluster.brokers[1].high_watermark = 5
+    assert reader.latestOffset(stored, ALL) == stored
+    frozen = make_reader()
+    frozen.prepareForTriggerAvailableNow()
+    assert frozen.latestOffset(stored, ALL) == stored
+
+
+def test_limits_of_a_trigger(cluster: Cluster, make_reader: MakeReader) -> None:
+    """Both limits at once; Trigger.Once (ReadAllAvailable) knows none."""
+    for _ in range(4):
+        cluster.append(5)
+    reader = make_reader(maxOffsetsPerTrigger="8", minOffsetsPerTrigger="7", maxTriggerDelay="1h")
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset(START, limit)
+    assert first["orders"] == {"0": 8}
+    second = reader.latestOffset(first, limit)
+    assert second["orders"] == {"0": 16}
+    assert reader.latestOffset(second, limit) == second, "four records are too few"
+    assert reader.latestOffset(second, ALL)["orders"] == {"0": 20}
+    assert reader.reportLatestOffset() == {"orders": {"0": 20}}
+    assert isinstance(make_reader(minOffsetsPerTrigger="7").getDefaultReadLimit(), ReadMinRows)

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_spark.offsets import from_json, parse_assignment, parse_offsets, rate_limit, require_all, to_json
+from tidegauge_spark.offsets import (
+    TriggerDelay,
+    epochs_from_json,
+    from_json,
+    parse_assignment,
+    parse_offsets,
+    rate_limit,
+    require_all,
+    to_json,
+    to_stored,
+    without_epochs,
+)
 
 ORDERS = [TopicPartition("orders", index) for index in range(12)]
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b.c"]), st.integers(0, 11))
@@ -96,3 +107,31 @@ def test_rate_limit_progresses_and_stays_in_bounds(limit: int, backlog: dict[Top
         assert start[partition] <= end <= until[partition]
         assert end > start[partition] or until[partition] == start[partition]
     assert sum(ends[one] - start[one] for one in ends) <= limit + len(ends)
+
+
+def test_epochs_are_stored_beside_the_offsets_under_one_key() -> None:
+    stored = to_stored({ORDERS[0]: 5, ORDERS[1]: 0}, {ORDERS[0]: 3})
+    assert stored == {"orders": {"0": 5, "1": 0}, "__epochs": {"orders": {"0": 3}}}
+    assert from_json(stored) == {ORDERS[0]: 5, ORDERS[1]: 0}
+    assert epochs_from_json(stored) == {ORDERS[0]: 3}
+    assert without_epochs(stored) == {"orders": {"0": 5, "1": 0}}
+    assert to_stored({ORDERS[0]: 5}, {}) == {"orders": {"0": 5}}
+
+
+def test_a_topic_of_that_name_is_read_as_any_other() -> None:
+    odd = TopicPartition("__epochs", 0)
+    stored = to_stored({odd: 5}, {odd: 3})
+    assert stored == {"__epochs": {"0": 5}}
+    assert from_json(stored) == {odd: 5}
+    assert epochs_from_json(stored) == {}
+
+
+def test_a_batch_waits_for_enough_records_but_not_for_ever() -> None:
+    """minOffsetsPerTrigger, maxTriggerDelay (KafkaMicroBatchStream.delayBatch): the first batch never waits."""
+    delay = TriggerDelay(10, 1000)
+    start, few, enough = {ORDERS[0]: 0}, {ORDERS[0]: 4, ORDERS[1]: 5}, {ORDERS[0]: 5, ORDERS[1]: 5}
+    assert not delay.waits(start, few, now_ms=0)
+    assert delay.waits(start, few, now_ms=999)
+    assert not delay.waits(start, enough, now_ms=999)
+    assert delay.waits(start, few, now_ms=1500)
+    assert not delay.waits(start, few, now_ms=1999)

@@ -7,7 +7,7 @@ import pytest
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_spark.offsets import EARLIEST, LATEST
-from tidegauge_spark.options import Columns, OffsetLimit, Options, Subscription, parse_options
+from tidegauge_spark.options import Columns, OffsetLimit, Options, Subscription, ignored_options, parse_options
 
 
 def parse(*, streaming: bool = True, **more: str) -> Options:
@@ -68,10 +68,29 @@ def test_precedence_timestamp_then_by_timestamp_then_offsets() -> None:
         ({"maxOffsetsPerTrigger": "0"}, True, "maxOffsetsPerTrigger is '0'"),
         ({"failOnDataLoss": "no"}, True, "must be true or false"),
         ({"kafka__enable__auto__commit": "true"}, True, "kafka.enable.auto.commit"),
-        ({"minOffsetsPerTrigger": "5"}, True, "minoffsetspertrigger"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, True, "is higher than the maxOffsetsPerTrigger"),
+        ({"maxTriggerDelay": "soon"}, True, "must be a time such as"),
+        ({"maxRecordsPerPartition": "-1"}, True, "maxRecordsPerPartition is '-1'"),
         ({"startingOffsetsByTimestampStrategy": "x"}, True, "must be error or latest"),
     ],
 )
 def test_bad_options_are_refused_with_a_sentence(more: dict[str, str], streaming: bool, sentence: str) -> None:
     with pytest.raises(TidegaugeError, match=sentence):
         parse(streaming=streaming, **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"), [("15m", 900_000), ("500ms", 500), ("2H", 7_200_000), ("30s", 30_000), ("250", 250)]
+)
+def test_max_trigger_delay_is_a_duration_as_sparks(text: str, expected_ms: int) -> None:
+    assert parse(maxTriggerDelay=text).max_trigger_delay_ms == expected_ms
+    assert parse().max_trigger_delay_ms == 900_000
+
+
+def test_what_is_not_heeded_is_said() -> None:
+    """No consumer groups here; and limits of a trigger mean nothing to a batch query (as in Spark)."""
+    given = {"kafka.group.id": "g", "MaxOffsetsPerTrigger": "5"}
+    assert ignored_options(given, streaming=True) == [
+        "Option 'kafka.group.id' is ignored: there are no consumer groups here"
+    ]
+    assert "Option 'maxoffsetspertrigger' is ignored in batch queries" in ignored_options(given, streaming=False)

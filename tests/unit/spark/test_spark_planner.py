@@ -59,3 +59,19 @@ def test_split_covers_every_offset_once(sizes: list[int], min_partitions: int) -
         assert own[0].from_offset == whole.from_offset
         assert own[-1].until_offset == whole.until_offset
         assert all(one.until_offset == other.from_offset for one, other in itertools.pairwise(own))
+
+
+def test_small_ranges_leave_their_share_to_the_large_ones() -> None:
+    """KafkaOffsetRangeCalculator: unsplit ranges are taken out before the rest is shared."""
+    small = [OffsetRange(TopicPartition("t", index), 0, 1) for index in range(3)]
+    pieces = split_ranges([OffsetRange(ZERO, 0, 1000), *small], 6)
+    assert len(pieces) == 6
+    assert [piece.size for piece in pieces if piece.topic_partition == ZERO] == [333, 333, 334]
+
+
+def test_max_records_per_partition() -> None:
+    """No task above the limit; then minPartitions has its say."""
+    ranges = [OffsetRange(ZERO, 0, 10), OffsetRange(ONE, 0, 3)]
+    assert [piece.size for piece in split_ranges(ranges, None, 4)] == [3, 3, 4, 3]
+    assert [piece.size for piece in split_ranges(ranges, 2, 4)] == [3, 3, 4, 3]
+    assert len(split_ranges(ranges, 6, 5)) == 7, "a hint: shares are rounded"

@@ -1,0 +1,121 @@
+"""Has the log been cut behind the reader? Leader epochs tell, where offsets alone can't.
+
+Contract: no clock and no network of its own; ``EpochClient`` asks the cluster. A query keeps, for each partition, the
+offset that it has read up to and the leader epoch of the record before it.
+
+- Our log and the leader's are one up to that offset exactly when the leader's largest epoch that is not above ours *is*
+  ours and ends at or behind that offset. Else the leader's log parts from what was read: an unclean election or a topic
+  that was made anew. Offsets alone hide it as soon as the new log is longer than the old one.
+- A high watermark below what was read is no loss while the leader still has those records: a new leader learns of the
+  high watermark only when its followers have fetched. Then the reader waits.
+- A leader that doesn't know (no epochs; the rule of before 0.11) leaves the question to the offsets.
+- What was found under a leader epoch holds for as long as that epoch: one question per change of leader.
+
+Source: KIP-320 (``OffsetsForLeaderEpochClient``), ``LeaderEpochFileCache.endOffsetFor``; Spark's own Kafka source does
+not look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from tidegauge.partition import TopicPartition
+from tidegauge_spark.offsets import Offsets
+
+Epochs = Mapping[TopicPartition, int]
+MAX_STEPS_BACK = 8
+"""So many epochs without a record in a row are believed; behind them the record's epoch counts as unknown."""
+
+
+class EpochEnd(NamedTuple):
+    """The largest epoch of a log that is not above the one asked for, and the first offset behind it."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class EpochClient(Protocol):
+    """What is asked of the cluster here."""
+
+    def epoch_ends(self, asked: Epochs) -> dict[TopicPartition, EpochEnd | None]:
+        """Where epochs end in the leaders' logs; None where a leader can't say."""
+        ...
+
+    def leader_epoch(self, topic_partition: TopicPartition) -> int:
+        """The leader epoch that is known without asking; -1 unknown."""
+        ...
+
+
+class EpochTracker:
+    """What a query knows of the epochs of its partitions. Nothing in it must outlive the process."""
+
+    def __init__(self) -> None:
+        self._held: dict[TopicPartition, tuple[int, int]] = {}
+        """Under which leader epoch the log was found to hold what was read, up to which offset."""
+        self._starts: dict[TopicPartition, tuple[int, int]] = {}
+        """A leader epoch and the first offset that was written under it."""
+
+    def cuts(self, client: EpochClient, offsets: Offsets, epochs: Epochs) -> dict[TopicPartition, int]:
+        """Partitions whose log no longer holds what was read, and the offset from which it differs.
+
+        Args:
+            client: whom to ask.
+            offsets: what was read (exclusive).
+            epochs: leader epoch of the record before each offset, where it is known.
+        """
+        asked = {
+            one: epochs[one]
+            for one, offset in offsets.items()
+            if offset > 0 and one in epochs and not self._is_held(client, one, offset)
+        }
+        cuts: dict[TopicPartition, int] = {}
+        for one, end in client.epoch_ends(asked).items() if asked else ():
+            if end is not None and (end.leader_epoch < epochs[one] or end.end_offset < offsets[one]):
+                cuts[one] = min(end.end_offset, offsets[one])
+            self._held[one] = (client.leader_epoch(one), offsets[one])
+        return cuts
+
+    def _is_held(self, client: EpochClient, one: TopicPartition, offset: int) -> bool:
+        leader_epoch, up_to = self._held.get(one, (-1, -1))
+        return leader_epoch == client.leader_epoch(one) and leader_epoch >= 0 and offset <= up_to
+
+    def lagging(self, client: EpochClient, offsets: Offsets) -> set[TopicPartition]:
+        """Of partitions whose high watermark lies below ``offsets``: those whose leader still has the records."""
+        ends = client.epoch_ends({one: client.leader_epoch(one) for one in offsets}) if offsets else {}
+        return {one for one, end in ends.items() if end is not None and end.end_offset >= offsets[one]}
+
+    def epochs_before(self, client: EpochClient, offsets: Offsets) -> dict[TopicPartition, int]:
+        """Leader epoch of the record before each offset, as the leaders' logs have it; unknown ones are left out."""
+        found: dict[TopicPartition, int] = {}
+        asked: dict[TopicPartition, int] = {}
+        for one, offset in offsets.items():
+            leader_epoch = client.leader_epoch(one)
+            if offset <= 0 or leader_epoch < 0:
+                continue
+            known_epoch, start = self._starts.get(one, (-1, 0))
+            if leader_epoch == 0 or (known_epoch == leader_epoch and start < offset):
+                found[one] = leader_epoch
+            else:
+                asked[one] = leader_epoch
+        # The epoch before this one ends where this one begins; if that is not below the offset, one step back.
+        for _ in range(MAX_STEPS_BACK):
+            if not asked:
+                break
+            ends = client.epoch_ends({one: epoch - 1 for one, epoch in asked.items()})
+            for one, end in ends.items():
+                epoch = asked.pop(one)
+                if end is None:
+                    continue
+                if epoch == client.leader_epoch(one):
+                    self._starts[one] = (epoch, end.end_offset)
+                if end.end_offset < offsets[one]:
+                    found[one] = epoch
+                elif end.leader_epoch == 0:
+                    found[one] = 0
+                elif end.leader_epoch > 0:
+                    asked[one] = end.leader_epoch
+        for one in found:
+            # It was read off this leader's own log.
+            self._held[one] = (client.leader_epoch(one), offsets[one])
+        return found

@@ -1,0 +1,218 @@
+"""The sink ``tidegauge``: writes rows of a batch or a stream as records.
+
+Contract: as Spark's Kafka sink, at-least-once; with ``idempotent=true`` (a stream's default) a micro-batch that is run
+again, after a failed task or a restart from the checkpoint, writes only what is missing (``tidegauge_spark.marks``).
+
+- ``write`` runs in a worker on a copy of the writer and ends when everything is acknowledged; a record that is not
+  fails the task.
+- Query, run, batch and attempt come from Spark's task context.
+- pyspark's classes are named in ``source``; gRPC, pyarrow and the client are imported by the worker.
+
+Source: ``KafkaStreamWriter``, ``KafkaRowWriter``; local properties of ``MicroBatchExecution``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_spark.marks import MARK_HEADER, Content, Mark, RunMemory, Seen, Written, decode_mark, look_back
+from tidegauge_spark.offsets import EARLIEST, LATEST
+from tidegauge_spark.options import Options, Subscription, parse_options
+from tidegauge_spark.write_options import WriteOptions
+
+BATCH_ID = "streaming.sql.batchId"
+QUERY_ID = "sql.streaming.queryId"
+RUN_ID = "spark.jobGroup.id"
+"""Names of Spark's local properties in a micro-batch; the job group of a stream is its run id."""
+
+_memory = RunMemory()
+
+
+class RowToWrite(NamedTuple):
+    """One row; ``partition`` None lets the producer choose."""
+
+    content: Content
+    partition: int | None
+
+
+class Attempt(NamedTuple):
+    """Which attempt at which task this is."""
+
+    mark: Mark
+    run_id: str
+    attempt: int
+
+
+def rows_of(columns: Mapping[str, list[Any]], topic: str, rows: int) -> Iterator[RowToWrite]:
+    """Rows of a batch of columns.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, a row without a topic.
+    """
+    nothing: list[Any] = [None] * rows
+    topics = nothing if topic else columns.get("topic", nothing)
+    keys, values = columns.get("key", nothing), columns["value"]
+    partitions, headers = columns.get("partition", nothing), columns.get("headers", nothing)
+    for key, value, own_topic, partition, pairs in zip(keys, values, topics, partitions, headers, strict=True):
+        where = topic or own_topic
+        if where is None:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "null topic present in the data. Use the topic option for setting a topic.",
+            )
+        pairs_given = tuple((str(pair["key"]), pair["value"]) for pair in pairs or ())
+        yield RowToWrite(Content(where, _bytes(key), _bytes(value), pairs_given), partition)
+
+
+def _bytes(value: Any) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def current_attempt() -> Attempt | None:
+    """What Spark's task context says; None outside of a micro-batch."""
+    from pyspark import TaskContext  # noqa: PLC0415  (only in a worker)
+
+    context = TaskContext.get()
+    if context is None:
+        return None
+    query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    if not query_id or not batch_id:
+        return None
+    mark = Mark(query_id, int(batch_id), context.partitionId())
+    return Attempt(mark, str(context.getLocalProperty(RUN_ID)), context.attemptNumber())
+
+
+class ClusterView:
+    """``TopicView`` of a real cluster."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        given = {"kafka.bootstrap.servers": ",".join(options.bootstrap_servers), "subscribe": "any"}
+        read = {"includeHeaders": "true", "failOnDataLoss": "false"}
+        self._read_options: Options = parse_options(given | read, streaming=False)
+        from tidegauge_spark.transport import client_for  # noqa: PLC0415  (gRPC only in the worker)
+
+        self._client = client_for(self._read_options.connection)
+
+    def bounds(self, topic: str) -> dict[TopicPartition, tuple[int, int]]:
+        """From the first record that is young enough to the leaders' log ends, committed or not."""
+        client = self._client
+        found = client.partitions(Subscription(topics=(topic,)))
+        since_ms = max(0, time.time_ns() // 1_000_000 - self._options.lookback_ms)
+        young = client.offsets(dict.fromkeys(found, since_ms))
+        high_watermarks = client.offsets(dict.fromkeys(found, LATEST))
+        earliest = client.offsets(dict.fromkeys(found, EARLIEST))
+        ends = client.epoch_ends({one: client.leader_epoch(one) for one in found})
+        bounds = {}
+        for one in found:
+            end = ends[one]
+            high_watermark = high_watermarks[one] or 0
+            last = high_watermark if end is None else max(high_watermark, end.end_offset)
+            # No committed record is that young: what is not committed yet may be.
+            first = young[one]
+            bounds[one] = (max(earliest[one] or 0, high_watermark if first is None else first), last)
+        return bounds
+
+    def read(self, topic_partition: TopicPartition, from_offset: int, until_offset: int) -> Iterator[Seen]:
+        """All records of a range; waits until it is committed."""
+        from tidegauge_spark.planner import OffsetRange  # noqa: PLC0415  (with source, below)
+        from tidegauge_spark.source import RangePartition, read_range  # noqa: PLC0415  (source imports this module)
+
+        leader = self._client.leader(topic_partition)
+        task = RangePartition(OffsetRange(topic_partition, from_offset, until_offset), *leader)
+        options = self._read_options._replace(columns=self._read_options.columns._replace(headers=True))
+        for arrow in read_range(options, self._client, task):
+            columns = arrow.to_pydict()
+            for key, value, pairs in zip(columns["key"], columns["value"], columns["headers"], strict=True):
+                headers = tuple((pair["key"], pair["value"]) for pair in pairs or ())
+                marks = [decode_mark(value) for name, value in headers if name == MARK_HEADER]
+                others = tuple(one for one in headers if one[0] != MARK_HEADER)
+                content = Content(topic_partition.topic, key, value, others)
+                yield Seen(topic_partition.partition, content, marks[-1] if marks else None)
+
+
+class TaskWriter:
+    """Writes the rows of one task."""
+
+    def __init__(self, options: WriteOptions, attempt: Attempt | None) -> None:
+        self._options = options
+        self._attempt = attempt if options.is_idempotent else None
+        self._looked_at: set[str] = set()
+        self._written = Written()
+        self._view: ClusterView | None = None
+        self._failure: BaseException | None = None
+        self.sent = 0
+        self.skipped = 0
+
+    def write(self, rows: Iterable[RowToWrite]) -> None:
+        """Send what is not there yet and wait for all acknowledgements.
+
+        Raises:
+            TidegaugeError: a record was not acknowledged; the task fails.
+        """
+        asyncio.run(self._write(rows))
+        if self._attempt is not None:
+            _memory.done(self._attempt.mark.query_id, self._attempt.run_id, self._attempt.mark.batch_id)
+
+    async def _write(self, rows: Iterable[RowToWrite]) -> None:
+        from tidegauge_client import Producer  # noqa: PLC0415  (grpc.aio only in the worker)
+
+        mark = () if self._attempt is None else ((MARK_HEADER, self._attempt.mark.encode()),)
+        async with Producer(self._options.bootstrap_servers, **dict(self._options.producer)) as producer:
+            for content, partition in rows:
+                if self._stands_there(content, partition):
+                    self.skipped += 1
+                    continue
+                future = await producer.send(
+                    content.topic,
+                    content.value,
+                    content.key,
+                    partition=partition,
+                    headers=content.headers + mark,
+                )
+                future.add_done_callback(self._answered)
+                self.sent += 1
+                if self._failure is not None:
+                    break
+            await producer.flush()
+        if self._failure is not None:
+            raise self._failure
+
+    def _answered(self, future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        self._failure = self._failure or error
+
+    def _stands_there(self, content: Content, partition: int | None) -> bool:
+        """Whether an attempt before has written this row; looks through a topic when its first row comes."""
+        if self._attempt is None:
+            return False
+        mark, run_id, attempt = self._attempt
+        if content.topic not in self._looked_at:
+            self._looked_at.add(content.topic)
+            if _memory.must_look(mark.query_id, run_id, mark.batch_id, attempt):
+                self._view = self._view or ClusterView(self._options)
+                look_back(self._view, content.topic, mark, self._written.add)
+        return self._written.take(content, partition)
+
+
+def write_arrow(options: WriteOptions, batches: Iterable[Any]) -> TaskWriter:
+    """Write Arrow batches as one task.
+
+    Raises:
+        TidegaugeError: a record was not acknowledged; idempotent=true outside of a micro-batch.
+    """
+    attempt = current_attempt()
+    if options.is_idempotent and attempt is None:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            "idempotent=true needs a micro-batch: only there a query, a batch and a task have names that stay when "
+            "they are run again. Write with writeStream, or inside foreachBatch",
+        )
+    writer = TaskWriter(options, attempt)
+    writer.write(row for batch in batches for row in rows_of(batch.to_pydict(), options.topic, batch.num_rows))
+    return writer
