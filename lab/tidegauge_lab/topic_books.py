@@ -96,6 +96,11 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
     history = read_history(sources.histories, topic) if sources.histories else None
     reads = [read for path in sources.reads for read in read_consumed(path, topic)] if sources.reads else None
     not_read: list[str] = []
+    if history is not None and history.damaged_lines and not history.records:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"{', '.join(map(str, sources.histories))} can't be read: it does not hold lines of `produce --history`",
+        )
     if history is not None and history.damaged_lines:
         not_read.append(f"{history.damaged_lines} damaged lines of the history")
     if history is not None and not history.records:

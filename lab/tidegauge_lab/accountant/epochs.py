@@ -4,7 +4,8 @@ Rules:
     1. A leader's high watermark never falls within its leadership: from its role as leader under an epoch to its next
        role, or its next start. A new leader, or one under a new epoch, may begin lower (row W6: it learnt it a round
        late).
-    2. A replica's leader epoch never falls. Epoch 0 after a higher one is a topic that was deleted and made again.
+    2. A replica's leader epoch never falls. An election in epoch 0, or epoch 0 after a higher one, is a topic that was
+       deleted and made again: nothing of before counts.
     3. In a replica's epoch cache epochs rise strictly; a truncation takes the entries at or above its offset away.
     4. Leader epochs never fall along the committed log.
     5. No two brokers lead in the same epoch.
@@ -55,6 +56,8 @@ class EventScan:
                         replica.role, replica.high_watermark, replica.epochs = "", -1, []
             elif event.get("topic") == self._topic:
                 partition = int(event["partition"])
+                if kind == "election" and event.get("leader_epoch") == 0:
+                    self._begin_again(partition)
                 replica = self._replicas.setdefault((source, partition), _Replica())
                 if kind == "role":
                     self._role(event, source, partition, replica)
@@ -92,7 +95,7 @@ class EventScan:
                 )
 
     def _begin_again(self, partition: int) -> None:
-        """The topic was deleted and made anew: nothing of before counts."""
+        """The topic was deleted and made anew (rule 2)."""
         for place in [place for place in self._replicas if place[1] == partition]:
             self._replicas[place] = _Replica()
         for led in [led for led in self._leaders if led[0] == partition]:

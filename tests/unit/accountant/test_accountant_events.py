@@ -84,6 +84,16 @@ def test_an_epoch_has_one_leader() -> None:
     assert of(leads(1), leads(0), leads(1, source=2)) == {}, "the topic was made again"
 
 
+def test_a_topic_that_was_deleted_and_made_again_begins_anew() -> None:
+    """The same epoch 0, perhaps the same leader, and a high watermark from 0 on; or another leader in epoch 0."""
+    first = (leads(0), follows(0, source=1), entry(0, 0), high_watermark(0, 9))
+    made = event("election", source=2, strategy="initial", leader=0, leader_epoch=0, isr=[0, 1])
+    assert of(*first, made, entry(0, 0), leads(0), high_watermark(0, 5)) == {}
+    assert of(*first, made, leads(0, source=1), follows(0), high_watermark(0, 5, source=1)) == {}
+    assert of(*first, leads(0), high_watermark(0, 5)) == {Kind.HIGH_WATERMARK_BACK: 1}
+    assert of(*first, leads(0, source=1)) == {Kind.TWO_LEADERS: 1}
+
+
 def test_another_topics_events_say_nothing() -> None:
     assert of({**leads(3), "topic": "u"}, follows(2)) == {}
 
