@@ -24,7 +24,11 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 | ``log_end_offset`` | ``old``, ``new`` |
 | ``truncation`` | ``old``, ``new``: log end offsets |
 | ``log_start_offset`` | ``old``, ``new`` |
-| ``fault`` | lab only: ``action`` (kill, stop, pause, resume, start), ``broker`` |
+| ``fault`` | ``action``, ``broker``, ``process``: what the lab did, as below |
+
+A fault is written by the lab itself (kill, stop, pause, resume, start, power-cut) or by the broker that it is in:
+hold-fetch, release-fetch, step-fetch (with ``until``), sync, isolate, inject-error, inject-disk, clear-fault (with
+``fault``, its number, and ``text``), expire-session (with ``session``).
 
 ``high_watermark`` and ``log_end_offset`` may be merged over a short time (the first old, the last new, and the first
 change's time; then ``until_logical_time`` is the last change's); all

@@ -255,6 +255,7 @@ class BrokerProcess:
                 self._zookeeper,
                 self._in_pool,
                 self._now_ms,
+                self._note,
             )
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 
@@ -33,6 +34,7 @@ class Parts:
     zookeeper: ZooKeeper
     in_log_pool: Callable[[Callable[[], None]], Awaitable[None]]
     now_ms: Callable[[], int]
+    note: Callable[[str, str, dict[str, Any]], None]
 
 
 class Seams:

@@ -18,7 +18,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
 from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.cli.faults import PartitionType
-from tidegauge_lab.cli.switching import each, note, replicas_of, with_switches
+from tidegauge_lab.cli.switching import each, replicas_of, with_switches
 from tidegauge_lab.switches import Step, Switches, Until
 
 _KINDS = {lab_pb2.STEP_KIND_FETCH: "fetch", lab_pb2.STEP_KIND_EPOCH_END: "epoch-end"}
@@ -54,8 +54,6 @@ def hold_fetch(
         return wanted, await change(partition, wanted)
 
     wanted, changed = with_switches(directory, bootstrap_server, do)
-    for broker_id in changed:
-        note(directory, "release-fetch" if release else "hold-fetch", broker_id)
     if output == "json":
         print_json({"partition": str(partition), "held": not release, "brokers": list(wanted), "changed": changed})
         return

@@ -16,7 +16,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.cli.faults import PartitionType
 from tidegauge_lab.cli.isolate import tell_fault
-from tidegauge_lab.cli.switching import note, with_switches
+from tidegauge_lab.cli.switching import with_switches
 from tidegauge_lab.switches import DiskEffect, InjectedError
 
 _NTH = click.option("--nth", type=click.IntRange(min=1), default=1, show_default=True, help="Begin with the Nth.")
@@ -68,7 +68,6 @@ def inject_error(
         seed,
     )
     fault = with_switches(directory, bootstrap_server, lambda switches: switches.inject_error(broker_id, injected))
-    note(directory, "inject-error", broker_id)
     tell_fault(fault, output)
 
 
@@ -104,7 +103,6 @@ def inject_disk(
         raise click.UsageError("Say what the disk does: --delay-ms or --errno, one of both.")
     effect = DiskEffect(delay_ms or 0, errno_name.upper(), operation or "", path_contains, nth - 1, times)
     fault = with_switches(directory, bootstrap_server, lambda switches: switches.set_disk(broker_id, effect))
-    note(directory, "inject-disk", broker_id)
     tell_fault(fault, output)
 
 
@@ -115,7 +113,6 @@ def inject_disk(
 def expire_session(broker_id: int, output: str, directory: Path, bootstrap_server: str | None) -> None:
     """End a broker's ZooKeeper session on the server, at once."""
     session_id = with_switches(directory, bootstrap_server, lambda switches: switches.expire_session(broker_id))
-    note(directory, "expire-session", broker_id)
     if output == "json":
         print_json({"broker": broker_id, "session": f"0x{session_id:x}"})
     else:

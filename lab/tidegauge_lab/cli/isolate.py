@@ -15,7 +15,7 @@ import click
 from tidegauge.cli import print_json, say, verb_options
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import lab_verb
-from tidegauge_lab.cli.switching import each, note, with_switches
+from tidegauge_lab.cli.switching import each, with_switches
 from tidegauge_lab.switches import BrokerSwitches, Direction, Fault, NetworkEffect, Plane, Switches
 
 
@@ -90,7 +90,6 @@ def isolate(
         bootstrap_server,
         lambda switches: switches.isolate(broker_id, ends, Direction(direction), effect),
     )
-    note(directory, "isolate", broker_id)
     tell_fault(fault, output)
 
 
@@ -115,8 +114,6 @@ def heal(ids: tuple[int, ...], output: str, directory: Path, bootstrap_server: s
         return [fault for ended in (await each(switches, switches.heal)).values() for fault in ended]
 
     ended = with_switches(directory, bootstrap_server, do)
-    for broker_id in sorted({fault.broker_id for fault in ended}):
-        note(directory, "heal", broker_id)
     _tell_ended(ended, [], output)
 
 
@@ -180,9 +177,6 @@ def _clear(output: str, directory: Path, bootstrap_server: str | None) -> None:
         return await each(switches, lambda broker_id: switches.clear(broker_id, holds=True))
 
     ended = with_switches(directory, bootstrap_server, do)
-    for broker_id, (cleared, held) in ended.items():
-        if cleared or held:
-            note(directory, "clear-faults", broker_id)
     _tell_ended(
         [fault for cleared, _ in ended.values() for fault in cleared],
         [(broker_id, at) for broker_id, (_, held) in ended.items() for at in held],

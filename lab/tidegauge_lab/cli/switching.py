@@ -1,4 +1,4 @@
-"""What the verbs share that reach into broker processes: where the brokers are, and what is noted of a fault.
+"""What the verbs share that reach into broker processes: where the brokers are, and how they are asked.
 
 With ``-b`` or its variable the brokers are those that live in the answering broker's metadata; else those of the
 cluster in ``--dir``, whether they run or not.
@@ -18,13 +18,10 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.common import servers
-from tidegauge_client.cluster_file import FILE_NAME, load_cluster_file
-from tidegauge_lab.fault_log import note_fault
-from tidegauge_lab.layout import LOGS
+from tidegauge_client.cluster_file import load_cluster_file
 from tidegauge_lab.switches import Switches
 
 Result = TypeVar("Result")
-_CAUSE = "Lab"
 
 
 def with_switches(
@@ -84,9 +81,3 @@ async def each(switches: Switches, ask: Callable[[int], Awaitable[Result]]) -> d
     return {
         broker_id: answer for broker_id, answer in zip(switches.broker_ids, answers, strict=True) if answer is not None
     }
-
-
-def note(directory: Path, action: str, broker_id: int) -> None:
-    """Write it into the lab's event log, if the cluster's folder is at hand."""
-    if (directory / FILE_NAME).exists():
-        note_fault(directory / LOGS, action, f"broker-{broker_id}", broker_id, _CAUSE)

@@ -29,6 +29,7 @@ from tidegauge_broker.server.seams import Parts
 LOG = logging.getLogger("tidegauge.lab")
 Context = grpc.aio.ServicerContext[Any, Any]
 Answer = TypeVar("Answer")
+_ACTIONS = {"network": "isolate", "error": "inject-error", "disk": "inject-disk", None: ""}
 
 
 def held_from_start(settings: Values) -> list[TopicPartition]:
@@ -55,13 +56,17 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     async def HoldFetch(self, request: lab_pb2.HoldFetchRequest, context: Context) -> lab_pb2.HoldFetchResponse:
         """Hold or release a follower."""
         at = _from_partition(request.partition)
-        change = self._holds.release(at) if request.release else self._holds.hold(at)
-        return lab_pb2.HoldFetchResponse(changed=await _or_abort(change, context))
+        changed = await _or_abort(self._holds.release(at) if request.release else self._holds.hold(at), context)
+        if changed:
+            self._note("release-fetch" if request.release else "hold-fetch", at)
+        return lab_pb2.HoldFetchResponse(changed=changed)
 
     async def StepFetch(self, request: lab_pb2.StepFetchRequest, context: Context) -> lab_pb2.StepFetchResponse:
         """One round of a held follower."""
+        at = _from_partition(request.partition)
         keep_answer = request.until == lab_pb2.STEP_UNTIL_REQUEST
-        return await _or_abort(self._holds.step(_from_partition(request.partition), keep_answer=keep_answer), context)
+        self._note("step-fetch", at, until="request" if keep_answer else "answer")
+        return await _or_abort(self._holds.step(at, keep_answer=keep_answer), context)
 
     async def SteppedRound(
         self, request_iterator: AsyncIterator[lab_pb2.SteppedRoundRequest], context: Context
@@ -84,6 +89,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
             for log in logs.values():
                 log.flush()
 
+        self._note("sync", wanted)
         await self._parts.in_log_pool(flush)
         return lab_pb2.SyncLogResponse(
             logs=[
@@ -122,6 +128,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         except TidegaugeError as problem:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem.message)
         LOG.warning("Lab: fault %d is in force: %s", fault.fault_id, _shown(fault))
+        self._note(_ACTIONS[fault.WhichOneof("kind")], fault=fault.fault_id, text=_shown(fault))
         return lab_pb2.SetFaultResponse(fault=fault)
 
     async def ClearFaults(self, request: lab_pb2.ClearFaultsRequest, context: Context) -> lab_pb2.ClearFaultsResponse:
@@ -130,9 +137,11 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         ended = self._faults.clear(request.fault_ids, network_only=request.network_only)
         for fault in ended:
             LOG.warning("Lab: fault %d has ended", fault.fault_id)
+            self._note("clear-fault", fault=fault.fault_id, text=_shown(fault))
         released = list(self._holds.held()) if request.holds else []
         for at in released:
             await self._holds.release(at)
+            self._note("release-fetch", at)
         return lab_pb2.ClearFaultsResponse(faults=ended, released=[_to_partition(at) for at in released])
 
     async def ExpireSession(
@@ -143,8 +152,16 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         zookeeper = self._parts.zookeeper
         session_id, password = zookeeper.credentials
         LOG.warning("Lab: the ZooKeeper session 0x%x is ended on the server", session_id)
+        self._note("expire-session", session=f"0x{session_id:x}")
         await _or_abort(asyncio.to_thread(end_session, zookeeper.hosts, session_id, password), context)
         return lab_pb2.ExpireSessionResponse(session_id=session_id)
+
+    def _note(self, action: str, at: TopicPartition | None = None, **more: Any) -> None:
+        """Into the event log: what the lab did here."""
+        broker_id = self._parts.service.broker_id
+        where = {} if at is None else {"topic": at.topic, "partition": at.partition}
+        fields = {"action": action, "broker": broker_id, "process": f"broker-{broker_id}", **where, **more}
+        self._parts.note("fault", "Lab", fields)
 
 
 def _shown(fault: lab_pb2.LabFault) -> str:
