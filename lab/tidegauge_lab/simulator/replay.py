@@ -57,7 +57,7 @@ from tidegauge_broker.replica.messages import (
 )
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.rules import TruncationRule, rule_named
-from tidegauge_controller.decisions.alter_partition import check_proposal
+from tidegauge_controller.decisions import alter_partition
 from tidegauge_controller.decisions.context import Assignment, ControllerContext, Leadership, LiveBroker
 from tidegauge_controller.decisions.election import elect_offline, remove_from_isr
 from tidegauge_lab.simulator.memory_broker import AT, MemoryBroker
@@ -424,7 +424,7 @@ class Replay:
         if not step["accepted"]:
             return
         (proposal,) = proposals
-        error, state = check_proposal(self._context, broker.broker_id, proposal)
+        error, state = alter_partition.check_proposal(self._context, broker.broker_id, proposal)
         verdict = IsrVerdict(AT, error)
         if error is ErrorCode.NONE:
             if state is not None:

@@ -86,10 +86,10 @@ class Consumed:
 
 @dataclass(slots=True)
 class Verdict:
-    """The answer to an ISR proposal, on its way to a process of a broker; None: there will be none."""
+    """The answer to one request with an ISR proposal, on its way to a broker's process; None: there will be none."""
 
     broker: MemoryBroker
-    life: int
+    request: object
     proposal: IsrProposal
     verdict: IsrVerdict | None
 
@@ -352,10 +352,8 @@ class World:
         broker = self.brokers[broker_id]
         proposal = self.outbox[broker_id].pop(0)
         request = AlterPartitionRequest(broker_id, broker.broker_epoch, [proposal])
-        life = broker.life
         self.asking[broker_id] = proposal
-        asked = object()
-        self._questions[broker_id] = asked
+        asked = self._questions[broker_id] = object()
 
         def done(response: AlterPartitionResponse | None) -> None:
             if self._questions.get(broker_id) is not asked:
@@ -365,7 +363,7 @@ class World:
                 verdict = response.partitions[0]
             elif response is not None and response.error not in _RETRIED:
                 verdict = IsrVerdict(AT, response.error)
-            self.traffic.verdicts.append(Verdict(broker, life, proposal, verdict))
+            self.traffic.verdicts.append(Verdict(broker, asked, proposal, verdict))
 
         self.controllers[controller].add(lambda context: process_alter_partition(context, request), done)
 
@@ -377,11 +375,9 @@ class World:
     def tell(self, verdict: Verdict) -> None:
         """A verdict reaches the leader. Where there is none, the same proposal is sent again."""
         broker = verdict.broker
-        if not broker.is_running or broker.life != verdict.life:
-            return
-        if self.asking.get(broker.broker_id) is not verdict.proposal:
-            return  # given up while the verdict was on its way
-        del self.asking[broker.broker_id]
+        if self._questions.get(broker.broker_id) is not verdict.request:
+            return  # given up while the verdict was on its way, or the process is another
+        del self._questions[broker.broker_id], self.asking[broker.broker_id]
         if verdict.verdict is None:
             self.outbox[broker.broker_id].insert(0, verdict.proposal)
         else:

@@ -1,0 +1,481 @@
+"""Rules of replication, each taken away or turned: what a simulator must notice, or it looks at nothing.
+
+The names M1 to M15 are those of the published one-rule-removed variants of KIP-320; the others are our own. Each says
+which rule it breaks and, where there was one, the real bug. M10 (unclean elections), M11b (a bounce that loses data and
+is not noticed) and M16 (the last in-sync replica loses its disk) are faults, not rules; the last two are power modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegauge.errors import ErrorCode
+from tidegauge_broker.replica import leader as leader_module
+from tidegauge_broker.replica import partition as partition_module
+from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.epoch_cache import EpochCache
+from tidegauge_broker.replica.follower import Follower
+from tidegauge_broker.replica.isr import PendingExpand, PendingShrink
+from tidegauge_broker.replica.leader import Leader
+from tidegauge_broker.replica.messages import CONSUMER, EpochEnd, EpochQuestion, FetchResult
+from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.remote_replica import RemoteReplica
+from tidegauge_broker.replica.rounds import Rounds
+from tidegauge_broker.replica.rules.kip_320 import Kip320Rule
+from tidegauge_controller.decisions import alter_partition as alter_module
+from tidegauge_controller.decisions import leaders as leaders_module
+from tidegauge_controller.decisions import partition_machine, replica_machine, state_store
+from tidegauge_controller.decisions.election import Election, elect_offline, remove_from_isr
+from tidegauge_controller.decisions.steps import SetNode
+from tidegauge_lab.simulator.sim_controller import SimController
+
+Patch = tuple[Any, str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One rule less: the rule, what is put in its place, and the real bug behind it if there was one."""
+
+    id: str
+    rule: str
+    patches: tuple[Patch, ...]
+    bug: str = ""
+
+
+class AskingRule(Kip320Rule):
+    """KIP-320 as of Kafka 2.1: epochs are compared when a new one begins, by a fenced question, not with each fetch."""
+
+    def question(self, epochs: EpochCache) -> int | None:
+        return epochs.latest_epoch
+
+    def first_cut(self, epochs: EpochCache, high_watermark: int) -> int | None:
+        return high_watermark if epochs.latest_epoch is None else None
+
+    def fetch_epochs(self, leader_epoch: int, epochs: EpochCache) -> tuple[int | None, int | None]:
+        del epochs
+        return leader_epoch, None
+
+
+class NotesLate(AskingRule):
+    """M2: a leader notes its epoch with its first record only, and cannot answer for it before."""
+
+    def note_election(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> bool:
+        del epochs, epoch, log_end_offset
+        return False
+
+
+class UnfencedFetches(AskingRule):
+    """M5."""
+
+    def fetch_epochs(self, leader_epoch: int, epochs: EpochCache) -> tuple[int | None, int | None]:
+        del leader_epoch, epochs
+        return None, None
+
+
+class CutsForAnotherLeader(AskingRule):
+    """M12."""
+
+    def follows_anew(self, known_leader: int, leader: int) -> bool:
+        return known_leader != leader
+
+
+def ask_epoch_fenced(follower: Follower, request_id: int) -> EpochQuestion:
+    follower.outstanding = request_id
+    partition = follower.partition
+    epoch = partition.truncation_rule.question(partition.epochs)
+    assert epoch is not None
+    return EpochQuestion(partition.topic_partition, epoch, partition.leader_epoch)
+
+
+def ruled_by(rule: Any) -> tuple[Patch, ...]:
+    return (partition_module, "rule_named", lambda _: rule), (Follower, "ask_epoch", ask_epoch_fenced)
+
+
+def own_high_watermark(
+    rule: Any, leader_end: EpochEnd, epochs: EpochCache, log_end_offset: int, high_watermark: int
+) -> tuple[int, bool]:
+    return min(high_watermark, log_end_offset), True
+
+
+def only_high_watermark(rule: Any, log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
+    return log_end_offset >= high_watermark
+
+
+def only_epoch_start(rule: Any, log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
+    return log_end_offset >= epoch_start_offset
+
+
+def end_without_largest_epoch(cache: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
+    """The answer of KIP-101: where the next larger epoch begins, as if the asked one ended there."""
+    found = TRUE_END(cache, epoch, log_end_offset)
+    return found if found.is_undefined else EpochEnd(epoch, found.end_offset)
+
+
+TRUE_END = EpochCache.end_offset_for
+TRUE_FETCH = Leader.fetch
+TRUE_BEGIN = Leader.begin_epoch
+TRUE_RESET = RemoteReplica.reset
+TRUE_ADVANCE = Leader.maybe_advance_high_watermark
+TRUE_READ = Leader.read
+TRUE_CHECK = alter_module.check_proposal
+TRUE_TRUNCATE = Partition.truncate_to
+
+
+def diverging_unfenced(
+    leader: Leader, wanted: Any, replica_id: int, now_ms: int, alive: Collection[int], out: list[Any]
+) -> FetchResult:
+    asked, own = wanted.current_leader_epoch, leader.partition.leader_epoch
+    if asked is None or asked == own:
+        return TRUE_FETCH(leader, wanted, replica_id, now_ms, alive, out)
+    result = leader.read(wanted, replica_id)
+    if result.diverging is None:
+        error = ErrorCode.FENCED_LEADER_EPOCH if asked < own else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return FetchResult(leader.partition.topic_partition, error)
+    return result
+
+
+def no_epoch_check(partition: Partition, asked: int | None) -> ErrorCode:
+    return ErrorCode.NONE
+
+
+def keeps_offsets(
+    remote: RemoteReplica, now_ms: int, *, in_isr: bool, keep_offset: bool, epoch_start_offset: int
+) -> None:
+    TRUE_RESET(remote, now_ms, in_isr=in_isr, keep_offset=True, epoch_start_offset=epoch_start_offset)
+
+
+def check_without_epochs(context: Any, broker_id: int, proposal: Any) -> Any:
+    """M8: whoever proposes may, and writes over whatever version there is."""
+    current = context.leadership.get(proposal.topic_partition)
+    if current is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+    return ErrorCode.NONE, replace(current, isr=proposal.new_isr)
+
+
+def check_without_partition_epoch(context: Any, broker_id: int, proposal: Any) -> Any:
+    current = context.leadership.get(proposal.topic_partition)
+    if current is not None:
+        proposal = replace(proposal, partition_epoch=current.partition_epoch)
+    return TRUE_CHECK(context, broker_id, proposal)
+
+
+def check_without_leader_epoch(context: Any, broker_id: int, proposal: Any) -> Any:
+    current = context.leadership.get(proposal.topic_partition)
+    if current is not None:
+        proposal = replace(proposal, leader_epoch=current.leader_epoch, partition_epoch=current.partition_epoch)
+    return TRUE_CHECK(context, current.leader if current else broker_id, proposal)
+
+
+def leads_with_all(leader: Leader, state: Any, now_ms: int, *, was_leader: bool, cause: str, out: list[Any]) -> None:
+    TRUE_BEGIN(leader, state, now_ms, was_leader=was_leader, cause=cause, out=out)
+    leader.partition.set_high_watermark(leader.partition.log_end_offset, cause, out)
+
+
+def some_follower(leader: Leader, now_ms: int, alive: Collection[int], cause: str, out: list[Any]) -> bool:
+    best = max((remote.log_end_offset for remote in leader.remotes.values()), default=-1)
+    partition = leader.partition
+    best = min(best, partition.log_end_offset)
+    return best > partition.high_watermark and partition.set_high_watermark(best, cause, out)
+
+
+def majority(leader: Leader, now_ms: int, alive: Collection[int], cause: str, out: list[Any]) -> bool:
+    partition = leader.partition
+    ends = sorted([partition.log_end_offset, *(remote.log_end_offset for remote in leader.remotes.values())])
+    end = min(ends[(len(ends) - 1) // 2], partition.log_end_offset)
+    return end > partition.high_watermark and partition.set_high_watermark(end, cause, out)
+
+
+def leader_alone(leader: Leader, now_ms: int, alive: Collection[int], cause: str, out: list[Any]) -> bool:
+    return leader.partition.set_high_watermark(leader.partition.log_end_offset, cause, out)
+
+
+def below_min_isr(leader: Leader, now_ms: int, alive: Collection[int], cause: str, out: list[Any]) -> bool:
+    rules = leader.partition.rules
+    leader.partition.rules = replace(rules, min_insync_replicas=1)
+    moved = TRUE_ADVANCE(leader, now_ms, alive, cause, out)
+    leader.partition.rules = rules
+    return moved
+
+
+def takes_any_answer(follower: Follower, request_id: int, answer: Any, now_ms: int, out: list[Any]) -> bool:
+    follower.outstanding = request_id
+    return TRUE_ANSWERED(follower, request_id, answer, now_ms, out)
+
+
+TRUE_ANSWERED = Follower.answered
+
+
+def takes_back_any(rounds: Rounds, leader: int, request_id: int) -> list[Follower]:
+    rounds._outstanding.pop(request_id, None)
+    return [at.follower_role for at in rounds.followed(leader).values() if at.follower_role is not None]
+
+
+def reads_all(leader: Leader, wanted: Any, replica_id: int) -> FetchResult:
+    return TRUE_READ(leader, wanted, -2 if replica_id == CONSUMER else replica_id)
+
+
+def committed_anywhere(core: BrokerCore, topic_partition: Any, offset: int) -> tuple[ErrorCode, str] | None:
+    partition = core.partition(topic_partition)
+    assert partition is not None
+    return None if partition.high_watermark < offset else (ErrorCode.NONE, "")
+
+
+def committed_at_once(core: BrokerCore, topic_partition: Any, offset: int) -> tuple[ErrorCode, str] | None:
+    return ErrorCode.NONE, ""
+
+
+def forgets_the_cache(partition: Partition, offset: int, cause: str, out: list[Any]) -> None:
+    """KAFKA-10706: a cut at or above the end returned before it had trimmed the epochs."""
+    if offset < partition.log_end_offset:
+        TRUE_TRUNCATE(partition, offset, cause, out)
+
+
+def assigns_blindly(cache: EpochCache, epoch: int, start_offset: int) -> bool:
+    """Conflicting entries stay; only what is newer is added."""
+    return cache.assign_newer(epoch, start_offset)
+
+
+def ends_at_high_watermark(partition_end: Callable[..., EpochEnd]) -> Callable[..., FetchResult]:
+    """The end of the latest epoch as the high watermark instead of the log's end."""
+
+    def read(leader: Leader, wanted: Any, replica_id: int) -> FetchResult:
+        partition = leader.partition
+        end, partition.log_end_offset = partition.log_end_offset, max(partition.high_watermark, 0)
+        try:
+            return TRUE_READ(leader, wanted, replica_id)
+        finally:
+            partition.log_end_offset = end
+
+    del partition_end
+    return read
+
+
+def elects_anybody(context: Any, at: Any, old: Any, *, unclean: bool) -> Election:
+    """M10: also with unclean elections off."""
+    assigned = context.assignment(at).replicas
+    live = tuple(replica for replica in assigned if context.is_online(replica, at))
+    if not live:
+        return Election(None, live)
+    state = elect_offline(context, at, replace(old, isr=live), unclean=False).leadership
+    return Election(state, live)
+
+
+def prefers_anybody(context: Any, at: Any, old: Any) -> Election:
+    assigned = context.assignment(at).replicas
+    if not assigned or not context.is_online(assigned[0], at):
+        return Election(None, assigned)
+    isr = old.isr if assigned[0] in old.isr else (*old.isr, assigned[0])
+    return Election(replace(old, leader=assigned[0], leader_epoch=old.leader_epoch + 1, isr=isr), assigned)
+
+
+def same_epoch(context: Any, at: Any, old: Any, *, unclean: bool) -> Election:
+    election = elect_offline(context, at, old, unclean=unclean)
+    if election.leadership is None:
+        return election
+    return Election(replace(election.leadership, leader_epoch=old.leader_epoch), election.recipients)
+
+
+def removes_the_last(old: Any, broker_id: int, controller_epoch: int) -> Any:
+    return replace(remove_from_isr(old, broker_id, controller_epoch), isr=tuple(b for b in old.isr if b != broker_id))
+
+
+def removes_quietly(old: Any, broker_id: int, controller_epoch: int) -> Any:
+    return replace(remove_from_isr(old, broker_id, controller_epoch), leader_epoch=old.leader_epoch)
+
+
+def write_any_version(path: str, data: bytes, version: int) -> SetNode:
+    del version
+    return SetNode(path, data)
+
+
+def no_broker_epoch(core: BrokerCore, header: Any) -> ErrorCode:
+    if header.controller_epoch < core.controller_epoch:
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+    core.controller_epoch = header.controller_epoch
+    return ErrorCode.NONE
+
+
+TRUE_FETCHED = RemoteReplica.fetched
+
+
+def never_lower(remote: RemoteReplica, fetch_offset: int, log_start_offset: int, leader_end: int, now_ms: int) -> None:
+    TRUE_FETCHED(remote, max(fetch_offset, remote.log_end_offset), log_start_offset, leader_end, now_ms)
+
+
+def reconciles_before_cut(follower: Follower, answer: Any, out: list[Any]) -> None:
+    """The follower takes the answer's place for its own, whatever its epochs: to the leader's offset, once."""
+    partition = follower.partition
+    partition.truncate_to(min(answer.diverging.end_offset, partition.log_end_offset), "FetchResponse", out)
+
+
+def told_when_asked(
+    remote: RemoteReplica, fetch_offset: int, log_start_offset: int, leader_end: int, now_ms: int
+) -> None:
+    """A follower counts as having what it is about to be sent."""
+    TRUE_FETCHED(remote, leader_end, log_start_offset, leader_end, now_ms)
+
+
+FENCE_OFF: Patch = (SimController, "_is_elected", lambda _: True)
+_EVERY_ERROR = frozenset(ErrorCode) - {ErrorCode.NONE}
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "M1",
+        "cut where epochs part, not at the own high watermark",
+        ((Kip320Rule, "cut", own_high_watermark),),
+        "KAFKA-1211",
+    ),
+    Mutant("M2", "a leader notes its epoch at election", ruled_by(NotesLate()), "KAFKA-7415"),
+    Mutant(
+        "M2b",
+        "the answer names the largest epoch that is not above",
+        ((EpochCache, "end_offset_for", end_without_largest_epoch),),
+        "KAFKA-6361",
+    ),
+    Mutant("M3", "the place to cut is fenced by the leader epoch", ruled_by(AskingRule())[:1], "KIP-320"),
+    Mutant(
+        "M4",
+        "joining needs the start of the leader's epoch",
+        ((Kip320Rule, "may_join", only_high_watermark),),
+        "KAFKA-7128",
+    ),
+    Mutant("M5", "fetches are fenced by epoch", ruled_by(UnfencedFetches()), "KAFKA-6880"),
+    Mutant("M6", "only fetches of this epoch count", ((RemoteReplica, "reset", keeps_offsets),), "KIP-320"),
+    Mutant("M7", "joining needs the high watermark", ((Kip320Rule, "may_join", only_epoch_start),)),
+    Mutant(
+        "M8",
+        "only the leader's proposal of this epoch is taken",
+        ((alter_module, "check_proposal", check_without_epochs),),
+    ),
+    Mutant(
+        "M9-expand",
+        "who is being added counts already",
+        ((PendingExpand, "maximal_isr", property(lambda state: state.isr)),),
+    ),
+    Mutant(
+        "M9-shrink",
+        "who is being dropped counts still",
+        ((PendingShrink, "maximal_isr", property(lambda state: state.proposal.new_isr)),),
+    ),
+    Mutant("M10", "elections are clean", ((partition_machine, "elect_offline", elects_anybody),)),
+    Mutant("M12", "a new epoch of the same leader begins anew", ruled_by(CutsForAnotherLeader()), "KAFKA-7164"),
+    Mutant("M13", "divergences are cut", ((Kip320Rule, "fetch_epochs", AskingRule.fetch_epochs),)),
+    Mutant("M14", "a new leader commits nothing by itself", ((Leader, "begin_epoch", leads_with_all),)),
+    Mutant(
+        "M15", "the whole ISR commits, not some follower", ((Leader, "maybe_advance_high_watermark", some_follower),)
+    ),
+    Mutant(
+        "commit-majority",
+        "the whole ISR commits, not a majority",
+        ((Leader, "maybe_advance_high_watermark", majority),),
+    ),
+    Mutant(
+        "commit-alone",
+        "the whole ISR commits, not the leader alone",
+        ((Leader, "maybe_advance_high_watermark", leader_alone),),
+    ),
+    Mutant(
+        "commit-below-min-isr",
+        "the high watermark stands still below min.insync.replicas",
+        ((Leader, "maybe_advance_high_watermark", below_min_isr),),
+        "KIP-966",
+    ),
+    Mutant(
+        "commit-on-sending",
+        "an end counts when it is asked from, not when it is sent",
+        ((RemoteReplica, "fetched", told_when_asked),),
+    ),
+    Mutant(
+        "rollback",
+        "a pending change is rolled back on two errors only",
+        ((leader_module, "_ROLL_BACK", _EVERY_ERROR),),
+        "KAFKA-12686",
+    ),
+    Mutant(
+        "late-answers",
+        "an answer is taken by the request that waits for it",
+        ((Follower, "answered", takes_any_answer), (Rounds, "_take_back", takes_back_any)),
+    ),
+    Mutant(
+        "epochs-unchecked",
+        "a fetch carries the right leader epoch",
+        ((Partition, "check_leader_epoch", no_epoch_check),),
+        "KAFKA-7395",
+    ),
+    Mutant("cut-once", "the own epochs decide how far to cut", ((Follower, "_reconcile", reconciles_before_cut),)),
+    Mutant("join-anybody", "joining needs a condition", ((Kip320Rule, "may_join", lambda *_: True),)),
+    Mutant(
+        "isr-partition-epoch",
+        "a proposal is for this partition epoch",
+        ((alter_module, "check_proposal", check_without_partition_epoch),),
+    ),
+    Mutant(
+        "isr-leader-epoch",
+        "a proposal is for this leader epoch",
+        ((alter_module, "check_proposal", check_without_leader_epoch),),
+    ),
+    Mutant(
+        "prefers-anybody",
+        "the preferred leader is in the ISR",
+        ((partition_machine, "elect_preferred", prefers_anybody), (leaders_module, "elect_preferred", prefers_anybody)),
+    ),
+    Mutant(
+        "diverging-unfenced",
+        "where logs part is told to this epoch only",
+        ((Partition, "check_leader_epoch", no_epoch_check), (Leader, "fetch", diverging_unfenced)),
+        "KIP-320",
+    ),
+    Mutant("same-epoch", "each election has a new leader epoch", ((partition_machine, "elect_offline", same_epoch),)),
+    Mutant(
+        "removes-the-last",
+        "the last member stays in the ISR",
+        ((replica_machine, "remove_from_isr", removes_the_last),),
+    ),
+    Mutant(
+        "removes-quietly",
+        "who leaves the ISR leaves with a new epoch",
+        ((replica_machine, "remove_from_isr", removes_quietly),),
+    ),
+    Mutant(
+        "broker-epoch",
+        "a control request is for this registration",
+        ((BrokerCore, "check_controller_epoch", no_broker_epoch),),
+        "KIP-380",
+    ),
+    Mutant("consumers-see-all", "consumers read below the high watermark", ((Leader, "read", reads_all),)),
+    Mutant(
+        "acked-at-once", "acks=all waits for the high watermark", ((BrokerCore, "_commit_outcome", committed_at_once),)
+    ),
+    Mutant("acked-by-anybody", "only a leader acknowledges", ((BrokerCore, "_commit_outcome", committed_anywhere),)),
+    Mutant(
+        "cache-beyond-the-end",
+        "a cut trims the epochs even where it cuts nothing",
+        ((Partition, "truncate_to", forgets_the_cache),),
+        "KAFKA-10706",
+    ),
+    Mutant("cache-keeps", "a cut trims the epochs", ((EpochCache, "truncate_from_end", lambda *_: False),)),
+    Mutant("cache-conflicts", "entries that contradict a newcomer go", ((EpochCache, "assign", assigns_blindly),)),
+    Mutant(
+        "end-by-high-watermark", "an epoch ends at the log's end", ((Leader, "read", ends_at_high_watermark(TRUE_END)),)
+    ),
+    Mutant("zombie-writes", "a controller's writes are fenced by its epoch", (FENCE_OFF,), "KAFKA-6082"),
+    Mutant(
+        "zombie-overwrites",
+        "a controller's writes are fenced by its epoch and by the state's version",
+        (FENCE_OFF, (state_store, "SetNode", write_any_version)),
+        "KAFKA-6082",
+    ),
+)
+
+CONTROLS: tuple[Mutant, ...] = (
+    Mutant("none", "none is missing", ()),
+    Mutant("asks-first", "none is missing: KIP-320 as of 2.1 asks before it fetches, fenced", ruled_by(AskingRule())),
+    Mutant(
+        "own-version",
+        "none that is not held twice: the fence alone holds",
+        ((state_store, "SetNode", write_any_version),),
+    ),
+)
+"""What must break nothing, so that a mutant's end is not the simulator's own."""
