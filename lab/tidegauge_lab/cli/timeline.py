@@ -1,0 +1,128 @@
+"""``tidegauge timeline``: what happened in the cluster in ``--dir``, over all brokers, in causal order (row B8).
+
+Text has one line for each event, JSON the event as it was written (docs/events.md), one a line. ``--svg FILE`` draws
+a sequence diagram instead. ``-f`` goes on until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidegauge.cli import directory_option, output_option, print_json, say
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.event_log import KINDS
+from tidegauge.partition import TopicPartition
+from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.timeline.choice import Choice, parse_moment
+from tidegauge_lab.timeline.drawing import MOST_EVENTS, draw
+from tidegauge_lab.timeline.reading import Timeline
+from tidegauge_lab.timeline.words import line
+
+LOOK_AGAIN_SECONDS = 0.2
+
+
+class MomentType(click.ParamType[int]):
+    """A moment on the command line."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it; a usage error if that fails."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_moment(str(value), datetime.now().astimezone())
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
+
+
+class SomePartitionType(click.ParamType[tuple[str | None, int]]):
+    """``T-P``, or a number for that partition of any topic."""
+
+    name = "P|T-P"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str | None, int]:
+        """Read it; a usage error if that fails."""
+        if isinstance(value, tuple):
+            return value
+        if str(value).isdecimal():
+            return None, int(value)
+        try:
+            at = TopicPartition.parse(value)
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
+        return at.topic, at.partition
+
+
+@click.command()
+@click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic's; may be given again.")
+@click.option("--partition", "partitions", multiple=True, type=SomePartitionType(), help="Only this partition's.")
+@click.option(
+    "--broker", "brokers", multiple=True, type=click.IntRange(min=0), metavar="ID", help="Only this broker's."
+)
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(sorted(KINDS)), help="Only this kind of event.")
+@click.option("--since", type=MomentType(), help="From then on: 30s (ago), 12:30:15, ISO, or ms since 1970.")
+@click.option("--until", type=MomentType(), help="Up to then.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw a sequence diagram into this file.")
+@directory_option
+@output_option
+@lab_verb
+def timeline(
+    topics: Sequence[str],
+    partitions: Sequence[tuple[str | None, int]],
+    brokers: Sequence[int],
+    kinds: Sequence[str],
+    since: int | None,
+    until: int | None,
+    follow: bool,
+    svg: Path | None,
+    directory: Path,
+    output: str,
+) -> None:
+    """Show what happened on all brokers, in causal order. Events of no partition pass --topic and --partition."""
+    if svg is not None and follow:
+        raise click.UsageError("--svg draws what has happened; it can't follow")
+    choice = Choice(frozenset(topics), frozenset(partitions), frozenset(brokers), frozenset(kinds), since, until)
+    with closing(Timeline(LocalCluster(directory).logs)) as source:
+        if svg is not None:
+            _draw(source, choice, svg, output)
+            return
+        if not follow:
+            _show(source.written(), choice, output)
+        while follow:
+            _show(source.settled(time.monotonic()), choice, output)
+            time.sleep(LOOK_AGAIN_SECONDS)
+
+
+def _show(events: Iterable[dict[str, Any]], choice: Choice, output: str) -> None:
+    for event in events:
+        if not choice.wants(event):
+            continue
+        if output == "json":
+            print_json(event)
+        else:
+            click.echo(line(event))
+
+
+def _draw(source: Timeline, choice: Choice, svg: Path, output: str) -> None:
+    events = list(source.written())
+    picture, drawn, wanted = draw(events, choice)
+    try:
+        svg.write_text(picture, encoding="utf-8")
+    except OSError as problem:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{svg} can't be written: {problem.strerror}") from None
+    if drawn < wanted:
+        say(f"Only the last {MOST_EVENTS} of {wanted} events are drawn; narrow it with --since, --partition or --kind")
+    if output == "json":
+        print_json({"file": str(svg), "events": wanted, "drawn": drawn})
+    else:
+        click.echo(f"{drawn} events drawn to {svg}")

@@ -1,0 +1,108 @@
+"""An event in words, and as a line of text that fits 80 columns where names are short. Pure.
+
+``12:30:15.250  broker-1  orders-0  HW 0 -> 20 (Fetch)``: wall clock of the writer, who, which partition, what and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, tzinfo
+
+from tidegauge_lab.timeline.choice import Event
+
+SOURCE_WIDTH = 8
+PARTITION_WIDTH = 8
+NOBODY = -1
+
+
+def line(event: Event, zone: tzinfo | None = None) -> str:
+    """An event as a line; the time is in this zone, None: local time."""
+    moment = datetime.fromtimestamp(event.get("time_ms", 0) / 1000, zone)
+    source = str(event.get("source", "?"))
+    about = partition_of(event) or "-"
+    return (
+        f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d} {source:<{SOURCE_WIDTH}} {about:<{PARTITION_WIDTH}} "
+        f"{sentence(event)}"
+    )
+
+
+def partition_of(event: Event) -> str:
+    """``orders-0``, or nothing for an event of no partition."""
+    return f"{event['topic']}-{event.get('partition')}" if "topic" in event else ""
+
+
+def sentence(event: Event) -> str:
+    """What happened, with its cause."""
+    cause = event.get("cause")
+    return f"{happening(event)} ({cause})" if cause and event.get("kind") not in _SELF_EXPLAINING else happening(event)
+
+
+def happening(event: Event) -> str:
+    """What happened; a kind that this version does not know is told by its fields."""
+    words = _WORDS.get(str(event.get("kind")))
+    try:
+        return str(event.get("kind")) if words is None else words(event)
+    except KeyError:  # a line of another version
+        return str(event.get("kind"))
+
+
+def ids(brokers: Sequence[int]) -> str:
+    """Broker ids as in Kafka's lines."""
+    return ",".join(map(str, brokers)) or "nobody"
+
+
+def _election(event: Event) -> str:
+    leader = "nobody" if event["leader"] == NOBODY else event["leader"]
+    verb = "keeps" if event["strategy"] == "remove-from-isr" else "elects"
+    how = " unclean" if event["strategy"] == "unclean" else ""
+    return f"{verb} {leader}{how}, epoch {event['leader_epoch']}, ISR {ids(event['isr'])}"
+
+
+def _role(event: Event) -> str:
+    epoch = event["leader_epoch"]
+    match event["role"]:
+        case "leader":
+            return f"leads, epoch {epoch}"
+        case "follower":
+            return f"follows broker {event['leader']}, epoch {epoch}"
+    return f"{event['role']}, epoch {epoch}"
+
+
+def _isr(event: Event) -> str:
+    change = f"ISR {ids(event['old'])} -> {ids(event['new'])}" if event["old"] else f"ISR is {ids(event['new'])}"
+    return change if event["state"] == "committed" else f"{change}, {event['state']}"
+
+
+def _broker(event: Event) -> str:
+    state = str(event["state"]).replace("-", " ")
+    return f"{state}, broker epoch {event['broker_epoch']}" if event["state"] == "registered" else state
+
+
+def _controller(event: Event) -> str:
+    word = "is the controller" if event["state"] == "elected" else "is no longer the controller"
+    return f"{word}, controller epoch {event['controller_epoch']}"
+
+
+def _fault(event: Event) -> str:
+    return f"{event['action']} {str(event.get('process', event.get('broker'))).replace('-', ' ')}"
+
+
+def _moved(name: str) -> Callable[[Event], str]:
+    return lambda event: f"{name} {event['old']} -> {event['new']}"
+
+
+_WORDS: dict[str, Callable[[Event], str]] = {
+    "broker": _broker,
+    "session": lambda event: f"ZooKeeper session {event['state']}",
+    "controller": _controller,
+    "election": _election,
+    "role": _role,
+    "epoch": lambda event: f"epoch {event['leader_epoch']} begins at offset {event['start_offset']}",
+    "isr": _isr,
+    "high_watermark": _moved("HW"),
+    "log_end_offset": _moved("LEO"),
+    "truncation": _moved("cuts its log"),
+    "log_start_offset": _moved("log start"),
+    "fault": _fault,
+}
+_SELF_EXPLAINING = frozenset({"broker", "session", "fault", "controller"})

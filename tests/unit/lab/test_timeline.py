@@ -1,0 +1,208 @@
+"""The timeline: which events are wanted, how they read, in which order a growing folder gives them (row B8)."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegauge.event_log import KINDS
+from tidegauge_lab.timeline.choice import Choice, parse_moment
+from tidegauge_lab.timeline.lanes import CLIENTS, CONTROLLER, steps
+from tidegauge_lab.timeline.reading import PATIENCE_SECONDS, Timeline
+from tidegauge_lab.timeline.words import line
+
+AT = {"topic": "orders", "partition": 0}
+NOW = datetime(2026, 11, 20, 12, 30, 15, tzinfo=UTC)
+NOON_MS = 1_795_176_000_000
+
+
+def event(kind: str, source: str = "broker-1", time: int = 0, **fields: Any) -> dict[str, Any]:
+    return {"time_ms": time // 1000, "logical_time": time, "sequence": 1, "source": source, "kind": kind, **fields}
+
+
+LEADS = event("role", **AT, cause="LeaderAndIsr", role="leader", leader=1, leader_epoch=3)
+KILLED = event("fault", "lab", cause="Lab", action="kill", broker=2, process="broker-2")
+SESSION = event("session", cause="ZooKeeper", state="suspended")
+
+
+@pytest.mark.parametrize(
+    ("choice", "passes"),
+    [
+        (Choice(), [LEADS, KILLED, SESSION]),
+        (Choice(topics=frozenset({"orders"})), [LEADS, KILLED, SESSION]),
+        (Choice(topics=frozenset({"other"})), [KILLED, SESSION]),
+        (Choice(partitions=frozenset({("orders", 0)})), [LEADS, KILLED, SESSION]),
+        (Choice(partitions=frozenset({(None, 1)})), [KILLED, SESSION]),
+        (Choice(partitions=frozenset({("other", 0), (None, 0)})), [LEADS, KILLED, SESSION]),
+        (Choice(brokers=frozenset({2})), [KILLED]),
+        (Choice(kinds=frozenset({"role", "session"})), [LEADS, SESSION]),
+        (Choice(kinds=frozenset({"role", "fault"}), brokers=frozenset({1})), [LEADS]),
+        (Choice(since_ms=1), []),
+        (Choice(since_ms=0, until_ms=0), [LEADS, KILLED, SESSION]),
+        (Choice(until_ms=-1), []),
+    ],
+)
+def test_filters_narrow_and_causes_pass_those_for_partitions(choice: Choice, passes: list[Any]) -> None:
+    assert [one for one in (LEADS, KILLED, SESSION) if choice.wants(one)] == passes
+
+
+@pytest.mark.parametrize(
+    ("text", "moment_ms"),
+    [
+        ("1795176000000", NOON_MS),
+        ("15s", NOON_MS + 30 * 60_000),
+        ("250ms", NOON_MS + 30 * 60_000 + 14_750),
+        ("1.5h", NOON_MS - 60 * 60_000 + 15_000),
+        ("12:00", NOON_MS),
+        ("9:00:00.5", NOON_MS - 3 * 3_600_000 + 500),
+        ("2026-11-20T12:00:00", NOON_MS),
+        ("2026-11-20T13:00:00+01:00", NOON_MS),
+    ],
+)
+def test_a_moment_can_be_written_in_several_ways(text: str, moment_ms: int) -> None:
+    assert parse_moment(text, NOW) == moment_ms
+
+
+@pytest.mark.parametrize("text", ["soon", "25:00", "", "10 s", "-5s"])
+def test_what_is_no_moment_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(ValueError, match="is no moment; write 30s"):
+        parse_moment(text, NOW)
+
+
+CASES = [
+    (LEADS, "broker-1 orders-0 leads, epoch 3 (LeaderAndIsr)"),
+    (event("role", **AT, cause="LeaderAndIsr", role="follower", leader=2, leader_epoch=3), "follows broker 2, epoch 3"),
+    (event("role", **AT, cause="LogDirFailure", role="offline", leader=2, leader_epoch=3), "offline, epoch 3"),
+    (event("high_watermark", **AT, cause="Fetch", old=0, new=5), "HW 0 -> 5 (Fetch)"),
+    (event("log_end_offset", **AT, cause="Produce", old=0, new=5), "LEO 0 -> 5 (Produce)"),
+    (event("truncation", **AT, cause="FetchResponse", old=5, new=2), "cuts its log 5 -> 2 (FetchResponse)"),
+    (event("log_start_offset", **AT, cause="Retention", old=0, new=2), "log start 0 -> 2 (Retention)"),
+    (event("epoch", **AT, cause="Produce", leader_epoch=3, start_offset=9), "epoch 3 begins at offset 9"),
+    (event("isr", **AT, cause="LeaderAndIsr", old=[], new=[1, 0], state="committed"), "ISR is 1,0 (LeaderAndIsr)"),
+    (
+        event("isr", **AT, cause="IsrExpiration", old=[1, 0], new=[1], state="pending-shrink"),
+        "ISR 1,0 -> 1, pending-shrink (IsrExpiration)",
+    ),
+    (
+        event("election", **AT, cause="BrokerFailure", strategy="offline", leader=1, leader_epoch=3, isr=[1, 2]),
+        "elects 1, epoch 3, ISR 1,2 (BrokerFailure)",
+    ),
+    (
+        event("election", **AT, cause="BrokerFailure", strategy="offline", leader=-1, leader_epoch=12, isr=[1]),
+        "elects nobody, epoch 12, ISR 1 (BrokerFailure)",
+    ),
+    (
+        event("election", **AT, cause="BrokerFailure", strategy="unclean", leader=1, leader_epoch=3, isr=[1]),
+        "elects 1 unclean, epoch 3, ISR 1 (BrokerFailure)",
+    ),
+    (
+        event("election", **AT, cause="BrokerFailure", strategy="remove-from-isr", leader=1, leader_epoch=3, isr=[1]),
+        "keeps 1, epoch 3, ISR 1 (BrokerFailure)",
+    ),
+    (
+        event("controller", cause="Election", state="elected", controller_epoch=2),
+        "is the controller, controller epoch 2",
+    ),
+    (event("broker", cause="Lifecycle", state="shutting-down", broker_epoch=-1), "shutting down"),
+    (event("broker", cause="Lifecycle", state="registered", broker_epoch=45), "registered, broker epoch 45"),
+    (SESSION, "-        ZooKeeper session suspended"),
+    (KILLED, "lab      -        kill broker 2"),
+]
+
+
+@pytest.mark.parametrize(("what", "words"), CASES)
+def test_an_event_reads_as_a_line_that_fits_80_columns(what: dict[str, Any], words: str) -> None:
+    text = line(what, UTC)
+    assert text.startswith("00:00:00.000 ")
+    assert words in text
+    assert len(text) <= 80
+
+
+def test_every_kind_of_the_schema_has_words() -> None:
+    assert {what["kind"] for what, _ in CASES} == KINDS
+
+
+def test_a_line_of_another_version_is_told_by_its_kind() -> None:
+    assert "broker-1 -        phase_of_moon" in line(event("phase_of_moon"), UTC)
+    assert line(event("role", **AT), UTC).endswith("role")
+
+
+def test_messages_go_from_whom_the_cause_names() -> None:
+    """A follower's news come from the leader that it followed then."""
+    follows = event("role", "broker-0", **AT, cause="LeaderAndIsr", role="follower", leader=1, leader_epoch=3)
+    story = [
+        event("election", "broker-2", **AT, cause="TopicCreation"),
+        LEADS,
+        follows,
+        event("log_end_offset", **AT, cause="Produce", old=0, new=1),
+        event("log_end_offset", "broker-0", **AT, cause="FetchResponse", old=0, new=1),
+        event("high_watermark", **AT, cause="Fetch", old=0, new=1),
+        event("isr", **AT, cause="IsrExpiration", old=[1, 0], new=[1], state="pending-shrink"),
+        event("isr", **AT, cause="AlterPartition", old=[1, 0], new=[1], state="committed"),
+        SESSION,
+        event("fault", "lab", cause="Lab", action="kill", broker=None, process="zookeeper"),
+    ]
+    assert [(step.lane, step.sender, step.receiver) for step in steps(story)] == [
+        (CONTROLLER, None, None),
+        (1, CONTROLLER, None),
+        (0, CONTROLLER, None),
+        (1, CLIENTS, None),
+        (0, 1, None),
+        (1, None, None),
+        (1, None, CONTROLLER),
+        (1, CONTROLLER, None),
+        (1, None, None),
+        (None, None, None),
+    ]
+
+
+def write(path: Path, *times: int) -> None:
+    with path.open("a") as file:
+        file.writelines(json.dumps(event("session", path.name.split(".")[0], time, state="x")) + "\n" for time in times)
+
+
+def logical_times(events: Any) -> list[int]:
+    return [one["logical_time"] for one in events]
+
+
+def test_what_is_written_is_merged_by_cause_the_moved_part_included(tmp_path: Path) -> None:
+    write(tmp_path / "broker-1.events.jsonl.1", 1, 5)
+    write(tmp_path / "broker-1.events.jsonl", 7)
+    write(tmp_path / "broker-0.events.jsonl", 2, 6)
+    write(tmp_path / "lab.events.jsonl", 3)
+    with closing(Timeline(tmp_path)) as timeline:
+        assert logical_times(timeline.written()) == [1, 2, 3, 5, 6, 7]
+
+
+def test_following_holds_back_what_an_earlier_event_may_still_come_before(tmp_path: Path) -> None:
+    first, second = tmp_path / "broker-0.events.jsonl", tmp_path / "broker-1.events.jsonl"
+    with closing(Timeline(tmp_path)) as timeline:
+        write(first, 10, 30)
+        assert logical_times(timeline.settled(0.0)) == []
+        write(second, 20)  # its writer had kept it back for a moment
+        assert logical_times(timeline.settled(PATIENCE_SECONDS)) == [10, 20, 30]
+        write(second, 40)
+        assert logical_times(timeline.settled(1.0)) == []
+        assert logical_times(timeline.settled(1.0 + 2 * PATIENCE_SECONDS)) == [40]
+
+
+def test_following_goes_on_over_half_lines_new_brokers_and_a_file_that_moves_away(tmp_path: Path) -> None:
+    path = tmp_path / "broker-0.events.jsonl"
+    with closing(Timeline(tmp_path)) as timeline:
+        write(path, 1)
+        with path.open("a") as file:
+            file.write('{"time_ms":0,"logical_time":2,"sou')
+        assert logical_times(timeline.written()) == [1]
+        with path.open("a") as file:
+            file.write('rce":"broker-0","kind":"session"}\n')
+        write(path, 3)
+        path.replace(tmp_path / "broker-0.events.jsonl.1")
+        write(path, 4)
+        write(tmp_path / "broker-1.events.jsonl", 5)
+        assert logical_times(timeline.written()) == [2, 3, 4, 5]
+        assert logical_times(timeline.written()) == []

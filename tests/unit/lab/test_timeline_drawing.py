@@ -1,0 +1,111 @@
+"""The sequence diagram: well-formed, every event in it once, words clear of the next lane, lives and leaders shown."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tidegauge_lab.timeline import drawing
+from tidegauge_lab.timeline.choice import Choice
+from tidegauge_lab.timeline.drawing import CHARACTER_PX, draw
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def event(number: int, kind: str, source: str, partition: int | None = 0, **fields: Any) -> dict[str, Any]:
+    at = {} if partition is None else {"topic": "orders", "partition": partition}
+    return {"time_ms": number, "logical_time": number, "source": source, "kind": kind, **at, **fields}
+
+
+def story(partition: int = 0) -> list[dict[str, Any]]:
+    role = {"cause": "LeaderAndIsr", "leader_epoch": 1}
+    return [
+        event(1, "broker", "broker-0", None, cause="Lifecycle", state="starting", broker_epoch=-1),
+        event(2, "controller", "broker-1", None, cause="Election", state="elected", controller_epoch=1),
+        event(
+            3, "election", "broker-1", partition, cause="X", strategy="initial", leader=0, leader_epoch=1, isr=[0, 1]
+        ),
+        event(4, "role", "broker-0", partition, role="leader", leader=0, **role),
+        event(5, "role", "broker-1", partition, role="follower", leader=0, **role),
+        event(6, "log_end_offset", "broker-0", partition, cause="Produce", old=0, new=1),
+        event(7, "log_end_offset", "broker-1", partition, cause="FetchResponse", old=0, new=1),
+        event(8, "fault", "lab", None, cause="Lab", action="kill", broker=0, process="broker-0"),
+        event(9, "fault", "lab", None, cause="Lab", action="kill", broker=None, process="zookeeper"),
+    ]
+
+
+def picture(events: list[dict[str, Any]], choice: Choice = Choice()) -> ET.Element:  # noqa: B008 - frozen
+    return ET.fromstring(draw(events, choice)[0])  # noqa: S314 - our own
+
+
+def words(root: ET.Element) -> list[str]:
+    return [text.text or "" for text in root.iter(f"{SVG}text") if text.get("class") == "w"]
+
+
+def test_each_event_stands_there_once_in_order() -> None:
+    assert words(picture(story())) == [
+        "starting",
+        "broker 1 is the controller, controller epoch 1",
+        "elects 0, epoch 1, ISR 0,1",
+        "leads, epoch 1",
+        "follows broker 0, epoch 1",
+        "LEO 0 -> 1",
+        "LEO 0 -> 1",
+        "kill broker 0",
+        "kill zookeeper",
+    ]
+
+
+def test_several_partitions_are_told_apart_by_name() -> None:
+    both = words(picture([*story(0), *story(1)]))
+    assert "orders-0 leads, epoch 1" in both
+    assert "orders-1 leads, epoch 1" in both
+
+
+def test_words_end_before_the_next_lane_and_within_the_picture() -> None:
+    root = picture([*story(0), *story(1)])
+    lanes = sorted({float(one.get("x1", "")) for one in root.iter(f"{SVG}line") if one.get("class") in {"l", "d"}})
+    ends = [*lanes, float(root.get("width", ""))]
+    for text in (one for one in root.iter(f"{SVG}text") if one.get("class") == "w" and one.text != "kill zookeeper"):
+        begin = float(text.get("x", ""))
+        following = min(end for end in ends if end > begin)
+        assert begin + len(text.text or "") * CHARACTER_PX < following
+
+
+def test_a_lane_is_dotted_before_its_broker_starts_and_after_it_is_killed() -> None:
+    root = picture(story())
+    lanes = [one for one in root.iter(f"{SVG}line") if one.get("class") in {"l", "d"}]
+    of_broker_0 = [one for one in lanes if one.get("x1") == _x(root, "broker 0")]
+    assert [one.get("class") for one in of_broker_0] == ["d", "l", "d"]
+
+
+def test_a_bar_shows_who_leads_until_it_dies() -> None:
+    bars = [one for one in picture(story()).iter(f"{SVG}rect") if one.find(f"{SVG}title") is not None]
+    (bar,) = bars
+    assert bar.findtext(f"{SVG}title") == "leader in epoch 1"
+    assert float(bar.get("height", "")) == pytest.approx(4 * drawing.ROW_PX)
+
+
+def test_only_the_last_events_are_drawn_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "MOST_EVENTS", 2)
+    text, drawn, wanted = draw(story(), Choice())
+    assert (drawn, wanted) == (2, 9)
+    assert "kill zookeeper" in text
+    assert "starting" not in text
+
+
+def test_roles_are_known_although_they_are_filtered_out() -> None:
+    """The arrow of a fetch's answer begins at the leader, whatever is shown."""
+    root = picture(story(), Choice(kinds=frozenset({"log_end_offset"})))
+    arrows = [one for one in root.iter(f"{SVG}line") if one.get("stroke-width") == "1.3"]
+    assert [one.get("x1") for one in arrows] == [_x(root, "clients"), _x(root, "broker 0")]
+
+
+def test_an_empty_timeline_is_a_picture_that_says_so() -> None:
+    assert ": no events" in draw([], Choice())[0]
+
+
+def _x(root: ET.Element, lane: str) -> str | None:
+    return next(one.get("x") for one in root.iter(f"{SVG}text") if one.text == lane)
