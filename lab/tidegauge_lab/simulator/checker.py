@@ -217,6 +217,9 @@ class Checker:
             raise Violation("Converges", "the logs stay different")
         if len(self.committed) != next(iter(ends.values()))[0]:
             raise Violation("Converges", f"{len(self.committed)} records are committed, the logs hold {ends}")
+        piled = {b: len(broker.core._rounds) for b, broker in world.brokers.items()}  # noqa: SLF001 - shown nowhere else
+        if any(piled.values()):
+            raise Violation("Converges", f"rounds that nobody answers any more pile up: {piled}")
 
     @staticmethod
     def _hw(broker: MemoryBroker) -> int:
