@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.event_log import read_events
+from tidegauge.event_log import causal_key, read_events
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import crc_matches, iterate_headers
 from tidegauge.v1 import metadata_pb2, replica_log_service_pb2
@@ -374,14 +374,14 @@ async def _previews(
 
 
 def _events(folder: Path, topic: str) -> list[dict[str, Any]]:
-    """The events of a topic, and of brokers as such, by time."""
+    """The events of a topic, and of brokers as such, in causal order."""
     events = [
         event
         for path in sorted(folder.glob("*.events.jsonl"))
         for event in read_events(path)
         if event.get("topic") in {None, topic}
     ]
-    events.sort(key=lambda event: (event.get("time_ms", 0), str(event.get("source")), event.get("sequence", 0)))
+    events.sort(key=causal_key)
     return events
 
 

@@ -143,7 +143,7 @@ class Books:
         sent: histories; None where there are none, so that nothing is known of producers.
         logs: committed logs by partition; a partition that can't be read is missing.
         reads: what consumers read, in the order of reading; None: nothing is known of that.
-        events: the brokers' event logs, by time; events of other topics are passed over. None: not at hand.
+        events: the brokers' event logs, in causal order; events of other topics are passed over. None: not at hand.
         min_isr: how many in-sync replicas acks=all needs at least: min(min.insync.replicas, replication factor).
         is_complete: the histories hold everything that was written to the topic.
         previews: what stands at the beginning of a stretch of a replica, for people.

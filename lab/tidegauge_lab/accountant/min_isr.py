@@ -80,7 +80,7 @@ class IsrTimes:
         self.too_few = joined(self.too_few)
 
     def _note(self, led: _Leadership, until_us: int, min_isr: int) -> None:
-        if led.size is not None:
+        if led.size is not None and led.since_us < until_us:
             (self.enough if led.size >= min_isr else self.too_few).append((led.since_us, until_us))
 
     def convicts(self, begin_us: int, end_us: int) -> bool:

@@ -90,7 +90,15 @@ def test_a_report_has_the_last_events_of_the_test_and_its_topics() -> None:
             "leader": 1,
         },
         {"time_ms": 1001, "source": "broker-0", "kind": "role", "topic": "other", "partition": 0, "cause": "C"},
-        {"time_ms": 1002, "source": "lab", "kind": "fault", "cause": "kill", "action": "kill", "broker": 1},
+        {
+            "time_ms": 1002,
+            "logical_time": 7,
+            "source": "lab",
+            "kind": "fault",
+            "cause": "kill",
+            "action": "kill",
+            "broker": 1,
+        },
     ]
     assert event_lines(events, 1000, ["t"]) == [
         "00:00:01.000 broker-0 role t-0 (C) leader=1",
