@@ -1,0 +1,172 @@
+"""``explain T-P``: why the HW is where it is, who holds it back and for how long, who is out of sync, why nobody leads.
+
+The facts come from the metadata, from every replica's broker, and from the leader's settings; the sentences from
+``tidegauge_client.explanation``. Exit code 0 whenever the partition exists, whatever is wrong with it; 1 if not.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from tidegauge.cli import print_json, tells_errors, verb_options
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_client.admin import Admin, topics_of
+from tidegauge_client.cli.common import JSON, PartitionType, run, servers
+from tidegauge_client.explanation import Facts, Led, Remote, Sentence
+from tidegauge_client.explanation import explain as sentences_of
+from tidegauge_client.metadata import ClusterInfo, PartitionInfo
+from tidegauge_client.topic_description import MIN_ISR
+
+WIDTH = 80
+LAG = "replica.lag.time.max.ms"
+UNCLEAN = "unclean.leader.election.enable"
+_TITLES = {
+    "leader": "Leader",
+    "high-watermark": "High watermark",
+    "isr": "Out of sync",
+    "follower": "Followers",
+    "producers": "Producers",
+    "consumers": "Consumers",
+    "health": "Controller",
+}
+Answers = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
+
+
+async def gather(admin: Admin, at: TopicPartition) -> Facts:
+    """Ask the cluster what is known of a partition.
+
+    Raises:
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker answers.
+    """
+    cluster = await admin.metadata([at.topic])
+    (topic,) = topics_of(cluster, [at.topic])
+    part = topic.partitions.get(at.partition)
+    if part is None:
+        raise TidegaugeError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Topic {at.topic} has no partition {at.partition}; it has {len(topic.partitions)}, counted from 0",
+        )
+    asked = [broker for broker in cluster.brokers.values() if broker.id in part.replicas]
+    answers = await admin.describe_replicas_of(asked, [at.topic])
+    configs = {config.name: config.value for config in await admin.describe_topic_config(at.topic)}
+    lag_ms = None
+    if part.leader_id is not None and answers.get(part.leader_id) is not None:
+        settings = await admin.describe_broker_settings(part.leader_id)
+        lag_ms = next((int(entry.value) for entry in settings if entry.name == LAG and entry.value), None)
+    return facts_of(cluster, part, answers, configs, lag_ms)
+
+
+def facts_of(
+    cluster: ClusterInfo, part: PartitionInfo, answers: Answers, configs: Mapping[str, str | None], lag_ms: int | None
+) -> Facts:
+    """Put together what brokers said."""
+    said = {
+        broker: one
+        for broker, replicas in answers.items()
+        for one in replicas or ()
+        if (one.topic, one.partition) == part.topic_partition
+    }
+    leader = None if part.leader_id is None else said.get(part.leader_id)
+    folders = {broker for broker, one in said.items() if one.role == "offline"}
+    return Facts(
+        at=part.topic_partition,
+        replicas=part.replicas,
+        isr=part.isr,
+        leader=part.leader_id,
+        leader_epoch=part.leader_epoch,
+        live=frozenset(cluster.brokers),
+        silent=frozenset(broker for broker, replicas in answers.items() if replicas is None),
+        offline=frozenset(part.offline_replicas) | folders,
+        led=_led(leader) if leader is not None and leader.role == "leader" else None,
+        own_hws={broker: one.high_watermark for broker, one in said.items() if one.role == "follower"},
+        controller=cluster.controller_id,
+        min_isr=int(configs.get(MIN_ISR) or 1),
+        lag_ms=lag_ms,
+        unclean=configs.get(UNCLEAN) == "true",
+    )
+
+
+def _led(said: metadata_pb2.ReplicaDescription) -> Led:
+    return Led(
+        leo=said.log_end_offset,
+        hw=said.high_watermark,
+        isr=tuple(said.isr),
+        maximal_isr=tuple(said.maximal_isr),
+        remotes={
+            remote.broker_id: Remote(
+                remote.log_end_offset if remote.HasField("log_end_offset") else None,
+                remote.caught_up_ago_ms if remote.HasField("caught_up_ago_ms") else None,
+            )
+            for remote in said.remote_replicas
+        },
+        epoch_start=said.leader_epoch_start_offset if said.HasField("leader_epoch_start_offset") else None,
+    )
+
+
+def lines(facts: Facts, sentences: Sequence[Sentence]) -> Iterator[str]:
+    """The explanation as text, within 80 columns."""
+    leader = "none" if facts.leader is None else str(facts.leader)
+    led = facts.led
+    ends = "HW and LEO unknown" if led is None else f"HW {led.hw}, LEO {led.leo}"
+    isr = facts.isr if led is None else led.isr
+    yield f"{facts.at}: leader {leader}, epoch {facts.leader_epoch}, ISR {_ids(isr)} of {_ids(facts.replicas)}, {ends}"
+    title = ""
+    for sentence in sentences:
+        if _TITLES[sentence.about] != title:
+            title = _TITLES[sentence.about]
+            yield ""
+            yield title
+        yield from _wrapped(sentence.text, "  ")
+        yield from _wrapped(f"Rule: {sentence.rule}.", "    ")
+        if sentence.change:
+            yield from _wrapped(f"Changes with: {sentence.change}.", "    ")
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+@click.command()
+@click.argument("partition", type=PartitionType(), metavar="T-P")
+@verb_options
+@tells_errors
+def explain(partition: TopicPartition, bootstrap_server: str | None, directory: Path, output: str) -> None:
+    """Say why a partition is as it is, sentence by sentence, each with Kafka's rule."""
+    bootstrap = servers(bootstrap_server, directory)
+
+    async def work() -> Facts:
+        async with Admin(bootstrap) as admin:
+            return await gather(admin, partition)
+
+    facts = run(work())
+    sentences = sentences_of(facts)
+    if output == JSON:
+        print_json(
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "leader": -1 if facts.leader is None else facts.leader,
+                "leader_epoch": facts.leader_epoch,
+                "replicas": list(facts.replicas),
+                "isr": list(facts.isr if facts.led is None else facts.led.isr),
+                "hw": None if facts.led is None else facts.led.hw,
+                "leo": None if facts.led is None else facts.led.leo,
+                "sentences": [asdict(sentence) for sentence in sentences],
+            }
+        )
+        return
+    for line in lines(facts, sentences):
+        click.echo(line)

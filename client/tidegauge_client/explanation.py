@@ -1,0 +1,443 @@
+"""Why a partition is as it is: facts in, sentences out, each with Kafka's rule (row B8). Pure.
+
+Rules:
+    1. Every sentence is derived from the facts given and names the rule by which it follows, as in Kafka's classes.
+    2. What is not known is said to be unknown: a broker that did not answer is not assumed to be anything.
+    3. A sentence about time names an upper bound: when what it waits for happens without any further event.
+Source: Partition.maybeIncrementLeaderHW, isFollowerInSync, maybeShrinkIsr, PartitionLeaderElectionAlgorithms,
+ReplicaStateMachine (kafka-behaviour 1.4 to 1.7, 8.5 to 8.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tidegauge.partition import TopicPartition
+
+About = Literal["leader", "high-watermark", "isr", "follower", "producers", "consumers", "health"]
+
+RULE_ELECTION = (
+    "the controller elects the first live member of the ISR in the order of the assignment "
+    "(PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection)"
+)
+RULE_UNCLEAN = "only unclean.leader.election.enable=true lets a replica lead that is not in the ISR (KIP-106)"
+RULE_SESSION = "a broker counts as alive until its session with ZooKeeper ends (zookeeper.session.timeout.ms)"
+RULE_HW = (
+    "the HW is the smallest LEO over the leader, the maximal ISR, and live replicas that are caught up; it never falls "
+    "(Partition.maybeIncrementLeaderHW)"
+)
+RULE_MIN_ISR = "below min.insync.replicas the HW does not move at all (Partition.maybeIncrementLeaderHW, since 3.7)"
+RULE_LAG = (
+    "a follower leaves the ISR when it has not had all of the leader's log for replica.lag.time.max.ms; the leader "
+    "looks every half of that time (Partition.maybeShrinkIsr)"
+)
+RULE_CAUGHT_UP = (
+    "a live replica that was caught up within replica.lag.time.max.ms holds the HW back though it is not in the ISR, "
+    "so that it can join (Partition.maybeIncrementLeaderHW)"
+)
+RULE_PENDING = "while a change of the ISR is under way the larger set counts (KIP-497, maximal ISR)"
+RULE_DEATH = (
+    "the controller takes a dead broker out of every ISR, but never the last member "
+    "(ReplicaStateMachine, OfflineReplica)"
+)
+RULE_JOIN = (
+    "a follower joins the ISR by a fetch from an offset that is not below the HW, nor below the start of the leader's "
+    "epoch (Partition.maybeExpandIsr)"
+)
+RULE_ALTER = "the ISR changes when the controller has written it (AlterPartition, KIP-497)"
+RULE_LATE = "a follower learns the HW from the answer to its next fetch, one round after the leader (KIP-101)"
+RULE_ACKS = "acks=all is refused with NOT_ENOUGH_REPLICAS while the ISR is smaller than min.insync.replicas"
+RULE_READ = "consumers read below the HW only (FetchIsolation.HIGH_WATERMARK)"
+RULE_OFFSETS = (
+    "a new leader does not tell how far one may read until its HW has reached the start of its epoch "
+    "(OFFSET_NOT_AVAILABLE, KIP-207)"
+)
+RULE_FAILED_FOLDER = "a replica whose log folder failed is offline (KIP-112)"
+RULE_CONTROLLER = "only the active controller elects leaders and changes ISRs (/controller)"
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """What the leader knows of a follower; None where it knows nothing."""
+
+    leo: int | None = None
+    caught_up_ago_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """What the leader says."""
+
+    leo: int
+    hw: int
+    isr: tuple[int, ...]
+    maximal_isr: tuple[int, ...]
+    remotes: Mapping[int, Remote]
+    epoch_start: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a partition.
+
+    Attributes:
+        replicas: the assignment, in order.
+        isr: as the metadata has it.
+        leader: as the metadata has it; None: none, or it is not alive.
+        live: registered brokers.
+        silent: those of them that did not answer within a second.
+        offline: assigned replicas on dead brokers or failed folders.
+        led: the leader's word; None when there is none, or it did not answer.
+        own_hws: the followers' own HW, where they told it.
+        controller: the active controller.
+        min_isr: min.insync.replicas.
+        lag_ms: the leader's replica.lag.time.max.ms; None when it was not told.
+        unclean: unclean.leader.election.enable.
+    """
+
+    at: TopicPartition
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int | None
+    leader_epoch: int
+    live: frozenset[int]
+    silent: frozenset[int] = frozenset()
+    offline: frozenset[int] = frozenset()
+    led: Led | None = None
+    own_hws: Mapping[int, int] = field(default_factory=dict)
+    controller: int | None = 0
+    min_isr: int = 1
+    lag_ms: int | None = None
+    unclean: bool = False
+
+    @property
+    def effective_min_isr(self) -> int:
+        """min.insync.replicas, at most the replication factor."""
+        return min(self.min_isr, len(self.replicas))
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One thing that is so.
+
+    Attributes:
+        about: what it explains.
+        text: what is so, and why.
+        rule: Kafka's rule.
+        change: what would change it; empty where nothing needs to.
+        broker: whom it concerns.
+        wait_ms: within so many ms it changes by itself; None: it does not, or that is not known.
+    """
+
+    about: About
+    text: str
+    rule: str
+    change: str = ""
+    broker: int | None = None
+    wait_ms: int | None = None
+
+
+def explain(facts: Facts) -> list[Sentence]:
+    """All there is to say: the leader, the HW, each replica that is not in the ISR, and what clients meet."""
+    sentences = [*_leader(facts)]
+    if facts.led is not None:
+        sentences += [
+            *_high_watermark(facts, facts.led),
+            *_out_of_sync(facts, facts.led),
+            *_late(facts, facts.led),
+            *_clients(facts, facts.led),
+        ]
+    return sentences
+
+
+# The leader
+
+
+def _leader(facts: Facts) -> Iterator[Sentence]:
+    if facts.leader is None:
+        yield from _no_leader(facts)
+    elif facts.led is not None:
+        place = "the first" if facts.replicas[:1] == (facts.leader,) else "not the first"
+        yield Sentence(
+            "leader",
+            f"Broker {facts.leader} leads in epoch {facts.leader_epoch}; it is {place} of the assignment "
+            f"{_ids(facts.replicas)}.",
+            RULE_ELECTION,
+            ""
+            if place == "the first"
+            else "tidegauge elect-leaders --election-type preferred, when the first is in sync",
+            facts.leader,
+        )
+    elif facts.leader in facts.silent:
+        yield Sentence(
+            "leader",
+            f"Broker {facts.leader} leads in epoch {facts.leader_epoch} but does not answer: it is frozen, cut off or "
+            "has just died. Nobody else is elected while its session lasts.",
+            RULE_SESSION,
+            f"resume or heal broker {facts.leader}, or wait for its session to end",
+            facts.leader,
+        )
+    else:
+        yield Sentence(
+            "leader",
+            f"Broker {facts.leader} was elected in epoch {facts.leader_epoch} and does not lead yet: the controller's "
+            "request has not reached it.",
+            "a broker leads from the LeaderAndIsr on that says so",
+            "",
+            facts.leader,
+        )
+    if facts.controller is None:
+        yield Sentence(
+            "health",
+            "There is no active controller now: no leader is elected and no ISR changes until one is.",
+            RULE_CONTROLLER,
+            "a live broker that reaches ZooKeeper becomes the controller by itself",
+        )
+
+
+def _no_leader(facts: Facts) -> Iterator[Sentence]:
+    usable = [one for one in facts.replicas if one in facts.live and one not in facts.offline]
+    members = [one for one in facts.isr if one in usable]
+    if members:
+        yield Sentence(
+            "leader",
+            f"There is no leader in epoch {facts.leader_epoch}, though {_brokers(members)} of the ISR {_are(members)} "
+            "alive: an election is due.",
+            RULE_ELECTION,
+            "the controller elects by itself; if it stays so, look at its log",
+        )
+        return
+    gone = "; ".join(_whereabouts(facts, one) for one in facts.isr)
+    if facts.unclean and usable:
+        text = f"No member of the ISR {_ids(facts.isr)} can lead ({gone}), but {_brokers(usable)} may, uncleanly: due."
+        yield Sentence("leader", f"There is no leader. {text}", RULE_UNCLEAN, "the controller elects by itself")
+        return
+    yield Sentence(
+        "leader",
+        f"There is no leader: no member of the ISR {_ids(facts.isr)} can lead ({gone}).",
+        RULE_ELECTION,
+        f"start {_brokers(facts.isr)}: any one of them is elected as soon as it is registered",
+    )
+    if usable:
+        yield Sentence(
+            "leader",
+            f"{_brokers(usable).capitalize()} {_are(usable)} alive but not in the ISR, so committed records may be "
+            "missing there.",
+            RULE_UNCLEAN,
+            f"tidegauge elect-leaders --election-type unclean --topic {facts.at.topic} --partition "
+            f"{facts.at.partition}: what only the ISR has is lost",
+        )
+
+
+def _whereabouts(facts: Facts, broker: int) -> str:
+    if broker not in facts.live:
+        return f"broker {broker} is not registered"
+    return f"broker {broker} has its log offline" if broker in facts.offline else f"broker {broker} is alive"
+
+
+# The high watermark
+
+
+def _high_watermark(facts: Facts, led: Led) -> Iterator[Sentence]:
+    if led.hw >= led.leo:
+        yield Sentence(
+            "high-watermark",
+            f"The HW is {led.hw}, the end of the leader's log: every replica that counts has all records.",
+            RULE_HW,
+        )
+        return
+    missing = led.leo - led.hw
+    if len(led.isr) < facts.effective_min_isr:
+        yield Sentence(
+            "high-watermark",
+            f"The HW stands at {led.hw}, {missing} below the leader's LEO {led.leo}: the ISR {_ids(led.isr)} has "
+            f"{len(led.isr)} of the {facts.effective_min_isr} members that min.insync.replicas demands.",
+            RULE_MIN_ISR,
+            "a replica that joins the ISR, or a lower min.insync.replicas",
+        )
+        return
+    holders = [one for one in led.remotes if _counts(facts, led, one) and _leo(led, one) < led.leo]
+    lowest = min((_leo(led, one) for one in holders), default=led.leo)
+    if lowest > led.hw:
+        yield Sentence(
+            "high-watermark",
+            f"The HW is {led.hw} and may be {lowest} by what the leader knows: it moves with the next fetch.",
+            RULE_HW,
+        )
+        return
+    first = [one for one in holders if _leo(led, one) == lowest]
+    yield Sentence(
+        "high-watermark",
+        f"The HW stands at {led.hw}, {missing} below the leader's LEO {led.leo}: {_brokers(first)} "
+        f"{'holds' if len(first) == 1 else 'hold'} it back.",
+        RULE_HW,
+    )
+    for one in holders:
+        yield _holder(facts, led, one)
+
+
+def _counts(facts: Facts, led: Led, broker: int) -> bool:
+    """Whether the leader waits for a follower."""
+    ago = led.remotes[broker].caught_up_ago_ms
+    is_recent = ago is not None and facts.lag_ms is not None and ago <= facts.lag_ms
+    return broker in led.maximal_isr or (broker in facts.live and is_recent)
+
+
+def _leo(led: Led, broker: int) -> int:
+    known = led.remotes[broker].leo
+    return -1 if known is None else known
+
+
+def _holder(facts: Facts, led: Led, broker: int) -> Sentence:
+    remote = led.remotes[broker]
+    where = "has not fetched in this epoch" if remote.leo is None else f"has fetched up to {remote.leo}"
+    subject = f"Broker {broker} {where}"
+    if broker not in led.maximal_isr:
+        wait_ms = _left_ms(facts, remote)
+        return Sentence(
+            "high-watermark",
+            f"{subject}; it is not in the ISR but was caught up {_ago(remote)}: it counts for {_span(wait_ms)} more.",
+            RULE_CAUGHT_UP,
+            "its next fetches; or that time",
+            broker,
+            wait_ms,
+        )
+    if broker not in led.isr:
+        text, rule, change, wait_ms = (
+            "; it is about to join the ISR and counts already.",
+            RULE_PENDING,
+            "its fetches",
+            None,
+        )
+    elif broker not in facts.live:
+        text = "; it is not registered any more, and the controller is about to take it out of the ISR."
+        rule, change, wait_ms = RULE_DEATH, "the controller's next LeaderAndIsr", None
+    else:
+        return _lagging_member(facts, remote, broker, subject)
+    return Sentence("high-watermark", subject + text, rule, change, broker, wait_ms)
+
+
+def _lagging_member(facts: Facts, remote: Remote, broker: int, subject: str) -> Sentence:
+    silent = ", and does not answer (if it has died, the end of its session takes it out, too)"
+    silent = silent if broker in facts.silent else ""
+    left_ms = _left_ms(facts, remote)
+    if left_ms is None or facts.lag_ms is None:
+        text, wait_ms = "it leaves the ISR when its time is over, if it does not catch up", None
+    elif left_ms > 0:
+        wait_ms = left_ms + facts.lag_ms // 2
+        text = (
+            f"it was caught up {_ago(remote)}; if it does not catch up it leaves the ISR in {_span(left_ms)} to "
+            f"{_span(wait_ms)}"
+        )
+    else:
+        wait_ms = facts.lag_ms // 2
+        text = f"it was caught up {_ago(remote)}: its removal from the ISR is due within {_span(wait_ms)}"
+    return Sentence(
+        "high-watermark", f"{subject}{silent}; {text}.", RULE_LAG, "its next fetches, or that time", broker, wait_ms
+    )
+
+
+def _left_ms(facts: Facts, remote: Remote) -> int | None:
+    if facts.lag_ms is None or remote.caught_up_ago_ms is None:
+        return None if facts.lag_ms is None else 0
+    return max(0, facts.lag_ms - remote.caught_up_ago_ms)
+
+
+# Replicas that are not in the ISR
+
+
+def _out_of_sync(facts: Facts, led: Led) -> Iterator[Sentence]:
+    for broker in facts.replicas:
+        if broker in led.isr or broker == facts.leader:
+            continue
+        text, rule, change = _why_out(facts, led, broker)
+        yield Sentence("isr", f"Broker {broker} is not in the ISR {_ids(led.isr)}: {text}.", rule, change, broker)
+
+
+def _why_out(facts: Facts, led: Led, broker: int) -> tuple[str, str, str]:
+    if broker not in facts.live:
+        return "it is not registered in ZooKeeper, so it is dead or cut off", RULE_DEATH, f"start broker {broker}"
+    if broker in facts.offline:
+        return "its log folder has failed", RULE_FAILED_FOLDER, "a sound folder, and a restart of the broker"
+    if broker in led.maximal_isr:
+        return "it has caught up and the controller was asked to add it", RULE_ALTER, "the controller's verdict"
+    leo = led.remotes[broker].leo if broker in led.remotes else None
+    silent = " and does not answer" if broker in facts.silent else ""
+    if leo is None:
+        return f"it has not fetched from this leader yet{silent}", RULE_JOIN, "its first fetches"
+    if leo < led.hw:
+        return f"it has {leo} of the {led.hw} committed offsets{silent}, {led.hw - leo} to go", RULE_JOIN, "its fetches"
+    if led.epoch_start is not None and leo < led.epoch_start:
+        return (
+            f"it has all up to the HW, but not up to {led.epoch_start}, where the leader's epoch begins{silent}",
+            RULE_JOIN,
+            "its fetches",
+        )
+    return f"it has caught up{silent} and is proposed with its next fetch", RULE_JOIN, "its next fetch"
+
+
+def _late(facts: Facts, led: Led) -> Iterator[Sentence]:
+    for broker, hw in sorted(facts.own_hws.items()):
+        if hw < led.hw and broker != facts.leader:
+            yield Sentence(
+                "follower",
+                f"Broker {broker} itself believes that the HW is {hw}: the leader's {led.hw} has not come yet.",
+                RULE_LATE,
+                "its next fetch",
+                broker,
+            )
+
+
+# What clients meet
+
+
+def _clients(facts: Facts, led: Led) -> Iterator[Sentence]:
+    if len(led.isr) < facts.effective_min_isr:
+        yield Sentence(
+            "producers",
+            f"Producers with acks=all are refused: {len(led.isr)} in sync, {facts.effective_min_isr} needed.",
+            RULE_ACKS,
+            "a replica that joins the ISR, or a lower min.insync.replicas",
+        )
+    if led.hw < led.leo:
+        yield Sentence(
+            "consumers", f"Consumers do not see the offsets {led.hw} to {led.leo - 1} yet.", RULE_READ, "a higher HW"
+        )
+    if led.epoch_start is not None and led.hw < led.epoch_start:
+        yield Sentence(
+            "consumers",
+            f"Who asks for the latest offset is told to wait: the HW {led.hw} has not reached {led.epoch_start}, where "
+            "the leader's epoch begins.",
+            RULE_OFFSETS,
+            "a higher HW",
+        )
+
+
+# Words
+
+
+def _ids(brokers: Collection[int]) -> str:
+    return ",".join(map(str, brokers)) or "(empty)"
+
+
+def _brokers(brokers: Collection[int]) -> str:
+    names = list(map(str, brokers))
+    if len(names) == 1:
+        return f"broker {names[0]}"
+    return f"brokers {', '.join(names[:-1])} and {names[-1]}"
+
+
+def _are(brokers: Collection[int]) -> str:
+    return "is" if len(brokers) == 1 else "are"
+
+
+def _ago(remote: Remote) -> str:
+    return "never in this epoch" if remote.caught_up_ago_ms is None else f"{_span(remote.caught_up_ago_ms)} ago"
+
+
+def _span(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return "an unknown time"
+    return f"{milliseconds} ms" if milliseconds < 1_000 else f"{milliseconds / 1000:.1f} s"

@@ -1,0 +1,235 @@
+"""``explain``: facts of a partition against what is said of it, each time with Kafka's rule (row B8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_client.cli.explain import WIDTH, facts_of, lines
+from tidegauge_client.explanation import (
+    RULE_ACKS,
+    RULE_ALTER,
+    RULE_CAUGHT_UP,
+    RULE_CONTROLLER,
+    RULE_DEATH,
+    RULE_ELECTION,
+    RULE_FAILED_FOLDER,
+    RULE_HW,
+    RULE_JOIN,
+    RULE_LAG,
+    RULE_LATE,
+    RULE_MIN_ISR,
+    RULE_OFFSETS,
+    RULE_PENDING,
+    RULE_READ,
+    RULE_SESSION,
+    RULE_UNCLEAN,
+    Facts,
+    Led,
+    Remote,
+    explain,
+)
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo
+
+LED = Led(
+    leo=10, hw=10, isr=(1, 2, 0), maximal_isr=(1, 2, 0), remotes={2: Remote(10, 90), 0: Remote(10, 90)}, epoch_start=4
+)
+WELL = Facts(
+    at=TopicPartition("orders", 0),
+    replicas=(1, 2, 0),
+    isr=(1, 2, 0),
+    leader=1,
+    leader_epoch=3,
+    live=frozenset({0, 1, 2}),
+    led=LED,
+    own_hws={2: 10, 0: 10},
+    controller=2,
+    min_isr=2,
+    lag_ms=5_000,
+)
+BEHIND = replace(LED, leo=12)
+SHRUNK = replace(LED, isr=(1, 2), maximal_isr=(1, 2))
+
+
+def held(remote: Remote, **changes: object) -> Facts:
+    """Broker 2 has less than the leader's 12, broker 0 has all."""
+    return replace(WELL, led=replace(BEHIND, remotes={2: remote, 0: Remote(12, 5)}), **changes)  # type: ignore[arg-type]  # by name
+
+
+def outside(remote: Remote, led: Led = SHRUNK, **changes: object) -> Facts:
+    """Broker 0 is not in the ISR."""
+    led = replace(led, remotes={2: Remote(led.leo, 5), 0: remote})
+    return replace(WELL, led=led, isr=(1, 2), **changes)  # type: ignore[arg-type]  # by name
+
+
+DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
+
+
+@pytest.mark.parametrize(
+    ("facts", "words", "rule"),
+    [
+        (WELL, "Broker 1 leads in epoch 3; it is the first of the assignment 1,2,0", RULE_ELECTION),
+        (replace(WELL, replicas=(0, 1, 2)), "it is not the first of the assignment 0,1,2", RULE_ELECTION),
+        (replace(WELL, led=None, silent=frozenset({1})), "does not answer: it is frozen", RULE_SESSION),
+        (
+            replace(WELL, led=None),
+            "was elected in epoch 3 and does not lead yet",
+            "a broker leads from the LeaderAndIsr",
+        ),
+        (replace(WELL, controller=None), "There is no active controller now", RULE_CONTROLLER),
+        # Nobody leads.
+        (
+            replace(DEAD, live=frozenset({0})),
+            "no member of the ISR 1,2 can lead (broker 1 is not registered; broker 2 is not registered)",
+            RULE_ELECTION,
+        ),
+        (replace(DEAD, live=frozenset({0})), "Broker 0 is alive but not in the ISR", RULE_UNCLEAN),
+        (
+            replace(DEAD, live=frozenset({0, 2}), offline=frozenset({2})),
+            "broker 2 has its log offline",
+            RULE_ELECTION,
+        ),
+        (
+            replace(DEAD, live=frozenset({0, 2})),
+            "though broker 2 of the ISR is alive: an election is due",
+            RULE_ELECTION,
+        ),
+        (replace(DEAD, live=frozenset({0}), unclean=True), "but broker 0 may, uncleanly: due", RULE_UNCLEAN),
+        # The high watermark.
+        (WELL, "The HW is 10, the end of the leader's log", RULE_HW),
+        (held(Remote(10, 90)), "The HW stands at 10, 2 below the leader's LEO 12: broker 2 holds it back", RULE_HW),
+        (held(Remote(11, 90)), "The HW is 10 and may be 11 by what the leader knows", RULE_HW),
+        (
+            replace(WELL, led=replace(BEHIND, remotes={2: Remote(10, 90), 0: Remote(10, 90)})),
+            "brokers 2 and 0 hold it back",
+            RULE_HW,
+        ),
+        (
+            held(Remote(10, 1_000)),
+            "Broker 2 has fetched up to 10; it was caught up 1.0 s ago; if it does not catch up it leaves the ISR in "
+            "4.0 s to 6.5 s.",
+            RULE_LAG,
+        ),
+        (held(Remote(10, 6_000)), "its removal from the ISR is due within 2.5 s", RULE_LAG),
+        (held(Remote(None, 0)), "Broker 2 has not fetched in this epoch", RULE_LAG),
+        (held(Remote(10, 0), silent=frozenset({2})), "up to 10, and does not answer (if it has died,", RULE_LAG),
+        (held(Remote(10, 0), lag_ms=None), "it leaves the ISR when its time is over", RULE_LAG),
+        (held(Remote(10, 0), live=frozenset({0, 1})), "it is not registered any more, and the controller", RULE_DEATH),
+        (
+            replace(WELL, led=replace(BEHIND, isr=(1, 0), remotes={2: Remote(10, 0), 0: Remote(12, 0)})),
+            "it is about to join the ISR and counts already",
+            RULE_PENDING,
+        ),
+        (
+            outside(Remote(10, 1_500), replace(SHRUNK, leo=12)),
+            "it is not in the ISR but was caught up 1.5 s ago: it counts for 3.5 s more",
+            RULE_CAUGHT_UP,
+        ),
+        (
+            replace(WELL, led=replace(BEHIND, isr=(1,), maximal_isr=(1,)), isr=(1,)),
+            "the ISR 1 has 1 of the 2 members that min.insync.replicas demands",
+            RULE_MIN_ISR,
+        ),
+        # Out of sync.
+        (
+            outside(Remote(3, None)),
+            "Broker 0 is not in the ISR 1,2: it has 3 of the 10 committed offsets, 7 to go",
+            RULE_JOIN,
+        ),
+        (outside(Remote(None, None)), "it has not fetched from this leader yet", RULE_JOIN),
+        (outside(Remote(None, None), silent=frozenset({0})), "from this leader yet and does not answer", RULE_JOIN),
+        (outside(Remote(10, 5)), "it has caught up and is proposed with its next fetch", RULE_JOIN),
+        (
+            outside(Remote(10, 5), replace(SHRUNK, epoch_start=11)),
+            "all up to the HW, but not up to 11, where the leader's epoch begins",
+            RULE_JOIN,
+        ),
+        (
+            outside(Remote(10, 5), replace(SHRUNK, maximal_isr=(1, 2, 0))),
+            "the controller was asked to add it",
+            RULE_ALTER,
+        ),
+        (outside(Remote(3, None), live=frozenset({1, 2})), "it is not registered in ZooKeeper", RULE_DEATH),
+        (outside(Remote(3, None), offline=frozenset({0})), "its log folder has failed", RULE_FAILED_FOLDER),
+        # Followers and clients.
+        (
+            replace(WELL, own_hws={2: 8}),
+            "Broker 2 itself believes that the HW is 8: the leader's 10 has not come",
+            RULE_LATE,
+        ),
+        (
+            replace(WELL, led=replace(LED, isr=(1,), maximal_isr=(1,)), isr=(1,)),
+            "acks=all are refused: 1 in sync, 2 needed",
+            RULE_ACKS,
+        ),
+        (held(Remote(10, 90)), "Consumers do not see the offsets 10 to 11 yet", RULE_READ),
+        (replace(WELL, led=replace(BEHIND, epoch_start=12)), "the HW 10 has not reached 12", RULE_OFFSETS),
+    ],
+)
+def test_what_is_so_is_said_with_the_rule(facts: Facts, words: str, rule: str) -> None:
+    fitting = [one for one in explain(facts) if words in one.text]
+    assert len(fitting) == 1, [one.text for one in explain(facts)]
+    assert fitting[0].rule.startswith(rule)
+
+
+def test_where_all_is_well_there_are_two_sentences_and_nothing_to_change() -> None:
+    assert [(one.about, one.change) for one in explain(WELL)] == [("leader", ""), ("high-watermark", "")]
+
+
+def test_a_replica_that_nobody_waits_for_is_not_blamed() -> None:
+    """Outside the ISR and long behind, it does not hold the HW back: nothing is said of it there."""
+    facts = outside(Remote(3, 60_000), replace(SHRUNK, leo=10))
+    assert [one.broker for one in explain(facts) if one.about == "high-watermark"] == [None]
+
+
+@pytest.mark.parametrize(
+    ("remote", "wait_ms"), [(Remote(10, 1_000), 6_500), (Remote(10, 5_000), 2_500), (Remote(10, None), 2_500)]
+)
+def test_the_longest_wait_is_what_is_left_and_half_the_lag_time(remote: Remote, wait_ms: int) -> None:
+    """The leader looks for laggards every replica.lag.time.max.ms / 2."""
+    assert [one.wait_ms for one in explain(held(remote)) if one.broker == 2] == [wait_ms]
+
+
+def test_min_isr_is_at_most_the_replication_factor() -> None:
+    """As in Kafka since 3.7."""
+    single = replace(WELL, replicas=(1,), isr=(1,), led=replace(LED, isr=(1,), maximal_isr=(1,), remotes={}), min_isr=3)
+    assert not [one for one in explain(single) if one.rule in {RULE_MIN_ISR, RULE_ACKS}]
+
+
+def test_text_stays_within_80_columns_and_groups_by_title() -> None:
+    facts = outside(Remote(3, None), replace(SHRUNK, leo=12), own_hws={2: 8})
+    text = list(lines(facts, explain(facts)))
+    assert max(map(len, text)) <= WIDTH
+    assert text[0] == "orders-0: leader 1, epoch 3, ISR 1,2 of 1,2,0, HW 10, LEO 12"
+    titles = [line for line in text[1:] if line and not line.startswith(" ")]
+    assert titles == ["Leader", "High watermark", "Out of sync", "Followers", "Consumers"]
+
+
+def test_facts_come_from_what_the_brokers_said() -> None:
+    part = PartitionInfo("orders", 0, 1, 3, (1, 2, 0), (1, 2), offline_replicas=(0,))
+    leader = metadata_pb2.ReplicaDescription(
+        topic="orders",
+        partition=0,
+        role="leader",
+        log_end_offset=12,
+        high_watermark=10,
+        isr=[1, 2],
+        maximal_isr=[1, 2],
+        leader_epoch_start_offset=4,
+        remote_replicas=[
+            metadata_pb2.RemoteReplica(broker_id=2, log_end_offset=10, caught_up_ago_ms=90),
+            metadata_pb2.RemoteReplica(broker_id=0),
+        ],
+    )
+    other = metadata_pb2.ReplicaDescription(topic="orders", partition=1, role="leader", log_end_offset=99)
+    follower = metadata_pb2.ReplicaDescription(topic="orders", partition=0, role="follower", high_watermark=9)
+    cluster = ClusterInfo("c", 2, 1, {one: BrokerInfo(one, "h", one) for one in (1, 2)})
+    configs = {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}
+    facts = facts_of(cluster, part, {1: [other, leader], 2: [follower]}, configs, 5_000)
+    assert facts.led == Led(12, 10, (1, 2), (1, 2), {2: Remote(10, 90), 0: Remote()}, 4)
+    assert (facts.own_hws, facts.offline, facts.live, facts.min_isr) == ({2: 9}, {0}, {1, 2}, 2)
+    assert facts.unclean
+    assert facts_of(cluster, part, {1: None, 2: []}, {}, None).silent == {1}
