@@ -407,11 +407,6 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("cut-once", "the own epochs decide how far to cut", ((Follower, "_reconcile", reconciles_before_cut),)),
     Mutant("join-anybody", "joining needs a condition", ((Kip320Rule, "may_join", lambda *_: True),)),
     Mutant(
-        "isr-partition-epoch",
-        "a proposal is for this partition epoch",
-        ((alter_module, "check_proposal", check_without_partition_epoch),),
-    ),
-    Mutant(
         "isr-leader-epoch",
         "a proposal is for this leader epoch",
         ((alter_module, "check_proposal", check_without_leader_epoch),),
@@ -420,12 +415,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "prefers-anybody",
         "the preferred leader is in the ISR",
         ((partition_machine, "elect_preferred", prefers_anybody), (leaders_module, "elect_preferred", prefers_anybody)),
-    ),
-    Mutant(
-        "diverging-unfenced",
-        "where logs part is told to this epoch only",
-        ((Partition, "check_leader_epoch", no_epoch_check), (Leader, "fetch", diverging_unfenced)),
-        "KIP-320",
     ),
     Mutant("same-epoch", "each election has a new leader epoch", ((partition_machine, "elect_offline", same_epoch),)),
     Mutant(
@@ -470,6 +459,16 @@ MUTANTS: tuple[Mutant, ...] = (
 )
 
 CONTROLS: tuple[Mutant, ...] = (
+    Mutant(
+        "diverging-unfenced",
+        "none that is not held twice: each fetch compares again, and a place told in another epoch does no harm",
+        ((Partition, "check_leader_epoch", no_epoch_check), (Leader, "fetch", diverging_unfenced)),
+    ),
+    Mutant(
+        "isr-partition-epoch",
+        "none that is not held twice: one change in flight, and a controller's queue in order",
+        ((alter_module, "check_proposal", check_without_partition_epoch),),
+    ),
     Mutant("none", "none is missing", ()),
     Mutant("asks-first", "none is missing: KIP-320 as of 2.1 asks before it fetches, fenced", ruled_by(AskingRule())),
     Mutant(

@@ -27,11 +27,9 @@ SLOW = {
     "M12",
     "broker-epoch",
     "acked-by-anybody",
-    "isr-partition-epoch",
     "rollback",
     "zombie-writes",
     "zombie-overwrites",
-    "diverging-unfenced",
 }
 """Take longer than a test of every day should."""
 

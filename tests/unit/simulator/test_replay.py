@@ -239,6 +239,63 @@ def test_a_reconciled_follower_is_held_to_its_leader():
     assert broken(steps(*zombie, told("r1", 1), fetch("r1", "r2"), rule="high-watermark")) == set()
 
 
+# The two stories that tell KIP-101, KIP-279 and KIP-320 apart
+
+PRIVATE_EPOCH = (
+    controller(1, "r1", "r1", "r2"),
+    told("r1", 1),
+    told("r2", 1),
+    append("r1"),
+    fetch("r2", "r1"),
+    controller(2, "r2", "r2", "r1"),
+    told("r2", 2),
+    append("r1"),  # a zombie: it has not heard of epoch 2, and never will
+    append("r2"),  # and epoch 2 is known to r2 alone
+    controller(3, "r1", "r1"),
+    told("r1", 3),
+    append("r1"),
+    told("r2", 3),
+    fetch("r2", "r1"),
+    leader_isr("r1", "r1", "r2"),
+    EVALUATE_R1,
+)
+
+ZOMBIE_FOLLOWER = (
+    controller(1, "r1"),
+    told("r1", 1),
+    told("r2", 1),
+    told("r3", 1),
+    append("r1"),
+    fetch("r3", "r1"),
+    controller(2, "r2"),
+    told("r2", 2),
+    told("r1", 2),  # knows no epoch's end from r2 and cuts to its high watermark, 0
+    controller(3, "r1", "r1", "r3"),
+    told("r1", 3),
+    append("r1"),
+    append("r1"),
+    fetch("r3", "r1"),  # still in epoch 1, at offset 1
+    told("r3", 3),
+    EVALUATE_R1,
+)
+
+
+@pytest.mark.parametrize(("rule", "breaks"), [("kip-101", True), ("kip-279", False), ("kip-320", False)])
+def test_a_private_epoch_convicts_kip_101_alone(rule: str, breaks: bool):
+    """KAFKA-6361: the answer about an epoch that the leader never had names no epoch, so a record of it stays."""
+    outcome = steps(*PRIVATE_EPOCH, rule=rule)
+    assert ({"LogMatchingHw", "FollowerPrefixOfLeader"} <= broken(outcome)) == breaks
+    assert outcome.held != breaks
+
+
+@pytest.mark.parametrize(("rule", "breaks"), [("kip-101", True), ("kip-279", True), ("kip-320", False)])
+def test_a_zombie_follower_convicts_all_before_kip_320(rule: str, breaks: bool):
+    """KAFKA-6880: a wrong record in the middle of a log whose last epoch is right."""
+    outcome = steps(*ZOMBIE_FOLLOWER, rule=rule)
+    assert ({"StrongIsr", "FollowerPrefixOfLeader"} <= broken(outcome)) == breaks
+    assert outcome.held != breaks
+
+
 # Files that are no traces
 
 
