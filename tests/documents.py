@@ -1,0 +1,190 @@
+"""Runs the pages of docs as a reader would, and compares what comes out with what the page shows.
+
+- A block ``sh`` is run by bash in one folder for the page, a block ``python`` by Python; a block ``text`` after it is
+  what it prints. Each run of lines in it must stand in the output as it is, in this order; ``...`` on a line of its own
+  leaves lines out.
+- What differs from run to run counts as equal: times, ports, processes, ids, the folder, a follower's high watermark in
+  the table of replicas (it is one round late), and which broker is the controller. The page's cluster has the
+  controller that the page shows: where another one won, brokers change names.
+- A comment before a block: ``<!-- not run: why -->``, or ``<!-- ends with N -->`` where the exit code is N.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+LIMIT_SECONDS = 240
+_FENCE = re.compile(r"^```(\w*)$(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMENT_BEFORE = re.compile(r"<!-- ([^>]*) -->\s*\Z")
+_README_PORT = re.compile(r"127\.0\.0\.1:1909([2-9])")
+_CHANGING = [
+    (re.compile(r"^\s*\d+\.\d+s  "), "TIME "),
+    (re.compile(r"\b\d\d:\d\d:\d\d\.\d+"), "TIME"),
+    (re.compile(r"\b\d+(?:\.\d+)? (?:m?s|seconds)\b"), "TIME"),
+    (re.compile(r"process \d+"), "process P"),
+    (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
+    (re.compile(r"TopicId: \S+"), "TopicId: ID"),
+    (re.compile(r"producer \d+-\d+"), "producer ID"),
+    (re.compile(r"/\S*/tidegauge-data"), "/DIR/tidegauge-data"),
+    (re.compile(r"^(Broker \d+ .*?)\s+controller$"), r"\1"),
+    (re.compile(r"^(\s*\d+\s+follower\s+yes\s+\d+\s+\d+\s+)\d+\b"), r"\1HW"),  # one round late
+    (re.compile(r"\s+"), " "),
+]
+_CONTROLLER = re.compile(r"^Broker (\d+) .*  controller$", re.MULTILINE)
+_NAMES_OF_BROKERS = re.compile(
+    r"(?:(?<=Leader: )|(?<=Replicas: )|(?<=Isr: )|(?<=ISR )|(?<=[Bb]roker[ -])|(?<=--replica-assignment )"
+    r"|(?<=tidegauge kill )|(?<=tidegauge start )|(?<=tidegauge stop )|(?<=tidegauge pause )|(?<=tidegauge resume )"
+    r"|(?<=-\d=)|^(?=\s+\d+\s+(?:leader|follower)\s))\s*\d[\d:,]*",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """What is run, and what it prints (None: the page does not show it)."""
+
+    line: int
+    language: str
+    text: str
+    comment: str = ""
+    expected: str | None = None
+
+    @property
+    def is_run(self) -> bool:
+        return self.language in {"sh", "python"} and not self.comment.startswith("not run: ")
+
+    @property
+    def exit_code(self) -> int:
+        ending = re.fullmatch(r"ends with (\d+)", self.comment)
+        return int(ending[1]) if ending else 0
+
+
+def blocks(page: str) -> list[Block]:
+    """The fenced blocks of a page; a block ``text`` becomes the expected output of the one that is run before it."""
+    found: list[Block] = []
+    for fence in _FENCE.finditer(page):
+        comment = _COMMENT_BEFORE.search(page, 0, fence.start())
+        block = Block(
+            line=page.count("\n", 0, fence.start()) + 1,
+            language=fence[1],
+            text=fence[2].strip("\n"),
+            comment=comment[1].strip() if comment else "",
+        )
+        if block.language == "text" and found and found[-1].is_run and found[-1].expected is None:
+            last = found.pop()
+            found.append(Block(last.line, last.language, last.text, last.comment, block.text))
+        else:
+            found.append(block)
+    return found
+
+
+def steady(line: str) -> str:
+    """A line without what differs from run to run."""
+    for pattern, instead in _CHANGING:
+        line = pattern.sub(instead, line)
+    return line.strip()
+
+
+def missing(expected: str, actual: str) -> str | None:
+    """The first lines of a page that the output does not have where they should stand, or None."""
+    lines = [steady(line) for line in actual.splitlines()]
+    at = 0
+    for run in _runs(expected):
+        steadied = [steady(line) for line in run]
+        found = next((i for i in range(at, len(lines)) if lines[i : i + len(run)] == steadied), None)
+        if found is None:
+            return "\n".join(run)
+        at = found + len(run)
+    return None
+
+
+def _runs(expected: str) -> Iterator[list[str]]:
+    run: list[str] = []
+    for line in [*expected.splitlines(), "..."]:
+        if line.strip() != "...":
+            run.append(line)
+        elif run:
+            yield run
+            run = []
+
+
+def renamed(text: str, names: Mapping[int, int]) -> str:
+    """The same with brokers named otherwise, in commands and in what verbs print."""
+
+    def each(ids: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda one: str(names.get(int(one[0]), int(one[0]))), ids[0])
+
+    return _NAMES_OF_BROKERS.sub(each, text)
+
+
+class Reader:
+    """Follows a page in a folder of its own; ``close`` takes down what the page left running."""
+
+    def __init__(self, folder: Path, base_port: int) -> None:
+        self._folder = folder
+        self._base_port = base_port
+        self._names: dict[int, int] = {}
+        bare = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGAUGE_")}
+        self._environment = {**bare, "PATH": f"{BIN}:{bare['PATH']}", "NO_COLOR": "1", "TMPDIR": str(folder)}
+
+    def follow(self, page: Path) -> int:
+        """Run all blocks of a page; AssertionError where it promises something else. Gives how many were run."""
+        to_run = [block for block in blocks(page.read_text(encoding="utf-8")) if block.is_run]
+        for block in to_run:
+            self._do(block, f"{page.name}:{block.line}")
+        return len(to_run)
+
+    def _do(self, block: Block, where: str) -> None:
+        text = self._here(block.text)
+        program = (
+            [sys.executable, "-c", text] if block.language == "python" else ["bash", "-euo", "pipefail", "-c", text]
+        )
+        done = subprocess.run(
+            program,
+            cwd=self._folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+        told = f"{where}\n$ {text}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == block.exit_code, f"ended with {done.returncode}: {told}"
+        if block.expected is not None:
+            lacking = missing(renamed(block.expected, self._names), done.stdout)
+            assert lacking is None, f"the page shows, and the run does not:\n{lacking}\n\n{told}"
+            self._learn_names(block.expected)
+
+    def _here(self, text: str) -> str:
+        """Ports of our own, and the environment that is there already."""
+        text = re.sub(r"^source \S+/activate$", "", text, flags=re.MULTILINE)
+        text = re.sub(r"^tidegauge up -d\b", f"tidegauge up -d --base-port {self._base_port}", text, flags=re.MULTILINE)
+        text = _README_PORT.sub(lambda port: f"127.0.0.1:{self._base_port + int(port[1]) - 2}", text)
+        return renamed(text, self._names).strip()
+
+    def _learn_names(self, expected: str) -> None:
+        """Who is the controller is a race; the page's controller is the one that won."""
+        if told := _CONTROLLER.search(expected):
+            shown, now = int(told[1]), self._controller()
+            self._names = {shown: now, now: shown}
+
+    def _controller(self) -> int:
+        command = ["tidegauge", "status", "-o", "json"]
+        done = subprocess.run(
+            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        return int(json.loads(done.stdout)["controller"]["broker"])
+
+    def close(self) -> None:
+        """Nothing is left running."""
+        if (self._folder / "tidegauge-data").exists():
+            command = ["tidegauge", "down", "--purge"]
+            subprocess.run(command, cwd=self._folder, env=self._environment, timeout=120, check=True)

@@ -1,0 +1,82 @@
+"""Every page: its links lead somewhere, its commands and their options exist, its blocks are run or say why not."""
+
+import re
+import shlex
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import click
+import pytest
+from tests.documents import blocks
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted(
+    path
+    for path in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("spark_jobs/*.md"),
+        *ROOT.glob("bench/*.md"),
+    ]
+    if "tidegauge-data" not in path.parts
+)
+CHAPTERS = sorted(ROOT.glob("docs/guide/[0-9]*.md"))
+LINK = re.compile(r"\]\(([^)#\s]+)?(?:#([^)\s]+))?\)")
+COMMAND = re.compile(r"(?:^|`)\s*(tidegauge [a-z][^`#|]*?)\s*(?=`|$|#|\|)", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that a heading gets."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    dead = []
+    for path, anchor in LINK.findall(text):
+        if "://" in path:
+            continue
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(f"{path}#{anchor}")
+    assert dead == []
+
+
+def options_of(verb: click.Command) -> set[str]:
+    own = {name for parameter in verb.params for name in [*parameter.opts, *parameter.secondary_opts]}
+    below = set().union(*map(options_of, verb.commands.values())) if isinstance(verb, click.Group) else set()
+    return own | below | {"-h", "--help", "--version"}
+
+
+def test_commands_and_options_that_pages_name_exist():
+    verbs = {entry.name: entry for entry in entry_points(group="tidegauge.verbs")}
+    wrong, seen = [], 0
+    for page in PAGES:
+        for found in COMMAND.finditer(page.read_text(encoding="utf-8")):
+            words = shlex.split(found[1].replace("\\\n", " ").replace("'", ""))
+            if not re.fullmatch(r"[a-z]+(-[a-z]+)*", words[1]):
+                continue
+            seen += 1
+            if words[1] not in verbs:
+                wrong.append(f"{page.relative_to(ROOT)}: {found[1]}")
+                continue
+            known = options_of(verbs[words[1]].load())
+            given = {word.split("=")[0] for word in words[2:] if re.match(r"--?[a-zA-Z]", word)}
+            if given - known:
+                wrong.append(f"{page.relative_to(ROOT)}: {found[1]}: {sorted(given - known)}")
+    assert wrong == []
+    assert seen > 30
+
+
+def test_readme_and_chapters_are_run_or_say_why_not():
+    """A command in a block without a language would be read, and never run."""
+    hidden = [
+        f"{page.name}:{block.line}"
+        for page in [ROOT / "README.md", *CHAPTERS]
+        for block in blocks(page.read_text(encoding="utf-8"))
+        if block.language not in {"sh", "python", "yaml"}
+        and re.search(r"^(?:\$ )?tidegauge ", block.text, re.MULTILINE)
+    ]
+    assert hidden == []
