@@ -23,6 +23,7 @@ class Aborted(Exception):
 
 class Context:
     async def abort(self, status, details):
+        assert asyncio.current_task().cancelling() == 0, "gRPC must not take the call for one that was given up"
         raise Aborted(status.name, details)
 
 
@@ -124,6 +125,12 @@ async def test_a_cut_from_brokers_refuses_brokers_and_lets_clients_through_and_n
     assert len(broker.seen) == 2, "clients, and the broker itself"
 
 
+async def test_a_stream_without_a_request_is_refused_too(broker):
+    broker.faults.set(cut())
+    with pytest.raises(Aborted, match="UNAVAILABLE"):
+        await broker.stream(broker.fetches, [], caller=2)
+
+
 async def test_a_cut_from_clients_refuses_clients_only(broker):
     broker.faults.set(cut(lab_pb2.LAB_PLANE_CLIENTS))
     with pytest.raises(Aborted, match="UNAVAILABLE"):
@@ -155,7 +162,7 @@ async def test_a_call_under_way_ends_when_the_cut_comes(broker):
     await broker.blocked.wait()
     fault = broker.faults.set(cut())
     with pytest.raises(Aborted, match=f"fault {fault.fault_id}"):
-        await call
+        await asyncio.wait_for(call, 10)
     assert broker.faults.listed()[0].met == 1
 
 
@@ -175,7 +182,7 @@ async def test_a_stream_under_way_ends_when_the_cut_comes_and_one_that_the_calle
     await arrived.wait()
     broker.faults.set(cut(lab_pb2.LAB_PLANE_CLIENTS))
     with pytest.raises(Aborted, match="UNAVAILABLE"):
-        await cut_off
+        await asyncio.wait_for(cut_off, 10)
     broker.faults.clear()
     arrived.clear()
     given_up = asyncio.ensure_future(read())
@@ -312,7 +319,7 @@ async def test_a_cut_call_does_not_leave_and_one_under_way_ends_as_a_broken_conn
     await asyncio.sleep(0)
     outward.faults.set(cut(ids=[2], direction=lab_pb2.LAB_DIRECTION_OUT))
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await under_way
+        await asyncio.wait_for(under_way, 10)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     with pytest.raises(grpc.aio.AioRpcError):
         await outward.to_two.unary_unary("/s/M")("again")
@@ -335,7 +342,7 @@ async def test_a_stream_ends_when_the_cut_comes_and_one_of_the_other_way_goes_on
     assert not reading.done()
     outward.faults.set(cut(direction=lab_pb2.LAB_DIRECTION_OUT))
     with pytest.raises(grpc.aio.AioRpcError):
-        await reading
+        await asyncio.wait_for(reading, 10)
     assert await stream.details() == "refused by the lab"
     new = outward.to_two.stream_stream("/s/M")()
     with pytest.raises(grpc.aio.AioRpcError):

@@ -1,0 +1,148 @@
+"""The verbs that reach into brokers: usage is judged before anything is contacted (design 6); faults in words."""
+
+import pytest
+from click.testing import CliRunner
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import common_pb2, lab_pb2, metadata_pb2
+from tidegauge_lab.cli.holds import hold_fetch, step_fetch
+from tidegauge_lab.cli.inject import expire_session, inject_disk, inject_error, sync
+from tidegauge_lab.cli.isolate import faults, heal, isolate
+from tidegauge_lab.switches import Direction, DiskEffect, InjectedError, NetworkEffect, Plane, wire
+
+AT = TopicPartition("t", 0)
+
+
+def run(verb, *arguments, directory):
+    return CliRunner().invoke(verb, [*arguments, "--dir", str(directory)], env={"TIDEGAUGE_BOOTSTRAP_SERVER": ""})
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "words"),
+    [
+        (isolate, ["1"], "--from"),
+        (isolate, ["x", "--from", "brokers"], "x"),
+        (isolate, ["1", "--from", "everybody"], "none of brokers, zookeeper, clients"),
+        (isolate, ["1", "--from", "0,-2"], "none of brokers"),
+        (isolate, ["1", "--from", "0,1"], "can't be cut from itself"),
+        (isolate, ["1", "--from", "clients", "--direction", "out"], "makes no calls to clients"),
+        (isolate, ["1", "--from", "brokers", "--direction", "up"], "up"),
+        (isolate, ["1", "--from", "brokers", "--delay-ms", "5", "--drop", "0.5"], "not both"),
+        (isolate, ["1", "--from", "brokers", "--drop", "0"], "0"),
+        (heal, ["x"], "x"),
+        (hold_fetch, ["orders"], "TOPIC-PARTITION"),
+        (step_fetch, ["orders-0", "--until", "append"], "append"),
+        (step_fetch, ["orders-0", "--until", "request", "--rounds", "2"], "has not ended"),
+        (step_fetch, ["orders-0", "--rounds", "0"], "0"),
+        (inject_error, ["1", "--rpc", "Produce"], "--error or --grpc-status"),
+        (
+            inject_error,
+            ["1", "--rpc", "Produce", "--error", "NOT_CONTROLLER", "--grpc-status", "UNKNOWN"],
+            "one of both",
+        ),
+        (inject_error, ["1", "--rpc", "Produce", "--error", "NO_SUCH_ERROR"], "NO_SUCH_ERROR"),
+        (inject_disk, ["1"], "--delay-ms or --errno"),
+        (sync, ["1", "orders"], "TOPIC-PARTITION"),
+        (expire_session, [], "ID"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_nothing_was_contacted(verb, arguments, words, tmp_path):
+    done = run(verb, *arguments, directory=tmp_path)
+    assert done.exit_code == 2
+    assert words in done.output
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"), [(faults, []), (heal, []), (isolate, ["1", "--from", "brokers"]), (hold_fetch, ["t-0"])]
+)
+def test_without_a_cluster_it_is_one_sentence_and_1(verb, arguments, tmp_path):
+    done = run(verb, *arguments, directory=tmp_path)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("ends", "direction", "effect", "text"),
+    [
+        (Plane.BROKERS, Direction.BOTH, NetworkEffect(), "calls from and to all other brokers: cut"),
+        ([2], Direction.IN, NetworkEffect(delay_ms=20), "calls from broker 2: delayed by 20 ms"),
+        ([0, 2], Direction.OUT, NetworkEffect(), "calls to brokers 0, 2: cut"),
+        (
+            Plane.CLIENTS,
+            Direction.IN,
+            NetworkEffect(drop_probability=0.5, seed=3),
+            "calls from clients: dropped with probability 0.5 (seed 3)",
+        ),
+        (Plane.ZOOKEEPER, Direction.BOTH, NetworkEffect(), "the connection with ZooKeeper: cut"),
+        (Plane.ZOOKEEPER, Direction.IN, NetworkEffect(), "what comes from ZooKeeper: cut"),
+    ],
+)
+def test_a_cut_in_words(ends, direction, effect, text):
+    assert wire.describe_fault(lab_pb2.LabFault(network=wire.to_network(ends, direction, effect))) == text
+
+
+def test_errors_and_disks_in_words():
+    error = InjectedError("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, skip=2, probability=0.5, seed=1, after_effect=True)
+    assert wire.describe_fault(lab_pb2.LabFault(error=wire.to_error_fault(error))) == (
+        "Fetch answers NOT_LEADER_OR_FOLLOWER, 1 time after 2 that pass with probability 0.5 (seed 1), although it "
+        "takes effect"
+    )
+    disk = DiskEffect(errno_name="EIO", operation="sync", path_contains="t-0", times=2)
+    assert wire.describe_fault(lab_pb2.LabFault(disk=wire.to_disk(disk))) == (
+        "sync on files with 't-0' in their path fails with EIO, 2 times"
+    )
+
+
+def test_what_a_round_changed_is_what_differs():
+    before = metadata_pb2.ReplicaDescription(role="leader", log_end_offset=1, isr=[1])
+    before.remote_replicas.add(broker_id=2)
+    after = metadata_pb2.ReplicaDescription(role="leader", log_end_offset=1, high_watermark=1, isr=[1, 2])
+    after.remote_replicas.add(broker_id=2, log_end_offset=1)
+    changes = wire.differences(1, before, after)
+    assert [(one.attribute, one.before, one.after) for one in changes] == [
+        ("HW", "0", "1"),
+        ("remote LEO of 2", "-", "1"),
+        ("ISR", "1", "1,2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        (
+            lab_pb2.StepFetchResponse(error=common_pb2.ERROR_CODE_LEADER_NOT_AVAILABLE, error_message="none"),
+            "Broker 2 asked nobody for t-0: LEADER_NOT_AVAILABLE: none",
+        ),
+        (
+            lab_pb2.StepFetchResponse(kind=lab_pb2.STEP_KIND_FETCH, leader_id=1, answer_kept_back=True),
+            "Broker 2 asked broker 1 for t-0 from offset 0; broker 1 has taken the request and keeps the answer back",
+        ),
+        (
+            lab_pb2.StepFetchResponse(
+                kind=lab_pb2.STEP_KIND_EPOCH_END, leader_id=1, epoch_question={"leader_epoch": 3}
+            ),
+            "Broker 2 asked broker 1 where epoch 3 of t-0 ends: it knows no such epoch",
+        ),
+        (
+            lab_pb2.StepFetchResponse(
+                kind=lab_pb2.STEP_KIND_EPOCH_END,
+                leader_id=1,
+                epoch_question={"leader_epoch": 3},
+                epoch_result={"end": {"leader_epoch": 2, "end_offset": 7}},
+            ),
+            "Broker 2 asked broker 1 where epoch 3 of t-0 ends: epoch 2 ends at 7",
+        ),
+        (
+            lab_pb2.StepFetchResponse(
+                kind=lab_pb2.STEP_KIND_FETCH,
+                leader_id=1,
+                fetch={"fetch_offset": 5, "last_fetched_epoch": 1},
+                fetch_result={"diverging_epoch": {"leader_epoch": 0, "end_offset": 4}},
+            ),
+            "Broker 2 asked broker 1 for t-0 from offset 5, last epoch 1: the logs part: its epoch 0 ends at 4",
+        ),
+    ],
+)
+def test_a_round_in_words(response, text):
+    assert wire.from_step(AT, 2, response, {}, {}).text == text
