@@ -58,6 +58,14 @@ class HostedPartitions:
             if partition.role is not Role.OFFLINE
         }
 
+    def waiting_operations(self) -> dict[str, int]:
+        """How many wait in each purgatory."""
+        return {
+            "Produce": len(self._produces),
+            "Fetch": len(self._fetches),
+            "DeleteRecords": len(self._deletions),
+        }
+
     def partition(self, topic_partition: TopicPartition) -> Partition | None:
         """A local replica's state, to look at."""
         return self._partitions.get(topic_partition)

@@ -63,6 +63,7 @@ from tidegauge_broker.server.grpc_services import (
 )
 from tidegauge_broker.server.log_cleaner import LogCleaner
 from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
 from tidegauge_broker.server.peers import Peers
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.registration import Registration, prepare_cluster
@@ -70,7 +71,6 @@ from tidegauge_broker.server.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.replica_manager import ReplicaManager, topic_rules
 from tidegauge_broker.server.rpc_servers import RpcServers
 from tidegauge_broker.server.seams import Parts, seams_of
-from tidegauge_broker.server.service import BrokerService
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
 
@@ -133,6 +133,7 @@ class BrokerProcess:
             asyncio.get_running_loop().call_later,
             logical_clock=self._logical_clock,
         )
+        self._metrics = BrokerMetrics(settings.text("metrics.listener"), self._events, self._now_ms)
         self._tasks: list[Periodic] = []
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -232,7 +233,7 @@ class BrokerProcess:
         self._replicas.propose_isr = self._alter_partition.propose
         self._replicas.fetchers_changed = self._fetchers.changed
         self._replicas.log_dir_failed = self._log_dir_failed
-        self._service = BrokerService(
+        self._service = self._metrics.service(
             cluster_id=self._cluster_id,
             settings=settings,
             replicas=self._replicas,
@@ -246,6 +247,7 @@ class BrokerProcess:
         at = identity.endpoint
         node = BrokerNode(identity.broker_id, at.host, at.port, self._now_ms(), at.rack, at.listeners)
         self._registration = Registration(self._zookeeper, node, self._registered, self._session_changed)
+        self._metrics.assembled(self._service, self._replicas, self._metadata, self._controller)
         self._seams.assembled(
             Parts(
                 self._service,
@@ -267,6 +269,7 @@ class BrokerProcess:
             self._seams.interceptors(),
         )
         await self._servers.start()
+        await self._metrics.listen(self._identity.listeners.bound[0])
         await self._set_health("", serving=True)
         await self._set_health(READY_SERVICE, serving=False)
 
@@ -398,6 +401,7 @@ class BrokerProcess:
     async def stop(self) -> None:
         """Stop in Kafka's order; see the module."""
         self._note_state("shutting-down", self._replicas.core.broker_epoch)
+        await self._metrics.close()
         LOG.info("[KafkaServer id=%d] shutting down", self._identity.broker_id)
         self._ready_task.cancel()
         await self._set_health(READY_SERVICE, serving=False)
@@ -431,6 +435,7 @@ class BrokerProcess:
 
     async def _abandon(self) -> None:
         """The start failed: give back what was taken."""
+        await self._metrics.close()
         if hasattr(self, "_servers"):
             await self._servers.stop(grace_seconds=None)
         if hasattr(self, "_replicas"):

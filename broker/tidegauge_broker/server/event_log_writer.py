@@ -49,6 +49,8 @@ class EventLogWriter:
         max_bytes: int = MAX_BYTES,
         logical_clock: LogicalClock | None = None,
     ) -> None:
+        self.observer: Callable[[str, str, Mapping[str, Any], TopicPartition | None], None] | None = None
+        """Called with every event, also where no file is kept; metrics set it."""
         self._path = path
         self._source = source
         self._now_ms = now_ms
@@ -65,6 +67,8 @@ class EventLogWriter:
         self, kind: str, cause: str, fields: Mapping[str, object], topic_partition: TopicPartition | None = None
     ) -> None:
         """Write an event, or keep it for a moment if its kind is merged."""
+        if self.observer is not None:
+            self.observer(kind, cause, fields, topic_partition)
         if self._path is None:
             return
         if kind in MERGEABLE_KINDS and topic_partition is not None:

@@ -103,6 +103,7 @@ class ReplicaManager:
         propose_isr: called with each proposal for the controller.
         fetchers_changed: called with the leaders whose fetchers must look again.
         log_dir_failed: called with a folder that went offline.
+        fetched: called with each answer of a leader that was taken in; metrics set it.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class ReplicaManager:
         self.propose_isr: Callable[[IsrProposal], None] = lambda _: None
         self.fetchers_changed: Callable[[Sequence[int]], None] = lambda _: None
         self.log_dir_failed: Callable[[Path], None] = lambda _: None
+        self.fetched: Callable[[int, Sequence[FetchedPartition]], None] | None = None
         self._events = events
         self._now_ms = now_ms
         self._in_log_pool = in_log_pool
@@ -214,6 +216,8 @@ class ReplicaManager:
     def fetch_answered(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
         """A leader answered a round."""
         self._execute(self.core.fetch_answered(leader, request_id, partitions, self._now_ms()))
+        if self.fetched is not None:
+            self.fetched(leader, partitions)
 
     def epochs_answered(self, leader: int, request_id: int, answers: Sequence[EpochAnswer]) -> None:
         """A leader told where epochs end."""

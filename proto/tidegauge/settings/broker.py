@@ -168,6 +168,11 @@ _OWN = (
     ),
     names("lab.held", (), "Partitions T-P whose follower here is held from the start (not in Kafka)."),
     text("event.log.file", None, "File for the event log, one JSON object a line (not in Kafka)."),
+    text(
+        "metrics.listener",
+        None,
+        "Where Prometheus reads metrics: HOST:PORT, or +N for the first listener's port plus N (not in Kafka).",
+    ),
 )
 
 BROKER_GROUPS: dict[str, tuple[Setting, ...]] = {

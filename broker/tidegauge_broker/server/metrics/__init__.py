@@ -1,0 +1,1 @@
+"""Metrics of a broker for Prometheus, by the names that Kafka's usual JMX exporter rules give (docs/metrics.md)."""

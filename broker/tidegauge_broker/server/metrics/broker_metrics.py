@@ -1,0 +1,91 @@
+"""The metrics of one broker, put together; with no ``metrics.listener`` there is nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidegauge.listeners import Listener
+from tidegauge_broker.replica.messages import FetchedPartition
+from tidegauge_broker.server.event_log_writer import EventLogWriter
+from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.metrics.collect import Replica, Snapshot, families
+from tidegauge_broker.server.metrics.endpoint import MetricsEndpoint, parse_address
+from tidegauge_broker.server.metrics.exposition import exposition
+from tidegauge_broker.server.metrics.metered_service import MeteredService
+from tidegauge_broker.server.metrics.meters import Meters
+from tidegauge_broker.server.replica_manager import ReplicaManager
+from tidegauge_broker.server.service import BrokerService
+from tidegauge_controller.controller import Controller
+
+
+class BrokerMetrics:
+    """Meters where they are wanted, and the endpoint that tells them.
+
+    Args:
+        address: ``metrics.listener``; empty for no metrics.
+        events: its notes are what ISR changes and elections are counted from.
+        now_ms: wall clock.
+    """
+
+    def __init__(self, address: str, events: EventLogWriter, now_ms: Callable[[], int]) -> None:
+        self._address = address
+        self._now_ms = now_ms
+        self._meters = Meters()
+        self._endpoint = MetricsEndpoint(self._page)
+        if address:
+            events.observer = self._meters.noted
+
+    def service(self, **parts: Any) -> BrokerService:
+        """The service, with a watch on it where metrics are wanted."""
+        return MeteredService(self._meters, **parts) if self._address else BrokerService(**parts)
+
+    def assembled(
+        self, service: BrokerService, replicas: ReplicaManager, metadata: MetadataCache, controller: Controller
+    ) -> None:
+        """The parts are put together; nothing runs yet."""
+        self._service, self._replicas = service, replicas
+        self._metadata, self._controller = metadata, controller
+        if self._address:
+            replicas.fetched = self._follower_fetched
+
+    async def listen(self, first: Listener) -> None:
+        """Serve the page.
+
+        Raises:
+            TidegaugeError: the setting is wrong, or the address can't be bound.
+        """
+        if self._address:
+            await self._endpoint.start(*parse_address(self._address, first))
+
+    async def close(self) -> None:
+        """Serve it no more."""
+        await self._endpoint.close()
+
+    def _follower_fetched(self, leader: int, answers: Sequence[FetchedPartition]) -> None:
+        for answer in answers:
+            partition = self._replicas.core.partition(answer.topic_partition)
+            if partition is not None:
+                end = partition.log_end_offset
+                self._meters.follower_fetched(answer.topic_partition, leader, answer.high_watermark, end)
+
+    def _page(self) -> str:
+        return exposition(families(self._snapshot()))
+
+    def _snapshot(self) -> Snapshot:
+        core, logs = self._replicas.core, self._replicas.logs
+        replicas = []
+        for view, size_bytes in self._service.describe_replicas(self._now_ms(), ()):
+            log, partition = logs.get(view.topic_partition), core.partition(view.topic_partition)
+            min_isr = 1 if partition is None else partition.rules.min_insync_replicas
+            replicas.append(Replica(view, size_bytes, 0 if log is None else len(log.segments), min_isr))
+        return Snapshot(
+            replicas=replicas,
+            cluster=[
+                one.state for topic in self._metadata.topics() for one in self._metadata.partitions(topic).values()
+            ],
+            live=self._metadata.live_brokers(),
+            is_controller=self._controller.is_active,
+            meters=self._meters,
+            purgatories=core.waiting_operations(),
+        )

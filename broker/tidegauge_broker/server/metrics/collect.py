@@ -1,0 +1,249 @@
+"""From a broker's state and counters to metrics by Kafka's names. Pure.
+
+Names and labels are those that the JMX exporter's example rules for Kafka give (``lowercaseOutputName``): a domain, a
+type and a name in lower case, ``PerSec`` counters as ``_total``, key properties as labels in their own case. So public
+dashboards find them. What the active controller counts is 0 elsewhere, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge.control import NO_LEADER, PartitionState
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.messages import ReplicaView
+from tidegauge_broker.server.metrics.exposition import Family
+from tidegauge_broker.server.metrics.meters import Meters
+
+_TOPIC_COUNTERS = {
+    "messagesin": "Records appended by producers.",
+    "bytesin": "Bytes that producers sent.",
+    "bytesout": "Bytes that consumers got.",
+    "replicationbytesout": "Bytes that followers got.",
+    "totalproducerequests": "Produce requests.",
+    "totalfetchrequests": "Fetches of consumers.",
+    "failedproducerequests": "Produce requests that failed.",
+    "failedfetchrequests": "Fetches of consumers that failed.",
+}
+
+
+@dataclass(slots=True)
+class Replica:
+    """One local replica."""
+
+    view: ReplicaView
+    size_bytes: int = 0
+    segments: int = 0
+    min_isr: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker leads the partition."""
+        return self.view.role == "leader"
+
+    @property
+    def replica_count(self) -> int:
+        """Assigned replicas, as a leader knows them."""
+        return len(self.view.remote_replicas) + 1
+
+    @property
+    def effective_min_isr(self) -> int:
+        """min.insync.replicas, at most the replication factor."""
+        return min(self.min_isr, self.replica_count)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A broker at one moment.
+
+    Attributes:
+        replicas: those that it hosts.
+        cluster: every partition, as its metadata cache has it.
+        live: registered brokers.
+        is_controller: whether it is the active controller.
+        purgatories: operations that wait, by Kafka's name of the purgatory.
+        meters: its counters.
+    """
+
+    replicas: Sequence[Replica]
+    cluster: Sequence[PartitionState]
+    live: Collection[int]
+    is_controller: bool
+    meters: Meters
+    purgatories: Mapping[str, int] = field(default_factory=dict)
+
+
+def families(now: Snapshot) -> Iterator[Family]:
+    """All metrics."""
+    yield from _replica_manager(now)
+    yield from _controller(now)
+    yield from _partitions(now)
+    yield from _logs(now)
+    yield from _followers(now)
+    yield from _topics(now.meters)
+    yield from _requests(now.meters)
+    yield from _sessions(now.meters)
+
+
+def _gauge(name: str, meaning: str, value: float) -> Family:
+    family = Family(name, "gauge", meaning)
+    family.add(value)
+    return family
+
+
+def _counter(name: str, meaning: str, value: float) -> Family:
+    family = Family(name, "counter", meaning)
+    family.add(value)
+    return family
+
+
+def _replica_manager(now: Snapshot) -> Iterator[Family]:
+    led = [one for one in now.replicas if one.leads]
+    counts = {
+        "partitioncount": ("Replicas on this broker.", len(now.replicas)),
+        "leadercount": ("Partitions that this broker leads.", len(led)),
+        "offlinereplicacount": ("Replicas here whose log folder failed.", sum(_is_offline(r) for r in now.replicas)),
+        "underreplicatedpartitions": ("Partitions led here with replicas out of the ISR.", sum(map(_is_under, led))),
+        "underminisrpartitioncount": ("Partitions led here below min.insync.replicas.", sum(map(_is_below, led))),
+        "atminisrpartitioncount": ("Partitions led here exactly at min.insync.replicas.", sum(map(_is_at, led))),
+    }
+    for name, (meaning, value) in counts.items():
+        yield _gauge(f"kafka_server_replicamanager_{name}", meaning, value)
+    for name, meaning in (
+        ("isrshrinks", "Times that a partition led here lost in-sync replicas for lagging."),
+        ("isrexpands", "Times that a partition led here gained an in-sync replica."),
+        ("failedisrupdates", "Proposed ISRs that the controller refused."),
+    ):
+        yield _counter(f"kafka_server_replicamanager_{name}_total", meaning, now.meters.counts[name])
+    waiting = Family("kafka_server_delayedoperationpurgatory_purgatorysize", "gauge", "Operations that wait.")
+    for operation, count in now.purgatories.items():
+        waiting.add(count, delayedOperation=operation)
+    yield waiting
+
+
+def _is_offline(replica: Replica) -> bool:
+    return replica.view.role == "offline"
+
+
+def _is_under(replica: Replica) -> bool:
+    return len(replica.view.isr) < replica.replica_count
+
+
+def _is_below(replica: Replica) -> bool:
+    return len(replica.view.isr) < replica.effective_min_isr
+
+
+def _is_at(replica: Replica) -> bool:
+    return len(replica.view.isr) == replica.effective_min_isr
+
+
+def _controller(now: Snapshot) -> Iterator[Family]:
+    cluster = now.cluster if now.is_controller else ()
+    leaderless = [one for one in cluster if one.leader == NO_LEADER or one.leader not in now.live]
+    moved = [one for one in cluster if one.replicas and one.leader != one.replicas[0]]
+    counts = {
+        "activecontrollercount": ("1 at the active controller, else 0.", int(now.is_controller)),
+        "activebrokercount": ("Registered brokers.", len(now.live) if now.is_controller else 0),
+        "offlinepartitionscount": ("Partitions without a leader.", len(leaderless)),
+        "globaltopiccount": ("Topics.", len({one.topic_partition.topic for one in cluster})),
+        "globalpartitioncount": ("Partitions.", len(cluster)),
+        "preferredreplicaimbalancecount": ("Partitions led by another than the first of AR.", len(moved)),
+    }
+    for name, (meaning, value) in counts.items():
+        yield _gauge(f"kafka_controller_kafkacontroller_{name}", meaning, value)
+    stats = "kafka_controller_controllerstats"
+    elections, unclean = now.meters.counts["elections"], now.meters.counts["uncleanelections"]
+    yield _counter(f"{stats}_leaderelectionrateandtimems_count", "Elections that this controller decided.", elections)
+    yield _counter(f"{stats}_uncleanleaderelections_total", "Those from outside the ISR.", unclean)
+
+
+def _labels(at: TopicPartition) -> dict[str, str]:
+    return {"topic": at.topic, "partition": str(at.partition)}
+
+
+def _partitions(now: Snapshot) -> Iterator[Family]:
+    """Kafka's kafka.cluster:type=Partition; a replica that does not lead has 0, as there."""
+    name = "kafka_cluster_partition"
+    under = Family(f"{name}_underreplicated", "gauge", "1 where a partition led here has replicas out of the ISR.")
+    in_sync = Family(f"{name}_insyncreplicascount", "gauge", "In-sync replicas of a partition led here, else 0.")
+    assigned = Family(f"{name}_replicascount", "gauge", "Assigned replicas of a partition led here, else 0.")
+    below = Family(f"{name}_underminisr", "gauge", "1 where a partition led here is below min.insync.replicas.")
+    at_min = Family(f"{name}_atminisr", "gauge", "1 where a partition led here is exactly at min.insync.replicas.")
+    for one in now.replicas:
+        labels = _labels(one.view.topic_partition)
+        under.add(one.leads and _is_under(one), **labels)
+        in_sync.add(len(one.view.isr) if one.leads else 0, **labels)
+        assigned.add(one.replica_count if one.leads else 0, **labels)
+        below.add(one.leads and _is_below(one), **labels)
+        at_min.add(one.leads and _is_at(one), **labels)
+    yield from (under, in_sync, assigned, below, at_min)
+
+
+def _logs(now: Snapshot) -> Iterator[Family]:
+    end = Family("kafka_log_log_logendoffset", "gauge", "Log end offset of the local replica.")
+    start = Family("kafka_log_log_logstartoffset", "gauge", "Log start offset of the local replica.")
+    size = Family("kafka_log_log_size", "gauge", "Bytes of the local replica.")
+    segments = Family("kafka_log_log_numlogsegments", "gauge", "Segments of the local replica.")
+    committed = Family("tidegauge_log_highwatermark", "gauge", "High watermark of the local replica (not in Kafka).")
+    epoch = Family("tidegauge_partition_leaderepoch", "gauge", "Leader epoch of the local replica (not in Kafka).")
+    for one in now.replicas:
+        view, labels = one.view, _labels(one.view.topic_partition)
+        if not _is_offline(one):
+            end.add(view.log_end_offset, **labels)
+            start.add(view.log_start_offset, **labels)
+            size.add(one.size_bytes, **labels)
+            segments.add(one.segments, **labels)
+            committed.add(view.high_watermark, **labels)
+        epoch.add(view.leader_epoch, **labels)
+    yield from (end, start, size, segments, committed, epoch)
+
+
+def _followers(now: Snapshot) -> Iterator[Family]:
+    lag = Family("kafka_server_fetcherlagmetrics_consumerlag", "gauge", "Records that this follower lacked at last.")
+    behind = Family("tidegauge_partition_replicalag", "gauge", "Records a replica lacks, as its leader knows.")
+    longest = 0
+    for one in now.replicas:
+        view, at = one.view, one.view.topic_partition
+        leader, records = now.meters.lags.get(at, (NO_LEADER, 0))
+        if view.role == "follower" and leader == view.leader:
+            lag.add(records, clientId=f"ReplicaFetcherThread-0-{leader}", **_labels(at))
+            longest = max(longest, records)
+        for remote in view.remote_replicas if one.leads else ():
+            if remote.log_end_offset >= 0:
+                lacks = max(0, view.log_end_offset - remote.log_end_offset)
+                behind.add(lacks, replica=str(remote.broker_id), **_labels(at))
+    most = Family("kafka_server_replicafetchermanager_maxlag", "gauge", "The largest lag of this broker's followers.")
+    most.add(longest, clientId="Replica")
+    yield from (lag, most, behind)
+
+
+def _topics(meters: Meters) -> Iterator[Family]:
+    for name, meaning in _TOPIC_COUNTERS.items():
+        family = Family(f"kafka_server_brokertopicmetrics_{name}_total", "counter", meaning)
+        family.add(sum(counter[name] for counter in meters.topics.values()))
+        for topic, counter in sorted(meters.topics.items()):
+            family.add(counter[name], topic=topic)
+        yield family
+
+
+def _requests(meters: Meters) -> Iterator[Family]:
+    name = "kafka_network_requestmetrics"
+    count = Family(f"{name}_requests_total", "counter", "Requests answered.")
+    errors = Family(f"{name}_errors_total", "counter", "Requests with an error in their answer.")
+    times = Family(f"{name}_totaltimems", "summary", "Time from a request's arrival to its answer, in ms.")
+    for request, meter in sorted(meters.requests.items()):
+        count.add(meter.count, request=request)
+        errors.add(meter.errors, request=request)
+        for share, milliseconds in meter.quantiles().items():
+            times.add(milliseconds, request=request, quantile=str(share))
+        times.add(meter.sum_ms, "_sum", request=request)
+        times.add(meter.count, "_count", request=request)
+    yield from (count, errors, times)
+
+
+def _sessions(meters: Meters) -> Iterator[Family]:
+    name = "kafka_server_sessionexpirelistener_zookeeper"
+    for state, kafkas in (("lost", "expires"), ("suspended", "disconnects"), ("connected", "syncconnects")):
+        meaning = f"Times that the session with ZooKeeper was {state}."
+        yield _counter(f"{name}{kafkas}_total", meaning, meters.counts[f"session {state}"])

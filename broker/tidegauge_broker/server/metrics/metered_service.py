@@ -1,0 +1,119 @@
+"""The broker's service with a watch on it; a broker without metrics has the plain one and pays nothing.
+
+``TotalTimeMs`` is from the request's arrival in the service to its answer, the wait in the purgatory included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Collection, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from tidegauge.control import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    LeaderAndIsrRequest,
+    PartitionsResponse,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetAnswer, ProduceRequest, ProduceResult
+from tidegauge_broker.server.metrics.meters import Meters
+from tidegauge_broker.server.replica_manager import FetchAnswer
+from tidegauge_broker.server.service import BrokerService, ClusterView
+
+Answer = TypeVar("Answer")
+
+
+class MeteredService(BrokerService):
+    """Counts and times what it is asked."""
+
+    def __init__(self, meters: Meters, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._meters = meters
+
+    def produce(self, request: ProduceRequest) -> asyncio.Future[Sequence[ProduceResult]]:
+        """Append now; timed until acks is fulfilled."""
+        begin = time.monotonic()
+        for item in request.partitions:
+            counter = self._meters.topic(item.topic_partition.topic)
+            counter["totalproducerequests"] += 1
+            counter["bytesin"] += len(item.records)
+        future = super().produce(request)
+        future.add_done_callback(partial(self._produced, begin))
+        return future
+
+    def _produced(self, begin: float, future: asyncio.Future[Sequence[ProduceResult]]) -> None:
+        if future.cancelled():
+            return
+        failed = [result for result in future.result() if result.error is not ErrorCode.NONE]
+        for result in failed:
+            self._meters.topic(result.topic_partition.topic)["failedproducerequests"] += 1
+        self._took("Produce", begin, failed=bool(failed))
+
+    async def fetch(self, request: FetchRequest) -> FetchAnswer:
+        """Read; a follower's bytes are counted apart from consumers'."""
+        begin = time.monotonic()
+        is_consumer = request.replica_id == CONSUMER
+        answer = await super().fetch(request)
+        failed = False
+        for result, records in answer:
+            counter = self._meters.topic(result.topic_partition.topic)
+            counter["bytesout" if is_consumer else "replicationbytesout"] += len(records)
+            counter["totalfetchrequests"] += is_consumer
+            if result.error is not ErrorCode.NONE:
+                failed = True
+                counter["failedfetchrequests"] += is_consumer
+        self._took("FetchConsumer" if is_consumer else "FetchFollower", begin, failed=failed)
+        return answer
+
+    def list_offset(
+        self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
+    ) -> tuple[OffsetAnswer, int]:
+        """Timed."""
+        begin = time.monotonic()
+        answer = super().list_offset(topic_partition, current_leader_epoch, timestamp_ms)
+        self._took("ListOffsets", begin, failed=answer[0].error is not ErrorCode.NONE)
+        return answer
+
+    def metadata(self, topics: Collection[str] | None, *, may_create: bool) -> ClusterView:
+        """Timed."""
+        begin = time.monotonic()
+        view = super().metadata(topics, may_create=may_create)
+        self._took("Metadata", begin)
+        return view
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> PartitionsResponse:
+        """Timed."""
+        return await self._timed("LeaderAndIsr", super().leader_and_isr(request))
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
+        """Timed."""
+        begin = time.monotonic()
+        error = super().update_metadata(request)
+        self._took("UpdateMetadata", begin, failed=error is not ErrorCode.NONE)
+        return error
+
+    def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
+        """Timed."""
+        begin = time.monotonic()
+        response = super().stop_replica(request)
+        self._took("StopReplica", begin, failed=response.error is not ErrorCode.NONE)
+        return response
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Timed."""
+        return await self._timed("AlterPartition", super().alter_partition(request))
+
+    async def _timed(self, name: str, work: Awaitable[Answer]) -> Answer:
+        begin = time.monotonic()
+        answer = await work
+        self._took(name, begin, failed=getattr(answer, "error", ErrorCode.NONE) is not ErrorCode.NONE)
+        return answer
+
+    def _took(self, name: str, begin: float, *, failed: bool = False) -> None:
+        self._meters.request(name).took((time.monotonic() - begin) * 1000, failed=failed)

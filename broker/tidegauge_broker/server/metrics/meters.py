@@ -1,0 +1,93 @@
+"""What is counted while a broker works: requests and their times, records and bytes, ISR changes, elections. Pure.
+
+Counters begin with the process, as Kafka's do. ISR changes and elections are read from the notes for the event log, so
+that both always agree. Times are kept for the last ``RESERVOIR`` requests of a kind; Kafka's own reservoir has as many.
+Source: RequestMetrics, BrokerTopicMetrics, ReplicaManager's IsrShrinksPerSec, ControllerStats.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidegauge.partition import TopicPartition
+
+RESERVOIR = 1028
+QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+REMOVED = "remove-from-isr"
+
+
+class RequestMeter:
+    """Requests of one kind."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.errors = 0
+        self.sum_ms = 0.0
+        self._latest_ms: deque[float] = deque(maxlen=RESERVOIR)
+
+    def took(self, milliseconds: float, *, failed: bool = False) -> None:
+        """A request was answered."""
+        self.count += 1
+        self.errors += failed
+        self.sum_ms += milliseconds
+        self._latest_ms.append(milliseconds)
+
+    def quantiles(self) -> dict[float, float]:
+        """Times of the latest requests: the smallest that so large a share of them does not exceed."""
+        times = sorted(self._latest_ms)
+        return {share: times[min(len(times) - 1, int(share * len(times)))] for share in QUANTILES} if times else {}
+
+
+class Meters:
+    """All counters of a broker."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, RequestMeter] = {}
+        self.topics: dict[str, Counter[str]] = {}
+        self.counts: Counter[str] = Counter()
+        self.lags: dict[TopicPartition, tuple[int, int]] = {}
+        """What this broker's followers lacked at their last answer: leader, records."""
+
+    def request(self, name: str) -> RequestMeter:
+        """Those of a kind of requests."""
+        meter = self.requests.get(name)
+        if meter is None:
+            meter = self.requests[name] = RequestMeter()
+        return meter
+
+    def topic(self, name: str) -> Counter[str]:
+        """Those of a topic."""
+        counter = self.topics.get(name)
+        if counter is None:
+            counter = self.topics[name] = Counter()
+        return counter
+
+    def noted(
+        self, kind: str, cause: str, fields: Mapping[str, Any], topic_partition: TopicPartition | None = None
+    ) -> None:
+        """A state changed; called with every note for the event log."""
+        if kind == "log_end_offset" and cause == "Produce" and topic_partition is not None:
+            self.topic(topic_partition.topic)["messagesin"] += fields["new"] - fields["old"]
+        elif kind == "isr" and cause == "AlterPartition":
+            self._isr_committed(fields["old"], fields["new"])
+        elif kind == "election":
+            self.counts["elections"] += fields["strategy"] != REMOVED
+            self.counts["uncleanelections"] += fields["strategy"] == "unclean"
+        elif kind == "session":
+            self.counts[f"session {fields['state']}"] += 1
+
+    def _isr_committed(self, old: Sequence[int], new: Sequence[int]) -> None:
+        """The controller's verdict is in: as proposed, or back to what it was."""
+        if len(new) < len(old):
+            self.counts["isrshrinks"] += 1
+        elif len(new) > len(old):
+            self.counts["isrexpands"] += 1
+        else:
+            self.counts["failedisrupdates"] += 1
+
+    def follower_fetched(self, at: TopicPartition, leader: int, high_watermark: int, log_end_offset: int) -> None:
+        """A leader's answer was taken in; the lag is what Kafka's fetcher reports: the leader's HW less the own LEO."""
+        if high_watermark >= 0:
+            self.lags[at] = (leader, max(0, high_watermark - log_end_offset))

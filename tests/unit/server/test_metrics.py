@@ -1,0 +1,262 @@
+"""Metrics: the format to the letter, Kafka's names, counters that agree with the event log, a small HTTP end."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from tidegauge.control import PartitionState
+from tidegauge.errors import TidegaugeError
+from tidegauge.listeners import Listener
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.messages import RemoteReplicaView, ReplicaView
+from tidegauge_broker.server.metrics.collect import Replica, Snapshot, families
+from tidegauge_broker.server.metrics.endpoint import MetricsEndpoint, parse_address
+from tidegauge_broker.server.metrics.exposition import Family, exposition
+from tidegauge_broker.server.metrics.meters import RESERVOIR, Meters, RequestMeter
+
+AT = TopicPartition("orders", 0)
+OTHER = TopicPartition("orders", 1)
+
+
+def test_the_format_is_prometheus_own_with_everything_escaped() -> None:
+    family = Family("a_total", "counter", "Slash \\ and\nline feed.")
+    family.add(3, topic='say "hi"\\\n')
+    family.add(0.25)
+    assert exposition([family, Family("empty", "gauge", "Nothing.")]) == (
+        "# HELP a_total Slash \\\\ and\\nline feed.\n"
+        "# TYPE a_total counter\n"
+        'a_total{topic="say \\"hi\\"\\\\\\n"} 3\n'
+        "a_total 0.25\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1e15, "1000000000000000"), (float("nan"), "NaN"), (float("inf"), "+Inf"), (True, "1")]
+)
+def test_numbers_are_written_as_prometheus_reads_them(value: float, text: str) -> None:
+    family = Family("a", "gauge", "A.")
+    family.add(value)
+    assert exposition([family]).splitlines()[-1] == f"a {text}"
+
+
+def twice_the_same() -> Family:
+    family = Family("a", "gauge", "A.")
+    family.add(1, topic="t")
+    family.add(2, topic="t")
+    return family
+
+
+def with_label(name: str) -> Family:
+    family = Family("a", "gauge", "A.")
+    family.add(1, **{name: "x"})
+    return family
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [Family("a-b", "gauge", "A.")],
+        [Family("a", "gauge", "A."), Family("a", "gauge", "A.")],
+        [twice_the_same()],
+        [with_label("__name__")],
+        [with_label("a:b")],
+    ],
+)
+def test_what_prometheus_would_refuse_is_refused_here(wrong: list[Family]) -> None:
+    with pytest.raises(ValueError, match=r"twice|illegal|no name"):
+        exposition(wrong)
+
+
+def leader(isr: tuple[int, ...], at: TopicPartition = AT) -> ReplicaView:
+    remotes = [RemoteReplicaView(2, 7, 5, 0), RemoteReplicaView(0, -1, -1, -1)]
+    return ReplicaView(at, "leader", 1, 3, 4, 2, 10, 7, isr=isr, maximal_isr=isr, remote_replicas=remotes)
+
+
+def follower(at: TopicPartition = OTHER) -> ReplicaView:
+    return ReplicaView(at, "follower", 2, 3, 4, 0, 5, 5)
+
+
+def page(*, replicas: list[Replica], meters: Meters | None = None, is_controller: bool = False) -> dict[str, str]:
+    states = [
+        PartitionState(AT, "id", 1, 1, 3, (1,), 4, (1, 2, 0)),
+        PartitionState(OTHER, "id", 1, 9, 3, (9,), 4, (0, 9)),
+    ]
+    now = Snapshot(replicas, states, {0, 1, 2}, is_controller, meters or Meters(), {"Produce": 4, "Fetch": 0})
+    lines = exposition(families(now)).splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+
+@pytest.mark.parametrize(
+    ("isr", "min_isr", "under", "below", "at_min"),
+    [
+        ((1, 2, 0), 2, "0", "0", "0"),
+        ((1, 2), 2, "1", "0", "1"),
+        ((1,), 2, "1", "1", "0"),
+        ((1, 2, 0), 5, "0", "0", "1"),  # at most the replication factor
+    ],
+)
+def test_the_isr_of_a_leader_is_told_by_kafkas_names(
+    isr: tuple[int, ...], min_isr: int, under: str, below: str, at_min: str
+) -> None:
+    told = page(replicas=[Replica(leader(isr), 640, 2, min_isr), Replica(follower())])
+    assert told["kafka_server_replicamanager_underreplicatedpartitions"] == under
+    assert told["kafka_server_replicamanager_underminisrpartitioncount"] == below
+    assert told["kafka_server_replicamanager_atminisrpartitioncount"] == at_min
+    assert told['kafka_cluster_partition_underreplicated{topic="orders",partition="0"}'] == under
+    assert told['kafka_cluster_partition_insyncreplicascount{topic="orders",partition="0"}'] == str(len(isr))
+    assert told['kafka_cluster_partition_insyncreplicascount{topic="orders",partition="1"}'] == "0"
+
+
+def test_logs_and_lags_are_told() -> None:
+    meters = Meters()
+    meters.follower_fetched(OTHER, leader=2, high_watermark=9, log_end_offset=5)
+    told = page(replicas=[Replica(leader((1, 2)), 640, 2), Replica(follower())], meters=meters)
+    assert told['kafka_log_log_logendoffset{topic="orders",partition="0"}'] == "10"
+    assert told['kafka_log_log_logstartoffset{topic="orders",partition="0"}'] == "2"
+    assert told['kafka_log_log_size{topic="orders",partition="0"}'] == "640"
+    assert told['kafka_log_log_numlogsegments{topic="orders",partition="0"}'] == "2"
+    lag = 'kafka_server_fetcherlagmetrics_consumerlag{clientId="ReplicaFetcherThread-0-2",topic="orders",partition="1"}'
+    assert told[lag] == "4"
+    assert told['kafka_server_replicafetchermanager_maxlag{clientId="Replica"}'] == "4"
+    assert told['tidegauge_partition_replicalag{replica="2",topic="orders",partition="0"}'] == "3"
+    assert told['kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Produce"}'] == "4"
+    assert told["kafka_server_replicamanager_leadercount"] == "1"
+
+
+def test_the_lag_behind_a_former_leader_is_told_no_more() -> None:
+    meters = Meters()
+    meters.follower_fetched(OTHER, leader=1, high_watermark=9, log_end_offset=5)
+    told = page(replicas=[Replica(follower())], meters=meters)
+    assert not [name for name in told if "consumerlag" in name]
+
+
+def test_an_offline_replica_has_no_offsets() -> None:
+    offline = ReplicaView(AT, "offline", 1, 3, 4, 0, 0, 0)
+    told = page(replicas=[Replica(offline)])
+    assert told["kafka_server_replicamanager_offlinereplicacount"] == "1"
+    assert not [name for name in told if name.startswith("kafka_log_log")]
+
+
+@pytest.mark.parametrize(("is_controller", "values"), [(True, ["1", "3", "1", "2", "1"]), (False, ["0"] * 5)])
+def test_the_controller_alone_counts_the_cluster(is_controller: bool, values: list[str]) -> None:
+    told = page(replicas=[], is_controller=is_controller)
+    names = "activecontrollercount activebrokercount offlinepartitionscount globalpartitioncount"
+    names += " preferredreplicaimbalancecount"
+    assert [told[f"kafka_controller_kafkacontroller_{name}"] for name in names.split()] == values
+
+
+def test_isr_changes_and_elections_are_counted_from_the_notes() -> None:
+    """A proposal counts when the controller has taken it, as in Kafka; taken back, it is a failed update."""
+    meters = Meters()
+    meters.noted("isr", "IsrExpiration", {"old": [1, 2], "new": [1], "state": "pending-shrink"}, AT)
+    meters.noted("isr", "AlterPartition", {"old": [1, 2], "new": [1], "state": "committed"}, AT)
+    meters.noted("isr", "AlterPartition", {"old": [1], "new": [1, 2], "state": "committed"}, AT)
+    meters.noted("isr", "AlterPartition", {"old": [1], "new": [1], "state": "committed"}, AT)
+    meters.noted("isr", "LeaderAndIsr", {"old": [], "new": [1], "state": "committed"}, AT)
+    meters.noted("election", "BrokerFailure", {"strategy": "offline"})
+    meters.noted("election", "BrokerFailure", {"strategy": "unclean"})
+    meters.noted("election", "BrokerFailure", {"strategy": "remove-from-isr"})
+    meters.noted("session", "ZooKeeper", {"state": "lost"})
+    meters.noted("log_end_offset", "Produce", {"old": 3, "new": 5}, AT)
+    meters.noted("log_end_offset", "FetchResponse", {"old": 3, "new": 5}, OTHER)
+    told = page(replicas=[], meters=meters)
+    manager, stats = "kafka_server_replicamanager_", "kafka_controller_controllerstats_"
+    assert [told[f"{manager}{name}_total"] for name in ("isrshrinks", "isrexpands", "failedisrupdates")] == ["1"] * 3
+    assert told[f"{stats}leaderelectionrateandtimems_count"] == "2"
+    assert told[f"{stats}uncleanleaderelections_total"] == "1"
+    assert told["kafka_server_sessionexpirelistener_zookeeperexpires_total"] == "1"
+    assert told["kafka_server_brokertopicmetrics_messagesin_total"] == "2"
+    assert told['kafka_server_brokertopicmetrics_messagesin_total{topic="orders"}'] == "2"
+
+
+def test_request_times_are_a_summary_over_the_latest_requests() -> None:
+    meters = Meters()
+    for milliseconds in range(1, 101):
+        meters.request("Produce").took(milliseconds, failed=milliseconds > 98)
+    told = page(replicas=[], meters=meters)
+    name = "kafka_network_requestmetrics_totaltimems"
+    assert told[f'{name}{{request="Produce",quantile="0.5"}}'] == "51"
+    assert told[f'{name}{{request="Produce",quantile="0.99"}}'] == "100"
+    assert told[f'{name}_count{{request="Produce"}}'] == "100"
+    assert told[f'{name}_sum{{request="Produce"}}'] == "5050"
+    assert told['kafka_network_requestmetrics_errors_total{request="Produce"}'] == "2"
+
+
+def test_old_times_are_forgotten_and_no_request_has_no_quantiles() -> None:
+    meter = RequestMeter()
+    assert meter.quantiles() == {}
+    meter.took(1_000_000)
+    for _ in range(RESERVOIR):
+        meter.took(1)
+    assert set(meter.quantiles().values()) == {1}
+
+
+def test_every_family_explains_itself() -> None:
+    now = Snapshot([Replica(leader((1,)))], [], {1}, True, Meters())
+    for family in families(now):
+        assert re.fullmatch(r"[A-Z0-9].*\.", family.meaning), family.name
+        assert (family.kind == "counter") == family.name.endswith(("_total", "_count")), family.name
+
+
+FIRST = Listener("PLAINTEXT", "127.0.0.1", 19092)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:7071", ("127.0.0.1", 7071)),
+        ("127.0.0.1:0", ("127.0.0.1", 0)),
+        ("[::1]:7071", ("::1", 7071)),
+        ("+500", ("127.0.0.1", 19592)),
+    ],
+)
+def test_the_address_of_the_metrics(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text, FIRST) == address
+
+
+@pytest.mark.parametrize("text", ["7071", ":7071", "host:", "host:x", "host:70000", "+60000", "+", "-1"])
+def test_a_wrong_address_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(TidegaugeError, match=r"for configuration metrics\.listener: write HOST:PORT"):
+        parse_address(text, FIRST)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status", "body"),
+    [
+        (b"GET /metrics HTTP/1.1", "200 OK", "a 1\n"),
+        (b"GET /metrics?x=y HTTP/1.1", "200 OK", "a 1\n"),
+        (b"HEAD /metrics HTTP/1.1", "200 OK", ""),
+        (b"POST /metrics HTTP/1.1", "405 Method Not Allowed", "Only GET\n"),
+        (b"GET / HTTP/1.1", "404 Not Found", "The metrics are at /metrics\n"),
+        (b"\xff\xfe", "404 Not Found", "The metrics are at /metrics\n"),
+    ],
+)
+def test_one_page_is_served_and_nothing_else(request_line: bytes, status: str, body: str) -> None:
+    answer = MetricsEndpoint(lambda: "a 1\n").answer(request_line + b"\r\nHost: x\r\n\r\n").decode()
+    head, _, text = answer.partition("\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status}\r\n")
+    assert text == body
+
+
+def test_a_page_that_can_not_be_made_is_an_error_of_the_server_only(caplog: pytest.LogCaptureFixture) -> None:
+    answer = MetricsEndpoint(lambda: str(1 // 0)).answer(b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert "The metrics can't be told" in caplog.text
+
+
+async def test_the_endpoint_serves_over_a_socket_and_refuses_a_port_that_is_taken() -> None:
+    endpoint = MetricsEndpoint(lambda: "a 1\n")
+    await endpoint.start("127.0.0.1", 0)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.read()).endswith(b"\r\n\r\na 1\n")
+        writer.close()
+        await writer.wait_closed()
+        with pytest.raises(TidegaugeError, match="can't be bound for metrics"):
+            await MetricsEndpoint(str).start("127.0.0.1", endpoint.port)
+    finally:
+        await endpoint.close()
