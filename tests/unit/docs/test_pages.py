@@ -16,7 +16,6 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("spark_jobs/*.md"),
-        *ROOT.glob("bench/*.md"),
     ]
     if "tidegauge-data" not in path.parts
 )
