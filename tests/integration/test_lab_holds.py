@@ -243,3 +243,19 @@ async def test_a_cut_stops_steps_too(brokers: LocalCluster, lab: Switches) -> No
     assert (await lab.step_fetch(at, 2)).error is ErrorCode.NETWORK_EXCEPTION
     await lab.heal(1)
     assert (await lab.step_fetch(at, 2)).error is ErrorCode.NONE
+
+
+async def test_a_release_does_not_wait_for_a_leader_that_is_frozen(brokers: LocalCluster, lab: Switches) -> None:
+    at = await make(brokers, "frozen", [1, 2])
+    await lab.hold_fetch(at, [2])
+    assert (await lab.step_fetch(at, 2, until=Until.REQUEST)).answer_kept_back
+    brokers.pause(1)
+    assert await lab.release_fetch(at, [2]) == [2]
+    brokers.resume(1)
+    assert not (await lab.list_faults(2)).held
+    await produce(brokers, at, b"m")
+
+    async def followed() -> bool:
+        return (await offsets(lab, at, 2))[0][0] == 1
+
+    await until_async(followed, limit=60)

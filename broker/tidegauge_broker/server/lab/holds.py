@@ -122,8 +122,9 @@ class Holds:
             return False
         if hold.kept is not None:
             try:
-                await self.step(at, keep_answer=False)
-            except TidegaugeError:  # it follows no more: what a former leader keeps is worth nothing
+                async with asyncio.timeout(self._fetchers.wait_seconds + _PATIENCE_SECONDS):
+                    await self.step(at, keep_answer=False)
+            except (TidegaugeError, TimeoutError):  # it follows no more, or that leader has gone silent
                 await self._forget(hold)
         self._held.pop(at, None)
         LOG.warning("Lab: fetches of %s are free again", at)
