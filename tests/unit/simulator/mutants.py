@@ -449,6 +449,12 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "end-by-high-watermark", "an epoch ends at the log's end", ((Leader, "read", ends_at_high_watermark(TRUE_END)),)
     ),
+    Mutant(
+        "diverging-unfenced",
+        "where logs part is told to this epoch only",
+        ((Partition, "check_leader_epoch", no_epoch_check), (Leader, "fetch", diverging_unfenced)),
+        "KIP-320",
+    ),
     Mutant("zombie-writes", "a controller's writes are fenced by its epoch", (FENCE_OFF,), "KAFKA-6082"),
     Mutant(
         "zombie-overwrites",
@@ -459,11 +465,6 @@ MUTANTS: tuple[Mutant, ...] = (
 )
 
 CONTROLS: tuple[Mutant, ...] = (
-    Mutant(
-        "diverging-unfenced",
-        "none that is not held twice: each fetch compares again, and a place told in another epoch does no harm",
-        ((Partition, "check_leader_epoch", no_epoch_check), (Leader, "fetch", diverging_unfenced)),
-    ),
     Mutant(
         "isr-partition-epoch",
         "none that is not held twice: one change in flight, and a controller's queue in order",

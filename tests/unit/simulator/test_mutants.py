@@ -17,7 +17,16 @@ from tidegauge_lab.simulator.replay import replay
 from tidegauge_lab.simulator.simulation import history_of
 from tidegauge_lab.simulator.trace import read_trace
 
-BY_TRACES = {"M2": 0, "M3": 0, "M4": 0, "M5": 0, "M6": 6000, "M1": 3000, "epochs-unchecked": 0}
+BY_TRACES = {
+    "M2": 0,
+    "M3": 0,
+    "M4": 0,
+    "M5": 0,
+    "M6": 6000,
+    "M1": 3000,
+    "epochs-unchecked": 0,
+    "diverging-unfenced": 6000,
+}
 """Found soonest by traces; the seed is where the search begins."""
 SLOW = {
     "M1",
@@ -30,6 +39,7 @@ SLOW = {
     "rollback",
     "zombie-writes",
     "zombie-overwrites",
+    "diverging-unfenced",
 }
 """Take longer than a test of every day should."""
 
