@@ -3,26 +3,35 @@
 ``describe-topic`` prints Kafka's lines exactly: tab separated, partitions ascending, Isr in stored order,
 ``Leader: none`` (kafka-behaviour 11.1). ``--replicas`` adds what no Kafka tool shows: every replica's LEO, HW and
 epochs. JSON carries everything always (design, section 6); what cannot be asked is ``"unknown"`` and null there.
+``--watch`` tells the same again whenever it changes; on a terminal it is one screen of 80 columns
+(``tidegauge_client.live_view``), and nowhere else is a cursor moved.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
-from tidegauge.cli import print_json, tells_errors, verb_options
+from tidegauge.cli import print_json, say, tells_errors, verb_options
+from tidegauge.errors import TidegaugeError
 from tidegauge_client.admin import Admin, TopicConfig
 from tidegauge_client.cli.common import JSON, run, servers
-from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
+from tidegauge_client.live_view import screen, view
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
 from tidegauge_client.topic_description import ReplicaState, TopicDescription, describe
 
 WATCH_INTERVAL_SECONDS = 0.5
-CLEAR_SCREEN = "\x1b[H\x1b[2J"
+DOWN = "down"
+Shown = list[tuple[TopicDescription, list[PartitionInfo]]]
+"""Topics with those of their partitions that pass the filters."""
 
 
 class Filter(NamedTuple):
@@ -189,69 +198,144 @@ def describe_topic(
     bootstrap = servers(bootstrap_server, directory)
     wants_min_isr = under_min_isr or at_min_isr
 
-    async def once(admin: Admin) -> str | dict[str, Any]:
+    async def look(admin: Admin) -> Shown:
         topics, live = await describe(admin, names, with_replicas=replicas or output == JSON)
-        shown = [
-            [p for p in t.info.partitions.values() if wanted.shows(p, live, t.min_isr if wants_min_isr else 0)]
+        return [
+            (t, [p for p in t.info.partitions.values() if wanted.shows(p, live, t.min_isr if wants_min_isr else 0)])
             for t in topics
         ]
+
+    def tell(shown: Shown) -> str:
         if output == JSON:
-            pairs = zip(topics, shown, strict=True)
-            return {"topics": [topic_json(topic, parts) for topic, parts in pairs if parts or not any(wanted)]}
-        return "\n".join(
-            line
-            for topic, parts in zip(topics, shown, strict=True)
-            for line in text_lines(topic, parts, wanted, replicas)
-        )
+            told = {"topics": [topic_json(topic, parts) for topic, parts in shown if parts or not any(wanted)]}
+            return json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+        return "\n".join(line for topic, parts in shown for line in text_lines(topic, parts, wanted, replicas))
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:
-            last: str | dict[str, Any] | None = None
-            while True:
-                now = await once(admin)
-                if now != last:
-                    _show(now, clear=watch and sys.stdout.isatty())
-                    last = now
-                if not watch:
-                    return
-                await asyncio.sleep(WATCH_INTERVAL_SECONDS)
+            if not watch:
+                _echo(tell(await look(admin)))
+            elif output != JSON and sys.stdout.isatty():
+                await _watch(lambda: look(admin), lambda shown: list(view(shown, replicas=replicas)), _repaint)
+            else:
+                await _watch(lambda: look(admin), lambda shown: [tell(shown)], lambda lines: _echo("\n".join(lines)))
 
     run(work())
 
 
-def _show(what: str | dict[str, Any], *, clear: bool) -> None:
-    if isinstance(what, dict):
-        print_json(what)
-    elif what or clear:
-        click.echo((CLEAR_SCREEN if clear else "") + what)
+async def _watch(
+    look: Callable[[], Awaitable[Shown]], lines_of: Callable[[Shown], list[str]], show: Callable[[list[str]], None]
+) -> None:
+    """Show what there is whenever it changes. Brokers that stop to answer later are told of, and asked again."""
+    last: list[str] = []
+    problem = ""
+    is_first = True
+    while True:
+        try:
+            lines = lines_of(await look())
+            problem = ""
+        except TidegaugeError as error:
+            if is_first:
+                raise
+            if str(error) != problem:
+                problem = str(error)
+                say(problem)
+        else:
+            if is_first or lines != last:
+                show(lines)
+            last, is_first = lines, False
+        await asyncio.sleep(WATCH_INTERVAL_SECONDS)
+
+
+def _repaint(lines: list[str]) -> None:
+    click.echo(screen(lines, shutil.get_terminal_size().lines), nl=False)
+
+
+def _echo(text: str) -> None:
+    if text:
+        click.echo(text)
+        sys.stdout.flush()
 
 
 @click.command("describe-cluster")
 @verb_options
 @tells_errors
 def describe_cluster(bootstrap_server: str | None, directory: Path, output: str) -> None:
-    """Show the cluster's id, its active controller and its live brokers."""
+    """Show the cluster's id, its active controller, and its brokers with what they lead and hold."""
     bootstrap = servers(bootstrap_server, directory)
 
-    async def work() -> ClusterInfo:
+    async def work() -> tuple[ClusterInfo, set[int]]:
         async with Admin(bootstrap) as admin:
-            return await admin.metadata([])
+            info = await admin.metadata(None)
+            return info, await silent_brokers(admin, info)
 
-    info = run(work())
-    brokers = sorted(info.brokers.values(), key=lambda broker: broker.id)
+    info, silent = run(work())
+    rows = broker_rows(info, silent)
     if output == JSON:
         print_json(
             {
                 "cluster_id": info.cluster_id,
                 "controller": info.controller_id,
                 "controller_epoch": info.controller_epoch,
-                "brokers": [{"id": b.id, "address": b.address, "rack": b.rack} for b in brokers],
+                "brokers": [row._asdict() for row in rows if row.state != DOWN],
+                "offline_brokers": [row._asdict() for row in rows if row.state == DOWN],
             }
         )
         return
     controller = "none" if info.controller_id is None else str(info.controller_id)
     click.echo(f"Cluster ID: {info.cluster_id}")
     click.echo(f"Controller: {controller}\tEpoch: {info.controller_epoch}")
-    for broker in brokers:
-        rack = f"\tRack: {broker.rack}" if broker.rack else ""
-        click.echo(f"Broker: {broker.id}\tAddress: {broker.address}{rack}")
+    for row in rows:
+        rack = f"\tRack: {row.rack}" if row.rack else ""
+        click.echo(
+            f"Broker: {row.id}\tAddress: {row.address or 'unknown'}\tState: {row.state}\tLeaders: {row.leaders}\t"
+            f"Partitions: {row.partitions}{rack}"
+        )
+
+
+class BrokerRow(NamedTuple):
+    """One broker of a cluster.
+
+    Attributes:
+        address: where it is reached; None where it is not registered.
+        state: ``up``; ``silent``: registered, but without an answer within a second; ``down``: not registered, known
+            only from assignments.
+        leaders: partitions that it leads.
+        partitions: partitions of which it is assigned a replica.
+    """
+
+    id: int
+    address: str | None
+    rack: str | None
+    state: str
+    leaders: int
+    partitions: int
+
+
+def broker_rows(info: ClusterInfo, silent: Collection[int]) -> list[BrokerRow]:
+    """All brokers that are registered or assigned a replica, by id."""
+    parts = [part for topic in info.topics.values() for part in topic.partitions.values()]
+    held = Counter(broker for part in parts for broker in part.replicas)
+    led = Counter(part.leader_id for part in parts)
+    rows = []
+    for broker in sorted({*info.brokers, *held}):
+        known = info.brokers.get(broker)
+        state = DOWN if known is None else "silent" if broker in silent else "up"
+        address, rack = (None, None) if known is None else (known.address, known.rack)
+        rows.append(BrokerRow(broker, address, rack, state, led[broker], held[broker]))
+    return rows
+
+
+async def silent_brokers(admin: Admin, info: ClusterInfo) -> set[int]:
+    """Registered brokers that do not answer within a second."""
+
+    async def is_silent(broker: BrokerInfo) -> bool:
+        try:
+            await admin.metadata_of(broker.address, [])
+        except TidegaugeError:
+            return True
+        return False
+
+    brokers = list(info.brokers.values())
+    answers = await asyncio.gather(*map(is_silent, brokers))
+    return {broker.id for broker, silent in zip(brokers, answers, strict=True) if silent}

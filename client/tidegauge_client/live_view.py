@@ -1,0 +1,90 @@
+"""``describe-topic --watch`` on a terminal: topics and replicas on one screen of 80 columns. Pure.
+
+Rules:
+    1. A line for each partition, and under it, where asked, one for each replica in the order of the assignment.
+    2. What is not well is coloured: out of the ISR, behind, unknown, no leader. The words say it, too.
+    3. A screen never scrolls: lines beyond its height are counted in its last one. It is written over the former one,
+       line by line, so that nothing flickers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from tidegauge_client.metadata import PartitionInfo
+from tidegauge_client.topic_description import ReplicaState, TopicDescription
+
+WIDTH = 80
+HOME = "\x1b[H"
+END_OF_LINE = "\x1b[K"
+END_OF_SCREEN = "\x1b[J"
+_EPOCHS_WIDTH = 16
+
+
+def view(topics: Sequence[tuple[TopicDescription, Sequence[PartitionInfo]]], *, replicas: bool) -> Iterator[str]:
+    """Lines for topics with those of their partitions that shall be shown."""
+    for topic, parts in topics:
+        count = len(topic.info.partitions)
+        yield click.style(f"{topic.info.name}  ({count} partition{'' if count == 1 else 's'})", bold=True)
+        if replicas and parts:
+            yield f"    {'':<12}{'ROLE':<9}{'ISR':<5}{'START':>7}{'LEO':>9}{'HW':>9}{'LAG':>7}  EPOCHS"
+        for part in parts:
+            yield _partition(part)
+            if replicas:
+                states = topic.replicas.get(part.partition, ())
+                leo = next((state.leo for state in states if state.role == "leader"), None)
+                yield from (_replica(state, leo) for state in states)
+
+
+def _partition(part: PartitionInfo) -> str:
+    out = [broker for broker in part.replicas if broker not in part.isr]
+    nobody = click.style("no leader", fg="red", bold=True)
+    leader = nobody if part.leader_id is None else f"leader {part.leader_id}"
+    osr = click.style(f"  OSR {_ids(out)}", fg="red") if out else ""
+    members = f"ISR {_ids(part.isr)}{osr}  AR {_ids(part.replicas)}"
+    return f"  {part.partition:<4} {leader}  epoch {part.leader_epoch}  {members}"
+
+
+def _replica(state: ReplicaState, leader_leo: int | None) -> str:
+    lag = None if leader_leo is None or state.leo is None else leader_leo - state.leo
+    colour = None
+    if not state.in_isr or state.role in {"unknown", "offline"}:
+        colour = "red"
+    elif lag:
+        colour = "yellow"
+    elif state.role == "leader":
+        colour = "green"
+    numbers = f"{_n(state.log_start):>7}{_n(state.leo):>9}{_n(state.hw):>9}{_n(lag):>7}"
+    name = f"broker {state.broker}"
+    text = f"    {name:<12}{state.role:<9}{'yes' if state.in_isr else 'no':<5}{numbers}  {_epochs(state.epochs)}"
+    return click.style(text.rstrip(), fg=colour)
+
+
+def _epochs(epochs: Sequence[tuple[int, int]]) -> str:
+    """The newest entries that fit; two points stand for older ones."""
+    text = ""
+    for epoch, start in reversed(epochs):
+        longer = f"{epoch}@{start} {text}".rstrip()
+        if len(longer) > _EPOCHS_WIDTH - len(".. "):
+            return f".. {text}"
+        text = longer
+    return text or "-"
+
+
+def _n(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers)) or "-"
+
+
+def screen(lines: Sequence[str], height: int) -> str:
+    """What is written to a terminal of this height to show these lines and nothing else (rule 3)."""
+    shown = list(lines)
+    if len(shown) >= height:
+        hidden = len(shown) - height + 2
+        shown = [*shown[: height - 2], f"... {hidden} more lines; name topics, or filter partitions"]
+    return HOME + "".join(f"{line}{END_OF_LINE}\n" for line in shown) + END_OF_SCREEN

@@ -1,0 +1,67 @@
+"""``describe-topic --watch`` on a terminal, and ``describe-cluster``: what is shown, within 80 columns (row B1)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from click import unstyle
+
+from tidegauge_client.cli.describe import broker_rows
+from tidegauge_client.live_view import WIDTH, screen, view
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
+from tidegauge_client.topic_description import ReplicaState, TopicDescription
+
+PART = PartitionInfo("orders", 0, 1, 3, (1, 2, 0), (1, 2))
+LOST = PartitionInfo("orders", 1, None, 4, (2, 0, 1), (2,))
+STATES = [
+    ReplicaState(1, "leader", 1_234_567, 1_234_560, 0, in_isr=True, epochs=[(e, e * 1000) for e in range(9)]),
+    ReplicaState(2, "follower", 1_234_560, 1_234_560, 0, in_isr=True, epochs=[(0, 0)]),
+    ReplicaState(0),
+]
+TOPIC = TopicDescription(TopicInfo("orders", "id", {0: PART, 1: LOST}), (), {0: STATES, 1: [ReplicaState(2)]})
+
+
+def shown(*, replicas: bool) -> list[str]:
+    return [unstyle(line) for line in view([(TOPIC, [PART, LOST])], replicas=replicas)]
+
+
+def test_partitions_are_a_line_each() -> None:
+    assert shown(replicas=False) == [
+        "orders  (2 partitions)",
+        "  0    leader 1  epoch 3  ISR 1,2  OSR 0  AR 1,2,0",
+        "  1    no leader  epoch 4  ISR 2  OSR 0,1  AR 2,0,1",
+    ]
+
+
+def test_replicas_stand_under_their_partition_within_80_columns() -> None:
+    lines = shown(replicas=True)
+    assert max(map(len, lines)) <= WIDTH
+    leader, follower, unknown = (re.split(r"  +", line.strip()) for line in lines[3:6])
+    assert leader[:7] == ["broker 1", "leader", "yes", "0", "1234567", "1234560", "0"]
+    assert leader[7].endswith("8@8000")
+    assert leader[7].startswith(".. ")
+    assert follower[5:] == ["1234560", "7", "0@0"]
+    assert unknown == ["broker 0", "unknown", "no", "-", "-", "-", "-", "-"]
+
+
+@pytest.mark.parametrize(("line", "colour"), [(3, "32"), (4, "33"), (5, "31")])
+def test_colours_tell_who_is_well_behind_or_out(line: int, colour: str) -> None:
+    assert list(view([(TOPIC, [PART])], replicas=True))[line].startswith(f"\x1b[{colour}m")
+
+
+def test_a_screen_is_written_over_the_former_and_never_scrolls() -> None:
+    assert screen(["a", "b"], 24) == "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J"
+    full = screen([str(number) for number in range(50)], 10)
+    assert full.count("\n") == 9
+    assert "... 42 more lines" in full
+
+
+def test_brokers_are_told_with_what_they_lead_and_hold() -> None:
+    brokers = {one: BrokerInfo(one, "h", 9000 + one) for one in (1, 2)}
+    info = ClusterInfo("c", 1, 1, brokers, {"orders": TOPIC.info})
+    assert [tuple(row) for row in broker_rows(info, silent={2})] == [
+        (0, None, None, "down", 0, 2),
+        (1, "h:9001", None, "up", 1, 2),
+        (2, "h:9002", None, "silent", 0, 2),
+    ]
