@@ -40,6 +40,8 @@ check: .venv proto-drift ## Format, lint, types, import rules, proto lint, drift
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy proto/tidegauge broker/tidegauge_broker controller/tidegauge_controller client/tidegauge_client spark_jobs/tidegauge_spark spark_jobs/pyspark_tidegauge.py lab/tidegauge_lab
 	$(BIN)/mypy spark_jobs/consume_committed.py
+	$(BIN)/mypy spark_jobs/audit_history.py
+	$(BIN)/mypy spark_jobs/replication_report.py
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/proto

@@ -14,19 +14,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import signal
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidegauge_spark import register
 from tidegauge_spark.batch_files import BatchFiles, check_folders
 from tidegauge_spark.checkpoint import Checkpoint
+from tidegauge_spark.job_session import MASTER_HELP, create_session, sentence
 from tidegauge_spark.offsets import OffsetsJson
 from tidegauge_spark.options import parse_options
 
@@ -49,6 +47,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     add("--starting-offsets", default="earliest", metavar="earliest|latest|JSON", help="where a new query begins")
     add("--max-offsets-per-trigger", type=int, metavar="N", help="about so many records in a batch")
     add("--progress-file", type=Path, metavar="FILE", help="append a JSON line for each committed batch")
+    add("--master", metavar="URL", help=MASTER_HELP)
     return parser.parse_args(arguments)
 
 
@@ -202,34 +201,11 @@ def _count_rows(file: Path) -> int:
         return int(parquet.metadata.num_rows)
 
 
-def create_session(stop: StopRequest) -> Any:
-    """A quiet session; in local mode on two cores unless spark-submit says otherwise."""
-    # Workers and planners run the interpreter that these name, not this one.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
-    from pyspark import SparkConf  # noqa: PLC0415  (after the environment is set)
-    from pyspark.sql import SparkSession  # noqa: PLC0415  (the same)
-
-    builder = SparkSession.builder.appName("tidegauge-consume-committed")
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    master = SparkConf().get("spark.master") if submitted else None
-    if master is None:
-        master = "local[2]"
-        builder = builder.master(master)
-    if master.startswith("local"):
-        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    quiet: dict[str, Any] = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    }
-    spark = builder.config(map=quiet).getOrCreate()
-    spark.sparkContext.setLogLevel("WARN")
+def start_session(stop: StopRequest, master: str | None) -> Any:
+    """A quiet session whose JVM hands on SIGTERM."""
+    spark = create_session("tidegauge-consume-committed", master)
     stop.listen()
     stop.listen_in_jvm(spark)
-    register(spark)
     return spark
 
 
@@ -257,13 +233,6 @@ def run(arguments: argparse.Namespace, spark: Any, consumer: Consumer, stop: Sto
     consumer.note_committed()
 
 
-def sentence(error: BaseException) -> str:
-    """What to tell people about a failure: the cause's own sentence, not the stack around it."""
-    text = str(error)
-    ours = re.findall(r"TidegaugeError: (.+)", text)
-    return str(ours[-1]) if ours else text.strip().split("\n", 1)[0] or type(error).__name__
-
-
 def main(given: Sequence[str]) -> int:
     """Run the job; returns the exit code."""
     assert __debug__, "the invariants are asserts: do not run with -O"
@@ -280,7 +249,7 @@ def main(given: Sequence[str]) -> int:
         check_folders(arguments.output, arguments.checkpoint)
         files.open(checkpoint.query_id())
         consumer = Consumer(files, checkpoint, arguments.progress_file)
-        spark = create_session(stop)
+        spark = start_session(stop, arguments.master)
         if not stop:
             run(arguments, spark, consumer, stop)
     except Exception as error:  # noqa: BLE001  (one sentence, never a traceback; Spark's log has the rest)

@@ -1,0 +1,141 @@
+"""Report how a cluster replicated, from its brokers' event logs: time under min ISR, lag, leaderless time, elections.
+
+    python spark_jobs/replication_report.py --events tidegauge-data/logs --output report
+
+Contract: runs by ``python`` and by ``spark-submit``. --events is a folder with ``*.events.jsonl``, as a
+cluster's ``logs``. Prints tables; the last line of stdout is a JSON document with the same figures. With --output they
+lie there as ``report.json``, and as charts: PNG where matplotlib is installed, else SVG. What the figures mean stands
+in ``tidegauge_spark.replication_tables``. Exit 0, 1 on failure, 2 on usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidegauge_spark.charts import can_draw_png, draw
+from tidegauge_spark.job_session import MASTER_HELP, create_session, sentence
+from tidegauge_spark.replication_tables import hw_lag_of, replication_tables
+
+FILES = "*.events.jsonl*"
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; ends with 2 on a mistake."""
+    parser = argparse.ArgumentParser(
+        prog="replication_report.py", description="Report how a cluster replicated, from its brokers' event logs."
+    )
+    add = parser.add_argument
+    add("--events", required=True, metavar="DIR", help=f"folder with {FILES}, for example tidegauge-data/logs")
+    add("--topic", default="", metavar="T,...", help="only these topics")
+    add("--min-insync-replicas", type=int, default=2, metavar="N", help="what counts as under min ISR (default: 2)")
+    add("--output", type=Path, metavar="DIR", help="folder for report.json and the charts")
+    add("--master", metavar="URL", help=MASTER_HELP)
+    return parser.parse_args(arguments)
+
+
+def report_of(tables: Mapping[str, Any], min_isr: int) -> dict[str, Any]:
+    """The document: all keys always."""
+    elections: dict[int, dict[str, int]] = {}
+    for row in tables["elections"]:
+        elections.setdefault(row["broker"], {})[row["strategy"]] = row["elections"]
+    return {
+        "events": tables["span"]["events"],
+        "from_ms": tables["span"]["first_ms"],
+        "to_ms": tables["span"]["last_ms"],
+        "min_insync_replicas": min_isr,
+        "partitions": [
+            {
+                "topic": row["topic"],
+                "partition": row["partition"],
+                "leader_changes": row["leader_changes"],
+                "leaderless_ms": row["leaderless_ms"],
+                "under_min_isr_ms": row["under_min_isr_ms"],
+                "smallest_isr": row["smallest_isr"],
+                "hw_lag": hw_lag_of(row),
+            }
+            for row in tables["partitions"]
+        ],
+        "elections": [
+            {"broker": broker, "elections": sum(kinds.values()), "by_strategy": kinds}
+            for broker, kinds in sorted(elections.items())
+        ],
+        "truncations": tables["truncations"],
+    }
+
+
+def text_of(report: Mapping[str, Any]) -> str:
+    """The tables for people."""
+    lines = [
+        f"{'partition':<24}{'leader changes':>15}{'leaderless ms':>15}{'under min ISR ms':>18}"
+        f"{'HW lag p50/p95/p99':>22}"
+    ]
+    for one in report["partitions"]:
+        lag = one["hw_lag"]
+        lag_text = "-" if lag is None else "/".join(f"{lag[name]:g}" for name in ("p50", "p95", "p99"))
+        lines.append(
+            f"{one['topic'] + '-' + str(one['partition']):<24}{one['leader_changes']:>15}"
+            f"{one['leaderless_ms']:>15}{one['under_min_isr_ms']:>18}{lag_text:>22}"
+        )
+    lines += ["", f"{'broker':<24}{'elections':>15}  by strategy"]
+    for one in report["elections"]:
+        kinds = ", ".join(f"{name} {count}" for name, count in one["by_strategy"].items())
+        lines.append(f"{one['broker']:<24}{one['elections']:>15}  {kinds}")
+    for one in report["truncations"]:
+        lines.append(f"broker {one['broker']} truncated {one['truncations']} times, {one['records']} records")
+    return "\n".join(lines)
+
+
+def charts_of(report: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Draw the figures."""
+    places = {f"{one['topic']}-{one['partition']}": one for one in report["partitions"]}
+    p99 = {name: float(one["hw_lag"]["p99"]) for name, one in places.items() if one["hw_lag"] is not None}
+    elections = {f"broker {one['broker']}": float(one["elections"]) for one in report["elections"]}
+    leaderless = {name: float(one["leaderless_ms"]) for name, one in places.items()}
+    under = {name: float(one["under_min_isr_ms"]) for name, one in places.items()}
+    return [
+        draw(folder, "elections", "Elections per broker", "count", elections),
+        draw(folder, "leaderless", "Leaderless time", "ms", leaderless),
+        draw(folder, "under-min-isr", "Time under min ISR", "ms", under),
+        draw(folder, "hw-lag-p99", "High-watermark lag, 99th percentile", "records", p99),
+    ]
+
+
+def main(given: Sequence[str]) -> int:
+    """Run the job; returns the exit code."""
+    started = time.monotonic()
+    arguments = parse_arguments(given)
+    spark = None
+    try:
+        spark = create_session("tidegauge-replication-report", arguments.master)
+        lines = spark.read.text(f"{arguments.events}/{FILES}")
+        topics = [one.strip() for one in arguments.topic.split(",") if one.strip()]
+        tables = replication_tables(spark, lines, arguments.min_insync_replicas, topics)
+        if not tables["span"]["events"]:
+            raise ValueError(f"{arguments.events} holds no events")
+        report = report_of(tables, arguments.min_insync_replicas)
+        report["files"] = []
+        if arguments.output is not None:
+            arguments.output.mkdir(parents=True, exist_ok=True)
+            if not can_draw_png():
+                print("matplotlib is not installed: charts are SVG", file=sys.stderr)
+            report["files"] = [str(file) for file in charts_of(report, arguments.output)]
+            (arguments.output / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    except Exception as error:  # noqa: BLE001  (one sentence, never a traceback; Spark's log has the rest)
+        print(f"replication_report: {sentence(error)}", file=sys.stderr)
+        return 1
+    finally:
+        if spark is not None:
+            spark.stop()
+    print(text_of(report))
+    print(json.dumps(report | {"seconds": round(time.monotonic() - started, 3)}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,62 @@
+"""Bar charts: PNG where matplotlib is installed, else SVG, which needs nothing.
+
+Contract: ``draw`` writes one file and gives its path. matplotlib is no dependency of ours.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+
+BAR_PX = 22
+LABEL_PX = 220
+WIDTH_PX = 760
+COLOUR = "#2a6f97"
+
+
+def svg_bars(title: str, unit: str, bars: Mapping[str, float]) -> str:
+    """Horizontal bars with their values, as an SVG document."""
+    top = max(bars.values(), default=0) or 1
+    height = 40 + BAR_PX * max(1, len(bars))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH_PX}" height="{height}" font-family="sans-serif" '
+        f'font-size="12"><rect width="100%" height="100%" fill="white"/>',
+        f'<text x="10" y="20" font-size="14">{escape(title)} ({escape(unit)})</text>',
+    ]
+    room = WIDTH_PX - LABEL_PX - 90
+    for index, (name, value) in enumerate(bars.items()):
+        y = 32 + index * BAR_PX
+        width = round(room * value / top, 1)
+        parts.append(f'<text x="{LABEL_PX - 8}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
+        parts.append(f'<rect x="{LABEL_PX}" y="{y + 2}" width="{width}" height="{BAR_PX - 6}" fill="{COLOUR}"/>')
+        parts.append(f'<text x="{LABEL_PX + width + 6}" y="{y + 14}">{value:g}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def can_draw_png() -> bool:
+    """Whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def draw(folder: Path, name: str, title: str, unit: str, bars: Mapping[str, float]) -> Path:
+    """Write ``name.png`` or ``name.svg`` into the folder."""
+    if not can_draw_png():
+        file = folder / f"{name}.svg"
+        file.write_text(svg_bars(title, unit, bars), encoding="utf-8")
+        return file
+    import matplotlib as mpl  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415  (optional)
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415  (optional)
+
+    figure, axes = plt.subplots(figsize=(8, 1 + 0.3 * max(1, len(bars))))
+    axes.barh(list(bars), list(bars.values()), color=COLOUR)
+    axes.invert_yaxis()
+    axes.set_title(f"{title} ({unit})")
+    figure.tight_layout()
+    file = folder / f"{name}.png"
+    figure.savefig(file)
+    plt.close(figure)
+    return file
