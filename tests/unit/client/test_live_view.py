@@ -36,7 +36,7 @@ def test_replicas_stand_under_their_partition_within_80_columns() -> None:
     lines = shown(replicas=True)
     assert max(map(len, lines)) <= WIDTH
     leader, follower, unknown = (line.split() for line in lines[3:6])
-    assert leader == ["broker", "1", "leader", "yes", "0", "1234567", "1234560", "0", "..", "8@8000"]
+    assert leader == ["broker", "1", "leader", "yes", "0", "1234567", "1234560", "0", "..", "7@7000", "8@8000"]
     assert follower == ["broker", "2", "follower", "yes", "0", "1234560", "1234560", "7", "0@0"]
     assert unknown == ["broker", "0", "unknown", "no", "-", "-", "-", "-", "-"]
 
