@@ -20,6 +20,7 @@ from tidegauge.settings import Values
 from tidegauge.znodes import (
     BROKER_TOPICS,
     DELETE_TOPICS,
+    MalformedZnode,
     TopicNode,
     delete_topic_path,
     encode_config,
@@ -55,6 +56,18 @@ class MetadataView(Protocol):
     async def wait_changed(self, timeout_ms: int, /) -> None:
         """Return at the next change, or when the time is over."""
         ...
+
+
+def _node(topic: str, data: bytes) -> TopicNode:
+    """A topic's znode, which anybody may have written.
+
+    Raises:
+        TidegaugeError: UNKNOWN_SERVER_ERROR, it cannot be read.
+    """
+    try:
+        return TopicNode.decode(topic, data)
+    except MalformedZnode as problem:
+        raise TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The topic's znode cannot be read: {problem}") from None
 
 
 class TopicAdmin:
@@ -127,7 +140,7 @@ class TopicAdmin:
         except NodeExists:
             # Another creation was quicker, or this very one had succeeded before its answer was lost.
             data, _ = await self._zookeeper.get(topic_path(topic.name))
-            if TopicNode.decode(topic.name, data).topic_id != topic_id:
+            if _node(topic.name, data).topic_id != topic_id:
                 raise already_exists(topic.name) from None
         self._stop_at("CreateTopics/create topic")
         return topic_id, [TopicPartition(topic.name, partition) for partition in sorted(assignment)]
@@ -170,7 +183,7 @@ class TopicAdmin:
                 raise TidegaugeError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist."
                 ) from None
-            node = TopicNode.decode(topic.name, data)
+            node = _node(topic.name, data)
             if grown is not None and node.encode() == grown.encode():
                 break  # written, though the answer was lost with the connection
             added = plan_new_partitions(topic, node, context.endpoints())

@@ -55,6 +55,7 @@ PERSISTENT_PATHS: tuple[str, ...] = (
 """What every broker creates at start if it is missing, in Kafka's order."""
 
 PRODUCER_ID_BLOCK_SIZE = 1000
+_MOST_SHOWN_BYTES = 500
 
 
 class MalformedZnode(ValueError):
@@ -118,11 +119,26 @@ def _encode(value: Mapping[str, Any]) -> bytes:
 def _decode(data: bytes | None, what: str) -> dict[str, Any]:
     try:
         value = json.loads((data or b"").decode())
-    except (UnicodeDecodeError, ValueError) as problem:
-        raise MalformedZnode(f"{what} is not JSON: {data!r}") from problem
+    except (ValueError, RecursionError) as problem:
+        raise MalformedZnode(f"{what} is not JSON: {_shown(data)}") from problem
     if not isinstance(value, dict):
-        raise MalformedZnode(f"{what} is no JSON object: {data!r}")
+        raise MalformedZnode(f"{what} is no JSON object: {_shown(data)}")
     return value
+
+
+def _shown(data: bytes | None) -> str:
+    """A payload for people: anybody may have written it, so it may be large."""
+    return repr(data if data is None or len(data) <= _MOST_SHOWN_BYTES else data[:_MOST_SHOWN_BYTES] + b"...")
+
+
+def _whole(value: Any, bits: int = 32) -> int:
+    """A whole number, or the text of one, that fits into Kafka's Int or Long; raises ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{value!r} is no whole number")  # noqa: TRY004 - what a payload holds, not what code passes
+    number = int(value)
+    if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+        raise ValueError(f"{number} has more than {bits} bits")
+    return number
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +164,9 @@ class ControllerNode:
         """Read the payload; raises MalformedZnode."""
         value = _decode(data, CONTROLLER)
         try:
-            return cls(int(value["brokerid"]), int(value["timestamp"]))
+            return cls(_whole(value["brokerid"]), _whole(value["timestamp"], 64))
         except (KeyError, TypeError, ValueError) as problem:
-            raise MalformedZnode(f"{CONTROLLER}: {data!r}") from problem
+            raise MalformedZnode(f"{CONTROLLER}: {_shown(data)}") from problem
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
@@ -161,9 +177,9 @@ def encode_controller_epoch(epoch: int) -> bytes:
 def decode_controller_epoch(data: bytes | None) -> int:
     """Read ``/controller_epoch``; raises MalformedZnode."""
     try:
-        return int((data or b"").decode())
+        return _whole((data or b"").decode())
     except ValueError as problem:
-        raise MalformedZnode(f"{CONTROLLER_EPOCH} is no number: {data!r}") from problem
+        raise MalformedZnode(f"{CONTROLLER_EPOCH} is no number: {_shown(data)}") from problem
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -175,7 +191,7 @@ def decode_cluster_id(data: bytes | None) -> str:
     """Read ``/cluster/id``; raises MalformedZnode."""
     value = _decode(data, CLUSTER_ID).get("id")
     if not isinstance(value, str):
-        raise MalformedZnode(f"{CLUSTER_ID}: {data!r}")
+        raise MalformedZnode(f"{CLUSTER_ID}: {_shown(data)}")
     return value
 
 
@@ -220,13 +236,13 @@ class BrokerNode:
             return cls(
                 broker_id,
                 str(value["host"]),
-                int(value["port"]),
-                int(value["timestamp"]),
+                _whole(value["port"]),
+                _whole(value["timestamp"], 64),
                 None if rack is None else str(rack),
                 parse_listeners(",".join(value["endpoints"]), "endpoints"),
             )
         except (KeyError, TypeError, ValueError, TidegaugeError) as problem:
-            raise MalformedZnode(f"{broker_path(broker_id)}: {data!r}") from problem
+            raise MalformedZnode(f"{broker_path(broker_id)}: {_shown(data)}") from problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +274,7 @@ class TopicNode:
         value = _decode(data, topic_path(topic))
 
         def lists(key: str) -> dict[int, tuple[int, ...]]:
-            return {int(partition): tuple(int(r) for r in replicas) for partition, replicas in value[key].items()}
+            return {_whole(at): tuple(_whole(r) for r in replicas) for at, replicas in value[key].items()}
 
         try:
             value.setdefault("adding_replicas", {})
@@ -271,7 +287,7 @@ class TopicNode:
                 lists("removing_replicas"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            raise MalformedZnode(f"{topic_path(topic)}: {data!r}") from problem
+            raise MalformedZnode(f"{topic_path(topic)}: {_shown(data)}") from problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,14 +322,14 @@ class PartitionStateNode:
         value = _decode(data, path)
         try:
             return cls(
-                int(value["leader"]),
-                int(value["leader_epoch"]),
-                tuple(int(r) for r in value["isr"]),
-                int(value["controller_epoch"]),
+                _whole(value["leader"]),
+                _whole(value["leader_epoch"]),
+                tuple(_whole(r) for r in value["isr"]),
+                _whole(value["controller_epoch"]),
                 bool(value.get("leader_recovery_state", 0)),
             )
         except (KeyError, TypeError, ValueError) as problem:
-            raise MalformedZnode(f"{path}: {data!r}") from problem
+            raise MalformedZnode(f"{path}: {_shown(data)}") from problem
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
@@ -327,7 +343,7 @@ def decode_config(data: bytes | None) -> dict[str, str]:
         return {}
     value = _decode(data, CONFIG).get("config")
     if not isinstance(value, dict):
-        raise MalformedZnode(f"{CONFIG}: {data!r}")
+        raise MalformedZnode(f"{CONFIG}: {_shown(data)}")
     return {str(key): str(setting) for key, setting in value.items()}
 
 
@@ -346,7 +362,7 @@ def decode_config_change(data: bytes | None) -> str:
     if value.get("version") == 1:
         entity = f"{value.get('entity_type')}/{value.get('entity_name')}"
     if not isinstance(entity, str) or not all(entity.partition("/")):
-        raise MalformedZnode(f"{CONFIG_CHANGES}: {data!r}")
+        raise MalformedZnode(f"{CONFIG_CHANGES}: {_shown(data)}")
     return entity
 
 
@@ -380,9 +396,9 @@ class ProducerIdBlock:
             return None
         value = _decode(data, PRODUCER_ID_BLOCK)
         try:
-            return cls(int(value["broker"]), int(value["block_start"]), int(value["block_end"]))
+            return cls(_whole(value["broker"]), _whole(value["block_start"], 64), _whole(value["block_end"], 64))
         except (KeyError, TypeError, ValueError) as problem:
-            raise MalformedZnode(f"{PRODUCER_ID_BLOCK}: {data!r}") from problem
+            raise MalformedZnode(f"{PRODUCER_ID_BLOCK}: {_shown(data)}") from problem
 
     @classmethod
     def after(cls, previous: ProducerIdBlock | None, broker_id: int) -> ProducerIdBlock:
@@ -400,9 +416,9 @@ def decode_log_dir_event(data: bytes | None) -> int:
     """The broker whose folder failed; raises MalformedZnode."""
     value = _decode(data, LOG_DIR_EVENT_NOTIFICATION)
     try:
-        return int(value["broker"])
+        return _whole(value["broker"])
     except (KeyError, TypeError, ValueError) as problem:
-        raise MalformedZnode(f"{LOG_DIR_EVENT_NOTIFICATION}: {data!r}") from problem
+        raise MalformedZnode(f"{LOG_DIR_EVENT_NOTIFICATION}: {_shown(data)}") from problem
 
 
 def encode_feature() -> bytes:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -39,6 +40,8 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 
 _VERSION = 0
+_DECIMAL = re.compile(r"-?[0-9]{1,19}")
+_LONG = 1 << 63
 
 
 class CorruptCheckpoint(Exception):
@@ -91,10 +94,17 @@ class _CheckpointFile:
         return rows
 
     def _number(self, text: str) -> int:
-        try:
-            return int(text)
-        except ValueError:
-            raise self._malformed(text) from None
+        """A number as Kafka writes it: decimal, of at most 64 bits."""
+        if not _DECIMAL.fullmatch(text) or not -_LONG <= int(text) < _LONG:
+            raise self._malformed(text)
+        return int(text)
+
+    def _offset(self, text: str) -> int:
+        """A number that is not negative."""
+        number = self._number(text)
+        if number < 0:
+            raise self._malformed(text)
+        return number
 
     def _malformed(self, line: str) -> CorruptCheckpoint:
         return CorruptCheckpoint(f"Malformed line in checkpoint file ({self.path}): '{line}'")
@@ -110,7 +120,7 @@ class OffsetCheckpoint(_CheckpointFile):
             CorruptCheckpoint: the file cannot be understood.
         """
         return {
-            TopicPartition(topic, self._number(partition)): self._number(offset)
+            TopicPartition(topic, self._offset(partition)): self._offset(offset)
             for topic, partition, offset in self._read_rows(3)
         }
 
@@ -128,7 +138,7 @@ class EpochCheckpoint(_CheckpointFile):
         Raises:
             CorruptCheckpoint: the file cannot be understood.
         """
-        return [EpochEntry(self._number(epoch), self._number(start)) for epoch, start in self._read_rows(2)]
+        return [EpochEntry(self._offset(epoch), self._offset(start)) for epoch, start in self._read_rows(2)]
 
     def write(self, entries: Sequence[EpochEntry]) -> None:
         """Replace all entries, on disk when this returns."""

@@ -14,6 +14,7 @@ Rules (kafka-behaviour 6.3, 6.4, 3.9; LogSegment):
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,7 @@ NO_TIMESTAMP = -1
 
 _SPAN = struct.Struct(">qi11xi8xq")
 """Base offset, batch length, last offset delta, max timestamp: what a walk over batches needs."""
+_logger = logging.getLogger(__name__)
 _SCAN_BYTES = 8192
 _CURSORS = 64
 
@@ -234,11 +236,37 @@ class LogSegment:
         known = self._cursors.get(offset)
         if known is not None:
             return known if known < self.size_bytes else None
-        for spot in self.spots(self.index.floor(offset - self.base_offset)):
+        for spot in self.spots(self._sound_floor(offset)):
             if spot.last_offset >= offset:
                 self._remember(offset, spot.position)
                 return spot.position
         return None
+
+    def _sound_floor(self, offset: int) -> int:
+        """The index's position for an offset."""
+        return self._sound(self.index.floor(offset - self.base_offset), offset)
+
+    def _sound(self, position: int, offset: int) -> int:
+        """A position from the index, if a batch begins there that can stand before ``offset``; else 0.
+
+        At load only the last entry of an index is looked at, as in Kafka. One that lies would let a reader skip
+        records; so it is emptied, and the segment is searched from its beginning from then on.
+        """
+        if position == 0:
+            return 0
+        try:
+            header = read_header(os.pread(self.descriptor, HEADER_BYTES, position))
+        except TidegaugeError:
+            header = None
+        if (
+            header is not None
+            and self.base_offset <= header.base_offset <= offset
+            and position + header.size_bytes <= self.size_bytes
+        ):
+            return position
+        _logger.warning("%s: the index names byte %d, where no such batch begins; it is emptied", self.path, position)
+        self.index.create()
+        return 0
 
     def _remember(self, offset: int, position: int) -> None:
         """Keep a position, so that a reader that goes on where it stopped need not search."""
@@ -250,7 +278,7 @@ class LogSegment:
     def next_offset(self) -> int:
         """The offset after the last record; the base offset if there is none."""
         found = self.base_offset
-        for spot in self.spots(self.index.last_position()):
+        for spot in self.spots(self._sound(self.index.last_position(), self.base_offset + MAX_RELATIVE_OFFSET)):
             found = spot.last_offset + 1
         return found
 
@@ -260,7 +288,7 @@ class LogSegment:
         if self._largest is None:
             timestamp_ms, offset = self.time_index.last()
             found = (timestamp_ms, self.base_offset + offset)
-            for spot in self.spots(self.index.floor(offset)):
+            for spot in self.spots(self._sound_floor(found[1])):
                 if spot.max_timestamp_ms > found[0]:
                     found = (spot.max_timestamp_ms, spot.last_offset)
             self._largest = found
@@ -299,7 +327,7 @@ class LogSegment:
 
     def _last_border(self, start: int, limit: int, *, at_least_one_batch: bool) -> int:
         """The last batch border at or before ``limit``, reached from ``start``."""
-        border = max(start, self.index.floor_position(limit))
+        border = max(start, self._sound(self.index.floor_position(limit), self.base_offset + MAX_RELATIVE_OFFSET))
         for spot in self.spots(border):
             if spot.position + spot.size_bytes > limit and (spot.position > start or not at_least_one_batch):
                 break
@@ -312,7 +340,7 @@ class LogSegment:
     def find_by_time(self, timestamp_ms: int, from_offset: int) -> Iterator[BatchSpot]:
         """Batches that may hold a record of this time or later, at or above an offset, in order."""
         relative = max(self.time_index.floor(timestamp_ms), from_offset - self.base_offset)
-        for spot in self.spots(self.index.floor(relative)):
+        for spot in self.spots(self._sound_floor(self.base_offset + relative)):
             if spot.max_timestamp_ms >= timestamp_ms and spot.last_offset >= from_offset:
                 yield spot
 

@@ -17,7 +17,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.znodes import CLUSTER_ID, PERSISTENT_PATHS, BrokerNode, broker_path, decode_cluster_id, encode_cluster_id
+from tidegauge.znodes import (
+    CLUSTER_ID,
+    PERSISTENT_PATHS,
+    BrokerNode,
+    MalformedZnode,
+    broker_path,
+    decode_cluster_id,
+    encode_cluster_id,
+)
 from tidegauge_controller.decisions.steps import CreateNode, SetNode
 from tidegauge_controller.zookeeper import (
     Closed,
@@ -43,7 +51,11 @@ class Candidate(Protocol):
 
 
 async def prepare_cluster(zookeeper: ZooKeeper, make_cluster_id: Callable[[], str]) -> str:
-    """Create the persistent znodes that are missing; returns the cluster's id, made by whoever comes first."""
+    """Create the persistent znodes that are missing; returns the cluster's id, made by whoever comes first.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, what stands there is no cluster id.
+    """
     for path in PERSISTENT_PATHS:
         await zookeeper.ensure_path(path)
     try:
@@ -55,7 +67,14 @@ async def prepare_cluster(zookeeper: ZooKeeper, make_cluster_id: Callable[[], st
         except NodeExists:
             LOG.debug("Another broker was quicker to name the cluster")
         data, _ = await zookeeper.get(CLUSTER_ID)
-    return decode_cluster_id(data)
+    try:
+        return decode_cluster_id(data)
+    except MalformedZnode as problem:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"ZooKeeper holds what is no cluster id: {problem}; repair {CLUSTER_ID}, or choose another path in "
+            "zookeeper.connect",
+        ) from None
 
 
 class Registration:
@@ -113,7 +132,8 @@ class Registration:
         """Create the znode, after an older session's one has gone.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, another broker with this id and another address is alive.
+            TidegaugeError: INVALID_REQUEST, another broker with this id and another address is alive, or what stands
+            in its place cannot be read.
         """
         path = broker_path(self._node.broker_id)
         while True:
@@ -145,7 +165,7 @@ class Registration:
             data, stat = await self._zookeeper.get(path)
         except NoNode:
             return
-        other = BrokerNode.decode(self._node.broker_id, data)
+        other = self._other(data)
         if (other.host, other.port) != (self._node.host, self._node.port):
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
@@ -176,6 +196,17 @@ class Registration:
             await gone.wait()
         finally:
             watch.cancel()
+
+    def _other(self, data: bytes) -> BrokerNode:
+        """Who is registered in our place; what cannot be read is not waited for: it need not be ours."""
+        try:
+            return BrokerNode.decode(self._node.broker_id, data)
+        except MalformedZnode as problem:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"Broker id {self._node.broker_id} is taken by a registration that cannot be read: {problem}; "
+                "remove it",
+            ) from None
 
     async def close(self) -> None:
         """Renew no more."""
