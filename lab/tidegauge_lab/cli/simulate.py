@@ -63,7 +63,7 @@ def simulate(
     del directory, bootstrap_server  # every verb takes them; nothing is contacted here
     plan = SearchPlan(seed, runs, steps, truncation, power)
     try:
-        result = search(plan, jobs=jobs or len(os.sched_getaffinity(0)), fail_fast=fail_fast)
+        result = search(plan, jobs=jobs or _cores(), fail_fast=fail_fast)
     except SimulatorFailed as problem:
         fail(f"The simulator itself failed: {problem}", output, exit_code=EXIT_TOOL_FAILED)
     if output == "json":
@@ -71,6 +71,11 @@ def simulate(
     else:
         _print(plan, result)
     raise SystemExit(EXIT_FAILED if result.findings else EXIT_OK)
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _json_of(plan: SearchPlan, result: SearchResult) -> dict[str, object]:

@@ -6,10 +6,12 @@ not depend on how many processes share the work: runs are counted in their order
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import NamedTuple
@@ -98,13 +100,27 @@ def _summaries(plan: SearchPlan, jobs: int) -> Generator[RunSummary, None, None]
             for run in runs:
                 yield _run(plan, run)
         return
-    with ProcessPoolExecutor(min(jobs, len(chunks)), mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(_run_chunk, plan, runs) for runs in chunks]
-        try:
-            for future in waiting:
-                yield from future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    pool = ProcessPoolExecutor(min(jobs, len(chunks)), mp_context=get_context("spawn"))
+    try:
+        with _without_ctrl_c():
+            waiting = [pool.submit(_run_chunk, plan, runs) for runs in chunks]
+        for future in waiting:
+            yield from future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Processes that are started in here know no Ctrl-C: they end when their search does, and say nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _run_chunk(plan: SearchPlan, runs: range) -> list[RunSummary]:
