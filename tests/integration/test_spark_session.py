@@ -1,0 +1,389 @@
+"""Reads, writes and data loss with one Spark session for all tests, on a real cluster (issue 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.integration.spark_shell import SparkShell
+
+from tidegauge.partition import TopicPartition
+from tidegauge_client import Admin, Producer
+from tidegauge_client.history import read_history
+from tidegauge_lab.accountant.audit import audit
+from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord
+from tidegauge_lab.cluster import LocalCluster
+from tidegauge_spark.marks import MARK_HEADER, Content, Mark
+from tidegauge_spark.sink import Attempt, RowToWrite, TaskWriter
+from tidegauge_spark.write_options import parse_write_options
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(400)]
+
+LOAD = """
+def load(reader, topic, **options):
+    reader = reader.format("tidegauge").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    return reader.options(**options).load()
+def text(value):
+    return None if value is None else bytes(value).decode()
+def drain(topic, folder, **options):
+    stream = load(spark.readStream, topic, startingOffsets="earliest", **options)
+    rows = []
+    def take(frame, batch_id):
+        rows.extend([text(row.value), row.partition, row.offset] for row in frame.collect())
+    query = stream.writeStream.foreachBatch(take).option("checkpointLocation", folder).trigger(availableNow=True)
+    query.start().awaitTermination()
+    return rows
+"""
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkShell]:
+    one = SparkShell(tmp_path_factory.mktemp("spark") / "spark.log")
+    yield one
+    one.close()
+
+
+class Session:
+    """The shell with the cluster's address."""
+
+    def __init__(self, shell: SparkShell, cluster: LocalCluster) -> None:
+        self._shell = shell
+        self._servers = ",".join(cluster.bootstrap_servers)
+
+    def run(self, code: str, **variables: Any) -> Any:
+        return self._shell.run(LOAD + code, servers=self._servers, **variables)
+
+
+@pytest.fixture
+def session(shell: SparkShell, cluster: LocalCluster) -> Session:
+    return Session(shell, cluster)
+
+
+async def create(cluster: LocalCluster, topic: str, partitions: int = 2) -> None:
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topic(topic, partitions=partitions, replication_factor=3, timeout_ms=30_000)
+
+
+async def produce(cluster: LocalCluster, topic: str, numbers: range, partition: int | None = None) -> None:
+    async with Producer(cluster.bootstrap_servers) as producer:
+        for number in numbers:
+            await producer.send(topic, b"v%d" % number, b"k%d" % number, partition=partition)
+
+
+async def test_what_is_written_is_read_again(cluster: LocalCluster, session: Session) -> None:
+    """All columns of Kafka's sink, and the columns that only this source has."""
+    for topic in ("written-a", "written-b"):
+        await create(cluster, topic)
+    rows = session.run(
+        """
+schema = "key string, value binary, topic string, partition int, headers array<struct<key:string,value:binary>>, x int"
+given = [("k1", b"v1", "written-a", 1, [("h", b"1"), ("h", None)], 7), (None, None, "written-b", 0, None, 7)]
+frame = spark.createDataFrame(given, schema)
+frame.write.format("tidegauge").option("kafka.bootstrap.servers", servers).mode("append").save()
+read = load(spark.read, "written-a,written-b", includeHeaders="true", includeLeaderEpoch="true")
+result = [
+    [text(row.key), text(row.value), row.topic, row.partition, row.offset, row.leaderEpoch, row.highWatermark,
+     row.headers and [[header.key, text(header.value)] for header in row.headers]]
+    for row in read.orderBy("topic").collect()
+]
+"""
+    )
+    assert rows == [
+        ["k1", "v1", "written-a", 1, 0, 0, 1, [["h", "1"], ["h", None]]],
+        [None, None, "written-b", 0, 0, 0, 1, None],
+    ]
+
+
+async def test_a_sink_refuses_with_kafkas_sentences(session: Session) -> None:
+    write = """
+frame = spark.sql(query)
+frame.write.format("tidegauge").option("kafka.bootstrap.servers", servers).options(**options).mode(mode).save()
+"""
+
+    def refusal(query: str, mode: str = "append", **options: str) -> str:
+        return str(session.run(write, query=query, options=options, mode=mode))
+
+    assert "topic option required when no 'topic' attribute is present" in refusal("select 'x' value")
+    assert "Required attribute 'value' not found" in refusal("select 'x' key", topic="t")
+    assert "value attribute type must be string or binary" in refusal("select 1 value", topic="t")
+    assert "null topic present in the data" in refusal("select 'x' value, cast(null as string) topic")
+    assert "Save mode overwrite not allowed" in refusal("select 'x' value", mode="overwrite", topic="t")
+    assert "idempotent=true needs a micro-batch" in refusal("select 'x' value", topic="t", idempotent="true")
+
+
+async def test_a_micro_batch_that_is_run_again_writes_nothing_twice(
+    cluster: LocalCluster, session: Session, tmp_path: Path
+) -> None:
+    """Issue 6: idempotent per query, batch and partition. A driver that dies after the write leaves no commit."""
+    for topic in ("copy-from", "copy-to"):
+        await create(cluster, topic)
+    await produce(cluster, "copy-from", range(40))
+    code = """
+stream = load(spark.readStream, "copy-from", startingOffsets="earliest", maxOffsetsPerTrigger="20")
+writer = stream.select("key", "value").writeStream.format("tidegauge").option("topic", "copy-to")
+writer = writer.option("kafka.bootstrap.servers", servers).option("checkpointLocation", folder)
+writer.trigger(availableNow=True).start().awaitTermination()
+rows = load(spark.read, "copy-to", includeHeaders="true").collect()
+result = [[text(row.value), [header.key for header in row.headers]] for row in rows]
+"""
+    first = session.run(code, folder=str(tmp_path))
+    assert sorted(value for value, _ in first) == sorted(f"v{number}" for number in range(40))
+    assert {tuple(headers) for _, headers in first} == {(MARK_HEADER,)}
+    commits = sorted(int(file.name) for file in (tmp_path / "commits").iterdir() if file.name.isdigit())
+    assert len(commits) >= 2, "the limit made several batches"
+    for name in (str(commits[-1]), f".{commits[-1]}.crc"):
+        (tmp_path / "commits" / name).unlink()
+    await produce(cluster, "copy-from", range(40, 45))
+    again = session.run(code, folder=str(tmp_path))
+    assert Counter(value for value, _ in again) == Counter(f"v{number}" for number in range(45))
+
+
+async def test_a_task_that_died_half_way_is_completed(cluster: LocalCluster) -> None:
+    """The second attempt gives the rows in another order and writes only what is missing; no Spark needed."""
+    await create(cluster, "half")
+    given = {"kafka.bootstrap.servers": ",".join(cluster.bootstrap_servers), "topic": "half"}
+    options = parse_write_options(given, streaming=True)
+    rows = [RowToWrite(Content("half", None, b"v%d" % (number // 2), ()), None) for number in range(60)]
+
+    def attempt(batch_id: int, number: int, some: list[RowToWrite]) -> TaskWriter:
+        writer = TaskWriter(options, Attempt(Mark("query", batch_id, 0), "run", number))
+        writer.write(some)
+        return writer
+
+    def tell() -> None:
+        assert attempt(0, 0, rows[:10]).sent == 10
+        assert attempt(1, 0, rows[:33]).sent == 33
+        second = attempt(1, 1, rows[::-1])
+        assert (second.sent, second.skipped) == (27, 33)
+        assert attempt(1, 2, rows).sent == 0
+
+    await asyncio.to_thread(tell)  # a worker has no event loop; this test has
+
+
+async def test_retention_behind_the_reader(cluster: LocalCluster, session: Session, tmp_path: Path) -> None:
+    """failOnDataLoss: true fails with a sentence about it, false goes on where the log begins."""
+    topic = "aged"
+    await create(cluster, topic, 1)
+    await produce(cluster, topic, range(10))
+    assert len(session.run("result = drain(topic, folder)", topic=topic, folder=str(tmp_path))) == 10
+    await produce(cluster, topic, range(10, 30))
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.delete_records({TopicPartition(topic, 0): 20})
+    problem = session.run("result = drain(topic, folder)", topic=topic, folder=str(tmp_path))
+    assert 'set the source option "failOnDataLoss" to "false"' in problem
+    rows = session.run("result = drain(topic, folder, failOnDataLoss='false')", topic=topic, folder=str(tmp_path))
+    assert [offset for _, _, offset in rows] == list(range(20, 30))
+
+
+async def test_new_partitions_are_found_while_the_query_runs(
+    cluster: LocalCluster, session: Session, tmp_path: Path
+) -> None:
+    """They begin at earliest, as in Kafka's source; and the listener tells how far behind the query is."""
+    topic = "growing"
+    await create(cluster, topic, 1)
+    await produce(cluster, topic, range(5))
+    started = session.run(
+        """
+import builtins
+from tidegauge_spark.progress import lag_listener
+builtins.lags = []
+builtins.listener = lag_listener(lambda name, lag: lags.append([name, lag]))
+spark.streams.addListener(listener)
+stream = load(spark.readStream, topic, startingOffsets="earliest")
+builtins.query = stream.writeStream.format("memory").queryName("growing_rows").start()
+query.processAllAvailable()
+result = spark.table("growing_rows").count()
+""",
+        topic=topic,
+    )
+    assert started == 5
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_partitions(topic, 3)
+        await admin.wait_for_topic(topic, partitions=3)
+    for partition in range(3):
+        await produce(cluster, topic, range(4), partition)
+    rows, lags = session.run(
+        """
+import time
+end = time.monotonic() + 60
+while spark.table("growing_rows").count() < 17 and time.monotonic() < end and query.isActive:
+    query.processAllAvailable()
+query.stop()
+spark.streams.removeListener(listener)
+result = [[[row.partition, row.offset] for row in spark.table("growing_rows").collect()], lags]
+"""
+    )
+    assert Counter(map(tuple, rows)) == Counter(
+        [(0, offset) for offset in range(9)] + [(one, offset) for one in (1, 2) for offset in range(4)]
+    )
+    assert lags[-1][0] == "growing_rows"
+    assert set(lags[-1][1]) == {"minOffsetsBehindLatest", "maxOffsetsBehindLatest", "avgOffsetsBehindLatest"}
+
+
+def crooked_books(seed: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Histories of three producers and a log that keeps them badly: lines, and records of two partitions."""
+    random = Random(seed)
+    lines: list[dict[str, Any]] = []
+    log: list[dict[str, Any]] = []
+    ends = [0, 0]
+
+    def keep(partition: int, key: str | None, value: str, timestamp_ms: int) -> int:
+        log.append({"partition": partition, "offset": ends[partition], "key": key, "value": value, "ms": timestamp_ms})
+        ends[partition] += 1
+        return ends[partition] - 1
+
+    for number in range(240):
+        producer, partition, ms = f"p{number % 3}", random.randrange(2), 1_000 + number
+        key, value = random.choice([None, "k"]), f"v{number}"
+        identity = {"producer": producer, "number": number}
+        asked = random.choice([None, partition])
+        lines.append(
+            {
+                "type": "invoke",
+                **identity,
+                "time_us": number * 10,
+                "topic": "t",
+                "acks": random.choice(["all", "1", "0"]),
+            }
+            | {"idempotent": True, "partition": asked, "key": key, "value": value, "timestamp_ms": ms}
+        )
+        fate = random.random()
+        answer = {**identity, "time_us": number * 10 + random.choice([5, 25])}
+        if fate < 0.75:
+            offset = keep(partition, key, value, ms)
+            if fate < 0.05:
+                keep(partition, key, value, ms)
+            if fate < 0.10:
+                offset += random.choice([-1, 1, 500])
+            lines.append({"type": "ok", **answer, "partition": partition, "offset": offset})
+        elif fate < 0.80:
+            lines.append({"type": "ok", **answer, "partition": partition, "offset": random.choice([3, 999])})
+        elif fate < 0.90:
+            if fate < 0.85:
+                keep(partition, key, value, ms)
+            lines.append({"type": "fail", **answer, "error": "MESSAGE_TOO_LARGE"})
+        elif fate < 0.95:
+            keep(partition, key, value, ms)
+        if fate > 0.97:
+            keep(partition, None, f"stranger{number}", ms)
+    for one, other in ((5, 40), (60, 64)):
+        for name in ("key", "value", "ms"):
+            log[one][name], log[other][name] = log[other][name], log[one][name]
+    return lines, log
+
+
+AUDIT = """
+import datetime
+from tidegauge_spark.audit_tables import Bounds, audit
+rows = [
+    (one["key"] and one["key"].encode(), one["value"].encode(), "t", one["partition"], one["offset"],
+     datetime.datetime.fromtimestamp(one["ms"] / 1000, datetime.timezone.utc), 0)
+    for one in log
+]
+schema = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+frame = spark.createDataFrame(rows, schema)
+bounds = [Bounds("t", index, start, end, end + 2) for index, (start, end) in enumerate(ends)]
+found = audit(spark, spark.read.text(history), frame, bounds, ["t"], is_compacted=False)
+counts = {}
+for row in found.counts:
+    counts[row["kind"]] = counts.get(row["kind"], 0) + row["count"]
+result = [found.accounts, counts, found.records, found.damaged_lines, [row["kind"] for row in found.examples]]
+"""
+
+
+@pytest.mark.long
+def test_the_audit_at_scale_finds_what_the_accountant_finds(session: Session, tmp_path: Path) -> None:
+    """Row B6 on Spark: crooked books, judged by both."""
+    lines, log = crooked_books(7)
+    history = tmp_path / "history.jsonl"
+    history.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"type":"ok","prod', encoding="utf-8")
+    ends = [(2, 1 + max(one["offset"] for one in log if one["partition"] == index)) for index in range(2)]
+    log = [one for one in log if one["offset"] >= 2]
+    accounts, counts, records, damaged, examples = session.run(AUDIT, log=log, ends=ends, history=str(history))
+    logs = {}
+    for index, (start, end) in enumerate(ends):
+        kept = [
+            KeptRecord(one["offset"], one["key"] and one["key"].encode(), one["value"].encode(), one["ms"], 0)
+            for one in log
+            if one["partition"] == index
+        ]
+        logs[index] = CommittedLog(index, start, end, kept, log_end_offset=end + 2)
+    report = audit(Books("t", read_history([history], "t").records, logs))
+    expected = {kind.value: tally.count for kind, tally in report.tallies.items() if tally.count}
+    assert counts == expected
+    assert set(expected) >= {
+        "lost",
+        "lost-tail",
+        "duplicated",
+        "misplaced",
+        "phantom",
+        "kept-though-failed",
+        "reordered",
+    }
+    told = {row.pop("acks"): row for row in accounts}
+    assert told == {level: asdict(account) for level, account in report.accounts.items()}
+    assert (records, damaged) == (len(log), 1)
+    assert max(Counter(examples).values()) <= 10
+
+
+REPLICATION = """
+from tidegauge_spark.replication_tables import hw_lag_of, replication_tables
+lines = spark.createDataFrame([(json.dumps(event),) for event in events] + [("cut off",)], "value string")
+tables = replication_tables(spark, lines, 2, [])
+for row in tables["partitions"]:
+    row["hw_lag"] = hw_lag_of(row)
+result = tables
+"""
+
+
+def test_the_replication_report_adds_up(session: Session) -> None:
+    """0 is killed at 1000, 1 leads from 1400 with itself alone, 2 is back at 1900; 2500 to 3000 nobody leads."""
+    at = {"topic": "t", "partition": 0}
+    sequence = iter(range(100))
+
+    def event(time_ms: int, source: str, kind: str, **fields: Any) -> dict[str, Any]:
+        return {"time_ms": time_ms, "sequence": next(sequence), "source": source, "kind": kind, **fields}
+
+    events = [
+        event(0, "broker-2", "election", **at, strategy="initial", leader=0, leader_epoch=0, isr=[0, 1, 2]),
+        event(1, "broker-0", "role", **at, role="leader", leader=0, leader_epoch=0),
+        event(100, "broker-0", "log_end_offset", **at, old=0, new=10),
+        event(100, "broker-0", "high_watermark", **at, old=0, new=0),
+        event(200, "broker-0", "high_watermark", **at, old=0, new=10),
+        event(1000, "lab", "fault", action="kill", broker=0),
+        event(1400, "broker-2", "election", **at, strategy="offline", leader=1, leader_epoch=1, isr=[1]),
+        event(1401, "broker-1", "role", **at, role="leader", leader=1, leader_epoch=1),
+        event(1500, "broker-2", "truncation", **at, old=12, new=10),
+        event(1900, "broker-1", "isr", **at, old=[1], new=[1, 2], state="committed", partition_epoch=2),
+        event(1901, "broker-1", "isr", **at, old=[1, 2], new=[1], state="pending-shrink", partition_epoch=2),
+        event(2500, "broker-2", "election", **at, strategy="offline", leader=-1, leader_epoch=2, isr=[1, 2]),
+        event(3000, "broker-2", "election", **at, strategy="offline", leader=2, leader_epoch=3, isr=[1, 2]),
+        event(4000, "lab", "fault", action="start", broker=0),
+    ]
+    tables = session.run(REPLICATION, events=events)
+    (partition,) = tables["partitions"]
+    lag = partition.pop("hw_lag")
+    assert partition == {
+        "topic": "t",
+        "partition": 0,
+        "leader_changes": 2,
+        "leaderless_ms": 400 + 500,
+        "under_min_isr_ms": 500,
+        "smallest_isr": 1,
+        "hw_lag_max": 10,
+    }
+    assert (lag["p50"], lag["max"]) == (0, 10)
+    assert tables["elections"] == [
+        {"broker": 0, "strategy": "initial", "elections": 1},
+        {"broker": 1, "strategy": "offline", "elections": 1},
+        {"broker": 2, "strategy": "offline", "elections": 1},
+    ]
+    assert tables["truncations"] == [{"broker": 2, "truncations": 1, "records": 2}]
+    assert tables["span"] == {"first_ms": 0, "last_ms": 4000, "events": 14}
