@@ -53,9 +53,10 @@ def ids(brokers: Sequence[int]) -> str:
 
 def _election(event: Event) -> str:
     leader = "nobody" if event["leader"] == NOBODY else event["leader"]
-    verb = "keeps" if event["strategy"] == "remove-from-isr" else "elects"
     how = " unclean" if event["strategy"] == "unclean" else ""
-    return f"{verb} {leader}{how}, epoch {event['leader_epoch']}, ISR {ids(event['isr'])}"
+    if event["strategy"] == "remove-from-isr":
+        return f"shrinks the ISR to {ids(event['isr'])}, epoch {event['leader_epoch']}"
+    return f"elects {leader}{how}, epoch {event['leader_epoch']}, ISR {ids(event['isr'])}"
 
 
 def _role(event: Event) -> str:

@@ -102,7 +102,7 @@ CASES = [
     ),
     (
         event("election", **AT, cause="BrokerFailure", strategy="remove-from-isr", leader=1, leader_epoch=3, isr=[1]),
-        "keeps 1, epoch 3, ISR 1 (BrokerFailure)",
+        "shrinks the ISR to 1, epoch 3 (BrokerFailure)",
     ),
     (
         event("controller", cause="Election", state="elected", controller_epoch=2),

@@ -1,0 +1,156 @@
+"""What can be seen of a real cluster: its timeline in causal order, explanations, metrics (rows B1, B8).
+
+One cluster for all tests. Followers leave the ISR after ten minutes only, so that a held one holds the HW back for as
+long as a test looks.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from tests.waiting import until
+
+from tidegauge_lab.cluster import LocalCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
+METRICS_PORT_OFFSET = 4
+LAG_MS = 600_000
+
+
+@pytest.fixture(scope="module")
+def brokers(
+    zookeeper: str, next_base_port: Callable[[], int], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
+    made = LocalCluster.create(
+        tmp_path_factory.mktemp("events"),
+        3,
+        zookeeper=f"{zookeeper}/events",
+        base_port=next_base_port(),
+        settings={
+            "replica.lag.time.max.ms": str(LAG_MS),
+            "auto.leader.rebalance.enable": "false",
+            "metrics.listener": f"+{METRICS_PORT_OFFSET}",
+        },
+    )
+    made.up()
+    yield made
+    made.down()
+
+
+def tidegauge(brokers: LocalCluster, *arguments: str, stdin: str = "") -> str:
+    command = [TIDEGAUGE, *arguments, "--dir", str(brokers.directory)]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def make_topic(brokers: LocalCluster, name: str, assignment: str) -> None:
+    tidegauge(brokers, "create-topic", name, "--replica-assignment", assignment)
+
+
+def told(brokers: LocalCluster, *arguments: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in tidegauge(brokers, "timeline", "-o", "json", *arguments).splitlines()]
+
+
+def test_a_held_follower_is_named_as_who_holds_the_high_watermark_back(brokers: LocalCluster) -> None:
+    make_topic(brokers, "held", "0:1:2")
+    tidegauge(brokers, "produce", "held", stdin="one\n")
+    tidegauge(brokers, "hold-fetch", "held-0", "--broker", "2")
+    tidegauge(brokers, "produce", "held", "--acks", "1", stdin="two\nthree\n")
+
+    def explained() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(tidegauge(brokers, "explain", "held-0", "-o", "json"))
+        return found
+
+    def blamed(explanation: dict[str, Any]) -> list[int]:
+        return [
+            s["broker"] for s in explanation["sentences"] if s["about"] == "high-watermark" and s["broker"] is not None
+        ]
+
+    held = until(lambda: (now := explained())["leo"] == 3 and blamed(now) == [2] and now, timeout=60)
+    assert (held["hw"], held["isr"]) == (1, [0, 1, 2])
+    (why,) = (sentence for sentence in held["sentences"] if sentence["broker"] == 2 and sentence["wait_ms"])
+    assert "has fetched up to 1" in why["text"]
+    assert LAG_MS / 2 < why["wait_ms"] <= LAG_MS * 1.5
+    tidegauge(brokers, "hold-fetch", "held-0", "--broker", "2", "--release")
+    until(lambda: (now := explained())["hw"] == 3 and not blamed(now), timeout=60)
+
+
+def test_metrics_of_all_brokers_tell_what_happened(brokers: LocalCluster) -> None:
+    make_topic(brokers, "measured", "1:0")
+    tidegauge(brokers, "produce", "measured", "--count", "25")
+
+    def metrics(broker_id: int) -> dict[str, float]:
+        port = brokers.file.broker(broker_id).port + METRICS_PORT_OFFSET
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
+            lines = page.read().decode().splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+    leader, follower, other = metrics(1), metrics(0), metrics(2)
+    at = '{topic="measured",partition="0"}'
+    assert leader['kafka_server_brokertopicmetrics_messagesin_total{topic="measured"}'] == 25
+    assert (leader[f"kafka_log_log_logendoffset{at}"], follower[f"kafka_log_log_logendoffset{at}"]) == (25, 25)
+    assert leader[f"kafka_cluster_partition_insyncreplicascount{at}"] == 2
+    assert f"kafka_log_log_logendoffset{at}" not in other
+    assert leader['kafka_network_requestmetrics_totaltimems_count{request="Produce"}'] > 0
+    controllers = [one["kafka_controller_kafkacontroller_activecontrollercount"] for one in (leader, follower, other)]
+    assert sorted(controllers) == [0, 0, 1]
+
+
+def test_the_timeline_of_a_failover_stands_in_causal_order(brokers: LocalCluster, tmp_path: Path) -> None:
+    """W4 to W6 and R2: leader, followers, leader's HW, followers' HW; death, election, new leader, new epoch."""
+    third = json.loads(tidegauge(brokers, "describe-cluster", "-o", "json"))["controller"]
+    first, second = (third + 1) % 3, (third + 2) % 3
+    leader, heir, other = (f"broker-{one}" for one in (first, second, third))
+    make_topic(brokers, "story", f"{first}:{second}:{third}")
+    tidegauge(brokers, "produce", "story", stdin="one\n")
+    tidegauge(brokers, "kill", "--leader-of", "story-0")
+    tidegauge(brokers, "wait", "--leader", f"story-0={second}", "--timeout-ms", "60000")
+    tidegauge(brokers, "produce", "story", stdin="two\n")
+
+    def story() -> list[tuple[str, str, Any]]:
+        events = told(brokers, "--partition", "story-0")
+        return [
+            (event["source"], event["kind"], event.get("new", event.get("leader_epoch", event.get("action"))))
+            for event in events
+        ]
+
+    last = (other, "high_watermark", 2)
+    seen = until(lambda: last in (found := story()) and found, timeout=60)
+
+    def stand(*wanted: tuple[str, str, Any]) -> bool:
+        places = [seen.index(one) for one in wanted]
+        return places == sorted(places)
+
+    killed, elected = ("lab", "fault", "kill"), (other, "election", 1)
+    for follower in (heir, other):
+        assert stand(
+            (leader, "log_end_offset", 1),
+            (follower, "log_end_offset", 1),
+            (leader, "high_watermark", 1),
+            (follower, "high_watermark", 1),
+            killed,
+        )
+    assert stand(killed, elected, (heir, "role", 1), (heir, "log_end_offset", 2), (heir, "high_watermark", 2), last)
+    assert stand(elected, (other, "role", 1), (other, "log_end_offset", 2), (heir, "high_watermark", 2))
+
+    down = json.loads(tidegauge(brokers, "describe-cluster", "-o", "json"))
+    assert [(one["id"], one["state"]) for one in down["offline_brokers"]] == [(first, "down")]
+    assert [one["state"] for one in down["brokers"]] == ["up", "up"]
+
+    text = tidegauge(brokers, "timeline", "--topic", "story").splitlines()
+    assert max(map(len, text)) <= 80
+    picture = tmp_path / "story.svg"
+    tidegauge(brokers, "timeline", "--partition", "story-0", "--svg", str(picture))
+    lanes = [text.text for text in ET.parse(picture).iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314 - our own
+    assert lanes.index("clients") < lanes.index("broker 0") < lanes.index("broker 2") < lanes.index("controller")
+    brokers.up()
