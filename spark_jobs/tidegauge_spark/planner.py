@@ -19,6 +19,11 @@ from typing import NamedTuple
 from tidegauge.partition import TopicPartition
 from tidegauge_spark.offsets import Offsets
 
+GROUP_ABOVE = 8
+"""Up to so many ranges each has a task of its own, as with Kafka's source."""
+GROUP_OFFSETS = 2_000
+"""So many offsets may share a task; they take less time than the task itself."""
+
 
 class OffsetRange(NamedTuple):
     """What one task reads: [from_offset, until_offset) of one partition."""
@@ -89,6 +94,26 @@ def split_ranges(
     return [
         piece for one in pieces for piece in _divide(one, 1 if one in kept else _share(one.size, rest_size, rest_tasks))
     ]
+
+
+def group_ranges(ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:
+    """What each task reads: where there are many ranges, neighbours that are small together share one.
+
+    A task of a Python source costs some 50 ms, so many partitions with a few records each would take seconds. No order
+    changes, and large ranges stay alone.
+    """
+    if len(ranges) <= GROUP_ABOVE:
+        return [[one] for one in ranges]
+    groups: list[list[OffsetRange]] = []
+    size = 0
+    for one in ranges:
+        if groups and size + one.size <= GROUP_OFFSETS:
+            groups[-1].append(one)
+            size += one.size
+        else:
+            groups.append([one])
+            size = one.size
+    return groups
 
 
 def _share(size: int, total: int, tasks: int) -> int:

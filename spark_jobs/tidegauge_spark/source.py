@@ -16,6 +16,7 @@ Source: ``KafkaMicroBatchStream``, ``KafkaBatch``; ecosystem notes on the Python
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Iterator, Mapping
@@ -57,7 +58,7 @@ from tidegauge_spark.offsets import (
     to_stored,
 )
 from tidegauge_spark.options import Columns, Options, ignored_options, parse_options
-from tidegauge_spark.planner import OffsetRange, plan_batch, split_ranges
+from tidegauge_spark.planner import OffsetRange, group_ranges, plan_batch, split_ranges
 from tidegauge_spark.resolve import ask, ask_latest, resolve
 from tidegauge_spark.write_options import WriteOptions, check_columns, parse_write_options
 
@@ -102,16 +103,33 @@ class RangePartition(InputPartition):  # type: ignore[misc]  # pyspark ships no 
         self.last_epoch = last_epoch
 
 
+class GroupPartition(InputPartition):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
+    """Several small ranges that one task reads one after the other."""
+
+    def __init__(self, pieces: list[RangePartition]) -> None:
+        super().__init__([piece.offsets for piece in pieces])
+        self.pieces = pieces
+
+
+TaskPartition = RangePartition | GroupPartition
+
+
 def _input_partitions(
     options: Options, client: Any, ranges: list[OffsetRange], epochs: Mapping[TopicPartition, int]
-) -> list[RangePartition]:
+) -> list[TaskPartition]:
     """Tasks; ``epochs`` has the leader epoch of the record before each range, as far as it is known."""
     begins = {(one.topic_partition, one.from_offset) for one in ranges}
-    tasks = []
-    for piece in split_ranges(ranges, options.min_partitions, options.max_records_per_partition):
-        leader_id, leader_epoch, topic_id = client.leader(piece.topic_partition)
-        last_epoch = epochs.get(piece.topic_partition, -1) if piece[:2] in begins else -1
-        tasks.append(RangePartition(piece, leader_id, leader_epoch, topic_id, last_epoch))
+    split = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
+    # Who asks for more tasks than there are ranges does not want fewer.
+    groups = group_ranges(split) if options.min_partitions is None else [[piece] for piece in split]
+    tasks: list[TaskPartition] = []
+    for group in groups:
+        pieces = []
+        for piece in group:
+            leader_id, leader_epoch, topic_id = client.leader(piece.topic_partition)
+            last_epoch = epochs.get(piece.topic_partition, -1) if piece[:2] in begins else -1
+            pieces.append(RangePartition(piece, leader_id, leader_epoch, topic_id, last_epoch))
+        tasks.append(pieces[0] if len(pieces) == 1 else GroupPartition(pieces))
     return tasks
 
 
@@ -187,16 +205,19 @@ class _Reads:
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Arrow batches of one task. Spark calls it with a bare InputPartition when a batch query has no tasks."""
-        if not isinstance(partition, RangePartition):
+        if isinstance(partition, RangePartition):
+            return read_range(self.options, _client(self.options), partition)
+        if not isinstance(partition, GroupPartition):
             return iter(())
-        return read_range(self.options, _client(self.options), partition)
+        client = _client(self.options)
+        return itertools.chain.from_iterable(read_range(self.options, client, piece) for piece in partition.pieces)
 
 
 class TidegaugeReader(_Reads, DataSourceReader):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
     """Reads once from startingOffsets to endingOffsets."""
 
-    def partitions(self) -> list[RangePartition]:
-        """One task per topic-partition, or more with minPartitions."""
+    def partitions(self) -> list[TaskPartition]:
+        """One task per topic-partition, or more with minPartitions; many small ones share tasks."""
         options = self.options
         client = _client(options)
         found = client.partitions(options.subscription)
@@ -286,8 +307,11 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         """Freezes the end: the query stops once it has read what is committed now."""
         self._frozen = self._ask_latest({})
 
-    def partitions(self, start: StoredOffsets, end: StoredOffsets) -> list[RangePartition]:
-        """The tasks of one batch: one per topic-partition with something to read, or more with minPartitions."""
+    def partitions(self, start: StoredOffsets, end: StoredOffsets) -> list[TaskPartition]:
+        """The tasks of one batch: one per topic-partition with something to read, or more with minPartitions.
+
+        Many small ones share tasks.
+        """
         begin, until = from_json(start), from_json(end)
         client = _client(self.options)
         client.partitions(self.options.subscription)

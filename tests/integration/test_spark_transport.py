@@ -24,7 +24,7 @@ from tidegauge_spark.decode import ArrowDecoder
 from tidegauge_spark.offsets import EARLIEST, LATEST
 from tidegauge_spark.options import ConnectionOptions, Options, Subscription, parse_options
 from tidegauge_spark.planner import OffsetRange
-from tidegauge_spark.source import RangePartition, TidegaugeStreamReader, read_range
+from tidegauge_spark.source import GroupPartition, RangePartition, TidegaugeStreamReader, read_range
 from tidegauge_spark.transport import ClusterClient, PartitionLeader
 
 pytestmark = pytest.mark.integration
@@ -313,6 +313,14 @@ def test_a_high_watermark_that_lags_after_an_election_is_waited_for(cluster: Clu
 
     heir.before_fetch = rise
     assert read(cluster, 0, 10) == list(range(10))
+
+
+def test_a_task_reads_several_small_ranges_in_turn(cluster: Cluster, make_reader: MakeReader) -> None:
+    cluster.append(5)
+    cluster.append(5)
+    pieces = [RangePartition(OffsetRange(ZERO, *ends), 0, 0, TOPIC_ID) for ends in ((0, 3), (4, 9))]
+    batches = make_reader().read(GroupPartition(pieces))
+    assert [row for arrow in batches for row in arrow.column("offset").to_pylist()] == [0, 1, 2, 4, 5, 6, 7, 8]
 
 
 def test_nothing_at_or_above_the_end_is_given(cluster: Cluster) -> None:

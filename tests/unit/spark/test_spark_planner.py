@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegauge.partition import TopicPartition
-from tidegauge_spark.planner import OffsetRange, plan_batch, split_ranges
+from tidegauge_spark.planner import GROUP_OFFSETS, OffsetRange, group_ranges, plan_batch, split_ranges
 
 ZERO, ONE, TWO = (TopicPartition("orders", index) for index in range(3))
 
@@ -75,3 +75,22 @@ def test_max_records_per_partition() -> None:
     assert [piece.size for piece in split_ranges(ranges, None, 4)] == [3, 3, 4, 3]
     assert [piece.size for piece in split_ranges(ranges, 2, 4)] == [3, 3, 4, 3]
     assert len(split_ranges(ranges, 6, 5)) == 7, "a hint: shares are rounded"
+
+
+def test_few_ranges_have_a_task_each() -> None:
+    """As with Kafka's source: the parallelism of a small topic is that of its partitions."""
+    ranges = [OffsetRange(TopicPartition("t", index), 0, 5) for index in range(8)]
+    assert group_ranges(ranges) == [[one] for one in ranges]
+
+
+@settings(max_examples=100)
+@given(st.lists(st.integers(1, 3 * GROUP_OFFSETS), min_size=9, max_size=60))
+def test_many_small_ranges_share_tasks(sizes: list[int]) -> None:
+    """Nothing is left out or moved; a shared task stays small."""
+    ranges = [OffsetRange(TopicPartition("t", index), 0, size) for index, size in enumerate(sizes)]
+    groups = group_ranges(ranges)
+    assert [one for group in groups for one in group] == ranges
+    assert all(sum(one.size for one in group) <= GROUP_OFFSETS for group in groups if len(group) > 1)
+    for one, other in itertools.pairwise(groups):
+        assert sum(piece.size for piece in one) + other[0].size > GROUP_OFFSETS, "no task more than needed"
+    assert len(group_ranges([OffsetRange(TopicPartition("t", index), 0, 20) for index in range(50)])) == 1
