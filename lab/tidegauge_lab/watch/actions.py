@@ -1,0 +1,113 @@
+"""What a button of the page does to the lab's cluster: the same calls as the verbs of the command line.
+
+An action is JSON: ``{"action": "kill", "broker": 1}``, ``{"action": "isolate", "broker": 1, "ends": "brokers"}``,
+``{"action": "step", "broker": 1, "partition": "orders-0"}``. ``broker`` is ``"zookeeper"`` for processes of the lab's
+own ZooKeeper. ``read_action`` is pure; ``do`` gives a sentence when the effect is there (cluster.py), or raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client.cluster_file import load_cluster_file
+from tidegauge_lab.cli.common import called
+from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
+from tidegauge_lab.switches import Plane, Switches
+
+PROCESS_ACTIONS = ("kill", "stop", "pause", "resume", "start")
+FETCH_ACTIONS = ("hold", "release", "step")
+_DONE = {"kill": "killed", "stop": "stopped", "pause": "paused", "resume": "resumed", "start": "started"}
+_SO_ALREADY = {"kill": "down", "stop": "down", "pause": "paused", "resume": "up", "start": "up"}
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One press of a button."""
+
+    name: str
+    target: Target
+    partition: TopicPartition | None = None
+    ends: Plane = Plane.BROKERS
+
+
+def read_action(value: object) -> Action:
+    """Read an action.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, it is none.
+    """
+    if not isinstance(value, Mapping):
+        raise _invalid("an action is a JSON object")
+    name, target = value.get("action"), value.get("broker")
+    is_broker = isinstance(target, int) and not isinstance(target, bool) and target >= 0
+    if name in PROCESS_ACTIONS:
+        if not is_broker and target != ZOOKEEPER:
+            raise _invalid(f"{name} needs a broker's id, or {ZOOKEEPER!r}")
+        return Action(str(name), target if isinstance(target, int) else ZOOKEEPER)
+    if name not in {"isolate", "heal", *FETCH_ACTIONS}:
+        raise _invalid(f"there is no action {name!r}")
+    if not is_broker or not isinstance(target, int):
+        raise _invalid(f"{name} needs a broker's id")
+    if name in FETCH_ACTIONS:
+        try:
+            return Action(str(name), target, TopicPartition.parse(str(value.get("partition"))))
+        except ValueError as problem:
+            raise _invalid(str(problem)) from None
+    try:
+        return Action(str(name), target, ends=Plane(value.get("ends", Plane.BROKERS.value)))
+    except ValueError:
+        raise _invalid(f"{value.get('ends')!r} is none of {', '.join(plane.value for plane in Plane)}") from None
+
+
+def _invalid(sentence: str) -> TidegaugeError:
+    return TidegaugeError(ErrorCode.INVALID_REQUEST, sentence)
+
+
+async def do(directory: Path, action: Action) -> str:
+    """Do it to the cluster in the folder; gives one sentence.
+
+    Raises:
+        TidegaugeError: it can't be done.
+    """
+    if action.name in PROCESS_ACTIONS:
+        return await asyncio.to_thread(_to_process, LocalCluster(directory), action)
+    async with Switches.of_cluster(load_cluster_file(directory)) as switches:
+        assert isinstance(action.target, int), "read_action saw to it"
+        if action.partition is None:
+            return await _to_network(switches, action.target, action)
+        return await _to_follower(switches, action.target, action.partition, action.name)
+
+
+def _to_process(cluster: LocalCluster, action: Action) -> str:
+    verbs: dict[str, Callable[[Target], list[Outcome]]] = {
+        "kill": cluster.kill,
+        "stop": cluster.stop,
+        "pause": cluster.pause,
+        "resume": cluster.resume,
+        "start": cluster.start,
+    }
+    outcome = verbs[action.name](action.target)[0]
+    name = called(outcome.process)
+    who = name[0].upper() + name[1:]
+    return f"{who} {_DONE[action.name]}" if outcome.changed else f"{who} is {_SO_ALREADY[action.name]} already"
+
+
+async def _to_network(switches: Switches, broker_id: int, action: Action) -> str:
+    if action.name == "isolate":
+        return f"Broker {broker_id}: {(await switches.isolate(broker_id, action.ends)).text}"
+    ended = await switches.heal(broker_id)
+    return f"Broker {broker_id} healed" if ended else f"Broker {broker_id} had nothing to heal"
+
+
+async def _to_follower(switches: Switches, broker_id: int, at: TopicPartition, name: str) -> str:
+    if name == "step":
+        return (await switches.step_fetch(at, broker_id)).text
+    change = switches.hold_fetch if name == "hold" else switches.release_fetch
+    changed = bool(await change(at, [broker_id]))
+    done, already = ("held", "held") if name == "hold" else ("released", "free")
+    return f"{at} on broker {broker_id} {done}" if changed else f"{at} on broker {broker_id} is {already} already"

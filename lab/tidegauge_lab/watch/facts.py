@@ -1,0 +1,74 @@
+"""What the page is made of: what processes, brokers and ZooKeeper say at one moment. Plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """One broker.
+
+    Attributes:
+        address: ``host:port``.
+        state: of its process: ``up``, ``paused``, ``down``; ``unknown`` where the process is not ours to look at.
+        pid: while there is a process of ours.
+        metadata: its metadata cache; None when it did not answer.
+        replicas: what it holds, as it said last; None when it has never answered.
+        answered: whether ``replicas`` is what it says now.
+        faults: in force inside it, one line each.
+        held: followers that are held; the value is the leader that keeps an answer back, or None.
+        session: the ZooKeeper session that owns its registration; None without one.
+        session_state: ``connected``, ``suspended`` or ``lost`` by its event log; empty when it never said.
+    """
+
+    id: int
+    address: str
+    state: str
+    pid: int | None = None
+    metadata: metadata_pb2.MetadataResponse | None = None
+    replicas: Sequence[metadata_pb2.ReplicaDescription] | None = None
+    answered: bool = False
+    faults: Sequence[str] = ()
+    held: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    session: int | None = None
+    session_state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperFacts:
+    """ZooKeeper.
+
+    Attributes:
+        state: ``up``, ``paused``, ``down``, or ``unknown``.
+        managed: whether the lab started it, and may stop it.
+        answers: whether the sessions are what it says now.
+    """
+
+    address: str = ""
+    state: str = "unknown"
+    managed: bool = False
+    answers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A cluster at one moment.
+
+    Attributes:
+        name: what the page calls it: its folder or its bootstrap servers.
+        brokers: by id, those that should be there.
+        zookeeper: ZooKeeper.
+        switchable: whether this is a cluster of the lab, so that the page may do things to it.
+        problem: one sentence when there is nothing to look at (any more); empty otherwise.
+    """
+
+    name: str
+    brokers: Sequence[BrokerFacts] = ()
+    zookeeper: ZooKeeperFacts = ZooKeeperFacts()
+    switchable: bool = False
+    problem: str = ""

@@ -1,0 +1,125 @@
+"""Looks at the cluster while somebody watches, and tells every watcher what changed since it was told last.
+
+Rules:
+    1. Nobody watches, nobody is asked.
+    2. A watcher gets the whole view first, then differences from the view that it has. One that is slow gets one
+       difference for several looks, never a queue of them.
+    3. Events are numbered; a watcher gets the last ``EVENTS_KEPT``, then each new one once. Offset changes come in
+       hundreds and are kept apart, so that they do not push an election out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from tidegauge_lab.watch.facts import Facts
+from tidegauge_lab.watch.sources import Source
+from tidegauge_lab.watch.view import Json, difference, event_line, view_of
+
+LOOK_EVERY_SECONDS = 0.4
+QUIET_SECONDS = 15.0
+EVENTS_KEPT = 300
+OFFSET_KINDS = frozenset({"high_watermark", "log_end_offset"})
+
+Message = tuple[str, Any]
+"""Name of the server-sent event, and its JSON; the name ``beat`` keeps a quiet connection open."""
+
+
+class Hub:
+    """One cluster, any number of watchers."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._view: Json = {}
+        self._looks = 0
+        self._last_number = 0
+        self._events: deque[Json] = deque(maxlen=EVENTS_KEPT)
+        self._offsets: deque[Json] = deque(maxlen=EVENTS_KEPT)
+        self._changed = asyncio.Condition()
+        self._watchers = 0
+        self._wanted = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._closed = False
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled; then the source is closed."""
+        try:
+            while True:
+                await self._wanted.wait()
+                await self.look()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_EVERY_SECONDS):
+                        await self._hurry.wait()
+                self._hurry.clear()
+        finally:
+            await self._source.close()
+
+    async def look(self) -> None:
+        """One look."""
+        try:
+            for event in await self._source.new_events():
+                self._last_number += 1
+                kept = self._offsets if event.get("kind") in OFFSET_KINDS else self._events
+                kept.append(event_line(self._last_number, event))
+            view = view_of(await self._source.look())
+        except Exception as problem:  # noqa: BLE001 - the page goes on and says so; the next look may be better
+            known = self._view or view_of(Facts(""))
+            view = known | {"problem": f"the cluster could not be looked at: {problem}"}
+        async with self._changed:
+            self._view, self._looks = view, self._looks + 1
+            self._changed.notify_all()
+
+    def soon(self) -> None:
+        """Something was done: look at once."""
+        self._hurry.set()
+
+    async def watch(self) -> AsyncGenerator[Message, None]:
+        """What one watcher is to be told, as it happens; ends when the hub is closed."""
+        self._watchers += 1
+        self._wanted.set()
+        told: Json = {}
+        looks, number = self._looks, 0
+        try:
+            while not self._closed:
+                if not await self._newer_than(looks):
+                    yield "beat", None
+                    continue
+                if self._closed:
+                    return
+                view, looks = self._view, self._looks
+                if not told:
+                    yield "view", view
+                elif changed := difference(told, view):
+                    yield "change", changed
+                told = view
+                if events := self._events_after(number):
+                    number = events[-1]["number"]
+                    yield "events", events
+        finally:
+            self._watchers -= 1
+            if self._watchers == 0:
+                self._wanted.clear()
+
+    async def _newer_than(self, looks: int) -> bool:
+        async with self._changed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(QUIET_SECONDS):
+                    await self._changed.wait_for(lambda: self._looks > looks or self._closed)
+                return True
+        return False
+
+    def _events_after(self, number: int) -> list[Json]:
+        new = [event for kept in (self._events, self._offsets) for event in kept if event["number"] > number]
+        return sorted(new, key=lambda event: event["number"])
+
+    async def close(self) -> None:
+        """Let all watchers go."""
+        if self._closed:
+            return
+        async with self._changed:
+            self._closed = True
+            self._changed.notify_all()

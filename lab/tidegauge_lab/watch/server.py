@@ -1,0 +1,192 @@
+"""The page's server: a Starlette application with four kinds of answers, and uvicorn on 127.0.0.1.
+
+    GET /           the page, with this run's token in it
+    GET /watch.css, /watch.js
+    GET /events     server-sent events: ``view`` once, then ``change`` and ``events`` (hub.py)
+    POST /action    a button (actions.py); refused unless it comes from the page (gate.py)
+
+Errors are JSON ``{"error": {"name", "message"}}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib import resources
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_lab.watch.actions import Action, read_action
+from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
+from tidegauge_lab.watch.hub import Hub
+
+MAX_ACTION_BYTES = 4096
+_TOKEN_PLACE = "{{token}}"  # noqa: S105 - where the token goes
+_TYPES = {"watch.css": "text/css", "watch.js": "text/javascript"}
+_HEADERS = [
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+]
+
+Do = Callable[[Action], Awaitable[str]]
+
+
+class _Gate:
+    """Refuses what came by another name, and gives every answer the headers that keep other sites out."""
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self._app = app
+        self._port = port
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        refused = refusal_of_reading(Request(scope).headers, self._port)
+        answer = _refused(403, "FORBIDDEN", refused) if refused else self._app
+        await answer(scope, receive, with_headers)
+
+
+def application(hub: Hub, do: Do | None, *, port: int, token: str) -> Starlette:
+    """The application.
+
+    Args:
+        hub: what there is to see.
+        do: does an action; None for a cluster that is only looked at.
+        port: the one that the server is reached at.
+        token: of this run.
+    """
+    page = _file("index.html").replace(_TOKEN_PLACE, token)
+
+    async def index(_: Request) -> Response:
+        return Response(page, media_type="text/html")
+
+    async def asset(request: Request) -> Response:
+        name = request.url.path.removeprefix("/")
+        return Response(_file(name), media_type=_TYPES[name])
+
+    async def events(_: Request) -> Response:
+        return StreamingResponse(_stream(hub), media_type="text/event-stream")
+
+    async def action(request: Request) -> Response:
+        if refused := refusal_of_change(request.headers, port, token):
+            return _refused(403, "FORBIDDEN", refused)
+        if do is None:
+            return _refused(403, "FORBIDDEN", "this cluster is only looked at: buttons are for clusters of the lab")
+        try:
+            wanted = read_action(json.loads(await _body(request)))
+            sentence = await do(wanted)
+        except ValueError:
+            return _refused(400, ErrorCode.INVALID_REQUEST.name, "an action is a short JSON object")
+        except TidegaugeError as problem:
+            status = 400 if problem.code is ErrorCode.INVALID_REQUEST else 409
+            return _refused(status, problem.code.name, problem.message)
+        finally:
+            hub.soon()
+        return JSONResponse({"message": sentence})
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        looking = asyncio.create_task(hub.run())
+        try:
+            yield
+        finally:
+            await hub.close()
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    routes = [
+        Route("/", index),
+        *(Route(f"/{name}", asset) for name in _TYPES),
+        Route("/events", events),
+        Route("/action", action, methods=["POST"]),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(_Gate, port=port)], lifespan=lifespan)
+
+
+def _file(name: str) -> str:
+    return resources.files("tidegauge_lab.watch").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _refused(status: int, name: str, sentence: str) -> JSONResponse:
+    return JSONResponse({"error": {"name": name, "message": sentence}}, status_code=status)
+
+
+async def _body(request: Request) -> bytes:
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_ACTION_BYTES:
+            raise ValueError("too long")
+    return body
+
+
+async def _stream(hub: Hub) -> AsyncIterator[str]:
+    async with contextlib.aclosing(hub.watch()) as messages:
+        async for name, value in messages:
+            if name == "beat":
+                yield ": still here\n\n"
+            else:
+                yield f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n"
+
+
+def listen(port: int) -> socket.socket:
+    """Take the port (0: any that is free) on 127.0.0.1.
+
+    Raises:
+        TidegaugeError: it is taken.
+    """
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as problem:
+        listener.close()
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST, f"port {port} can't be used: {problem.strerror}; give another with --port"
+        ) from None
+    listener.listen()
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """Lets the watchers go as soon as it is told to end; their streams would last for ever."""
+
+    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+        super().__init__(config)
+        self._hub = hub
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._hub.close()
+        await super().shutdown(sockets)
+
+
+async def serve(app: Starlette, hub: Hub, listener: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, ws="none", server_header=False, timeout_graceful_shutdown=3
+    )
+    await _Server(config, hub).serve(sockets=[listener])

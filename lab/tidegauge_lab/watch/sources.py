@@ -1,0 +1,204 @@
+"""Where the page's facts come from: a cluster of the lab, or brokers that are only looked at.
+
+Both are asked again and again by ``Hub``; whatever fails is a fact too, never an exception. The lab's cluster is read
+from its folder each time, so the page follows ``down``, ``up --brokers 5`` and ``down --purge``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.v1 import metadata_pb2
+from tidegauge_client.admin import Admin
+from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_lab import layout
+from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.timeline.choice import broker_of
+from tidegauge_lab.timeline.reading import Timeline
+from tidegauge_lab.watch.asking import Answer, Asking, held_of
+from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
+from tidegauge_lab.watch.sessions import Sessions
+
+_NO_ANSWER = Answer(None, None, None)
+
+
+class Source(Protocol):
+    """Facts and new events, on demand."""
+
+    async def look(self) -> Facts:
+        """The cluster now."""
+        ...
+
+    async def new_events(self) -> list[dict[str, Any]]:
+        """Events since the last call, in causal order."""
+        ...
+
+    async def close(self) -> None:
+        """Look no more."""
+        ...
+
+
+class LabSource:
+    """The cluster in a folder.
+
+    Raises:
+        TidegaugeError: there is no cluster in the folder.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = Path(directory).absolute()
+        load_cluster_file(self.directory)
+        self._asking: Asking | None = None
+        self._sessions: Sessions | None = None
+        self._timeline = Timeline(self.directory / layout.LOGS)
+        self._last_said: dict[int, Sequence[metadata_pb2.ReplicaDescription]] = {}
+        self._session_states: dict[int, str] = {}
+
+    async def look(self) -> Facts:
+        """The cluster now; a folder that is gone is a problem in words."""
+        try:
+            file = load_cluster_file(self.directory)
+        except TidegaugeError as gone:
+            return Facts(str(self.directory), problem=gone.message)
+        processes = {broker.id: layout.broker_process(self.directory, broker.id) for broker in file.brokers}
+        states = {broker_id: process.state for broker_id, process in processes.items()}
+        up = [broker_id for broker_id, state in states.items() if state is ProcessState.UP]
+        asking = await self._asking_of(file)
+        answers, (zookeeper, owners) = await asyncio.gather(
+            asking.ask(up), asyncio.to_thread(self._look_at_zookeeper, file)
+        )
+        for broker_id, answer in answers.items():
+            if answer.replicas is not None:
+                self._last_said[broker_id] = answer.replicas
+        brokers = [
+            broker_facts(
+                BrokerFacts(broker.id, broker.address, states[broker.id].value, processes[broker.id].pid),
+                answers.get(broker.id, _NO_ANSWER),
+                last_said=self._last_said.get(broker.id),
+                session=owners.get(broker.id),
+                session_state=self._session_states.get(broker.id, ""),
+            )
+            for broker in sorted(file.brokers, key=lambda broker: broker.id)
+        ]
+        return Facts(str(self.directory), brokers, zookeeper, switchable=True)
+
+    async def _asking_of(self, file: ClusterFile) -> Asking:
+        addresses = {broker.id: broker.address for broker in file.brokers}
+        if self._asking is None or self._asking.addresses != addresses:
+            if self._asking is not None:
+                await self._asking.close()
+            self._asking = Asking(addresses, has_switches=True)
+        return self._asking
+
+    def _look_at_zookeeper(self, file: ClusterFile) -> tuple[ZooKeeperFacts, Mapping[int, int]]:
+        """In a thread: kazoo waits for answers."""
+        if self._sessions is None or self._sessions.address != file.zookeeper_address:
+            if self._sessions is not None:
+                self._sessions.close()
+            self._sessions = Sessions(file.zookeeper_address)
+        state = "unknown"
+        if file.zookeeper_managed:
+            state = layout.zookeeper_process(self.directory).state.value
+        owners = self._sessions.owners() if state in {"up", "unknown"} else None
+        if state == "unknown" and owners is not None:
+            state = "up"
+        facts = ZooKeeperFacts(file.zookeeper_address, state, file.zookeeper_managed, answers=owners is not None)
+        return facts, owners or {}
+
+    async def new_events(self) -> list[dict[str, Any]]:
+        """Events since the last call, in causal order."""
+        events = await asyncio.to_thread(lambda: list(self._timeline.settled(time.monotonic())))
+        for event in events:
+            broker_id = broker_of(event)
+            if broker_id is not None and event.get("kind") == "session":
+                self._session_states[broker_id] = str(event.get("state", ""))
+        return events
+
+    async def close(self) -> None:
+        """Look no more."""
+        self._timeline.close()
+        if self._asking is not None:
+            await self._asking.close()
+        if self._sessions is not None:
+            await asyncio.to_thread(self._sessions.close)
+
+
+class RemoteSource:
+    """Brokers reached by ``--bootstrap-server``: looked at, never changed; their event logs are elsewhere."""
+
+    def __init__(self, bootstrap_servers: Sequence[str]) -> None:
+        self._servers = list(bootstrap_servers)
+        self._admin: Admin | None = None
+        self._asking: Asking | None = None
+        self._last_said: dict[int, Sequence[metadata_pb2.ReplicaDescription]] = {}
+
+    async def look(self) -> Facts:
+        """The cluster now; one that does not answer is a problem in words."""
+        name = ",".join(self._servers)
+        try:
+            if self._admin is None:
+                admin = Admin(self._servers)
+                await admin.start()
+                self._admin = admin
+            known = await self._admin.metadata([])
+        except TidegaugeError as problem:
+            return Facts(name, problem=problem.message)
+        addresses = {broker.id: broker.address for broker in known.brokers.values()}
+        merged = addresses if self._asking is None else self._asking.addresses | addresses
+        if self._asking is None or self._asking.addresses != merged:
+            if self._asking is not None:
+                await self._asking.close()
+            self._asking = Asking(merged, has_switches=False)
+        answers = await self._asking.ask(sorted(addresses))
+        for broker_id, answer in answers.items():
+            if answer.replicas is not None:
+                self._last_said[broker_id] = answer.replicas
+        brokers = [
+            broker_facts(
+                BrokerFacts(broker_id, merged[broker_id], "up" if broker_id in addresses else "unknown"),
+                answers.get(broker_id, _NO_ANSWER),
+                last_said=self._last_said.get(broker_id),
+            )
+            for broker_id in sorted(merged)
+        ]
+        return Facts(name, brokers)
+
+    async def new_events(self) -> list[dict[str, Any]]:
+        """None: a broker's event log is a file of its own machine."""
+        return []
+
+    async def close(self) -> None:
+        """Look no more."""
+        if self._asking is not None:
+            await self._asking.close()
+        if self._admin is not None:
+            await self._admin.stop()
+
+
+def broker_facts(
+    known: BrokerFacts,
+    answer: Answer,
+    *,
+    last_said: Sequence[metadata_pb2.ReplicaDescription] | None,
+    session: int | None = None,
+    session_state: str = "",
+) -> BrokerFacts:
+    """What is known of a broker, with its answer; without one its replicas are what it said last."""
+    return BrokerFacts(
+        id=known.id,
+        address=known.address,
+        state=known.state,
+        pid=known.pid,
+        metadata=answer.metadata,
+        replicas=last_said,
+        answered=answer.replicas is not None,
+        faults=[fault.text for fault in answer.switches.faults] if answer.switches is not None else (),
+        held=held_of(answer),
+        session=session,
+        session_state=session_state,
+    )

@@ -1,0 +1,233 @@
+"""Facts to the JSON that the page shows, and what changed between two of them. Pure.
+
+Rules:
+    1. Topics and live brokers are those that the newest metadata names: of the brokers' answers the one with the
+       highest controller epoch, and of several such the controller's own.
+    2. Leader and ISR of a partition are those with the highest leader epoch, then partition epoch, over all answers
+       and what the replicas say of themselves: caches differ for a while (roles.py).
+    3. A controller or leader is shown as the brokers know it, even when its process is gone: that is what Kafka's
+       clients see until its session ends.
+    4. A replica whose broker does not answer keeps the values it had last, marked ``old``; without any it is
+       ``unknown``.
+    5. A change is told by whole brokers and whole partitions: the page touches nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_lab.timeline.words import partition_of, sentence
+from tidegauge_lab.watch.facts import BrokerFacts, Facts
+
+Json = dict[str, Any]
+_Age = tuple[int, int]
+
+
+def view_of(facts: Facts) -> Json:
+    """All that the page shows but the events."""
+    newest = newest_metadata(facts.brokers)
+    controller = newest.controller_id if newest is not None and newest.HasField("controller_id") else None
+    partitions = _partitions(facts.brokers, newest)
+    return {
+        "name": facts.name,
+        "problem": facts.problem,
+        "switchable": facts.switchable,
+        "controller": controller,
+        "controllerEpoch": None if newest is None or newest.controller_epoch < 0 else newest.controller_epoch,
+        "zookeeper": {
+            "address": facts.zookeeper.address,
+            "state": facts.zookeeper.state,
+            "managed": facts.zookeeper.managed,
+            "answers": facts.zookeeper.answers,
+        },
+        "brokers": {str(broker.id): _broker(broker, facts, controller, partitions) for broker in facts.brokers},
+        "partitions": partitions,
+    }
+
+
+def newest_metadata(brokers: Sequence[BrokerFacts]) -> metadata_pb2.MetadataResponse | None:
+    """The answer that counts (rule 1)."""
+    answers = [(broker.id, broker.metadata) for broker in brokers if broker.metadata is not None]
+    if not answers:
+        return None
+    return max(
+        answers,
+        key=lambda one: (one[1].controller_epoch, one[1].HasField("controller_id") and one[1].controller_id == one[0]),
+    )[1]
+
+
+def difference(old: Json, new: Json) -> Json:
+    """What the page must change; empty when nothing (rule 5). A partition or broker that went is null."""
+    changed: Json = {
+        key: value for key, value in new.items() if key not in {"brokers", "partitions"} and old.get(key) != value
+    }
+    for key in ("brokers", "partitions"):
+        before, after = old.get(key, {}), new[key]
+        entries = {name: value for name, value in after.items() if before.get(name) != value}
+        entries |= {name: None for name in before if name not in after}
+        if entries:
+            changed[key] = entries
+    return changed
+
+
+def event_line(number: int, event: Mapping[str, Any]) -> Json:
+    """An event as the page lists it; ``number`` rises."""
+    return {
+        "number": number,
+        "time": event.get("time_ms", 0),
+        "source": str(event.get("source", "?")),
+        "partition": partition_of(event),
+        "kind": str(event.get("kind")),
+        "text": sentence(event),
+    }
+
+
+def _broker(broker: BrokerFacts, facts: Facts, controller: int | None, partitions: Mapping[str, Json]) -> Json:
+    mine = [partition for partition in partitions.values() if broker.id in partition["assigned"]]
+    return {
+        "id": broker.id,
+        "address": broker.address,
+        "state": broker.state,
+        "pid": broker.pid,
+        "answers": broker.answered,
+        "controller": broker.id == controller,
+        "leads": sum(1 for partition in mine if partition["leader"] == broker.id),
+        "replicas": len(mine),
+        "session": None if broker.session is None else f"0x{broker.session:x}",
+        "sessionText": session_text(broker, zookeeper_answers=facts.zookeeper.answers),
+        "faults": list(broker.faults),
+        "held": len(broker.held),
+    }
+
+
+def session_text(broker: BrokerFacts, *, zookeeper_answers: bool) -> str:
+    """Its ZooKeeper session in words."""
+    if not zookeeper_answers:
+        return f"session {broker.session_state}" if broker.session_state else "session not known"
+    if broker.session is None:
+        return "no session" if broker.state == "down" else "not registered"
+    if broker.state in {"down", "paused"}:
+        return f"session 0x{broker.session:x} has not ended yet"
+    doubt = f", {broker.session_state}" if broker.session_state in {"suspended", "lost"} else ""
+    return f"session 0x{broker.session:x}{doubt}"
+
+
+def _partitions(brokers: Sequence[BrokerFacts], newest: metadata_pb2.MetadataResponse | None) -> dict[str, Json]:
+    said = {
+        (TopicPartition(one.topic, one.partition), broker.id): one
+        for broker in brokers
+        for one in broker.replicas or ()
+    }
+    states = _newest_states(brokers)
+    by_id = {broker.id: broker for broker in brokers}
+    found: dict[str, Json] = {}
+    for at in _wanted(newest, said):
+        state = states.get(at)
+        assigned = list(state.replicas) if state is not None else sorted(i for tp, i in said if tp == at)
+        replicas = [said.get((at, broker_id)) for broker_id in assigned]
+        leader, leader_epoch, isr = _leadership(state, assigned, replicas, by_id)
+        found[str(at)] = {
+            "topic": at.topic,
+            "partition": at.partition,
+            "leader": leader,
+            "leaderEpoch": leader_epoch,
+            "assigned": assigned,
+            "isr": isr,
+            "osr": [broker_id for broker_id in assigned if broker_id not in isr],
+            "low": min((one.log_start_offset for one in replicas if one is not None), default=0),
+            "high": max((one.log_end_offset for one in replicas if one is not None), default=0),
+            "replicas": {
+                str(broker_id): _replica(at, by_id.get(broker_id), one, in_isr=broker_id in isr)
+                for broker_id, one in zip(assigned, replicas, strict=True)
+            },
+        }
+    return found
+
+
+def _wanted(
+    newest: metadata_pb2.MetadataResponse | None,
+    said: Mapping[tuple[TopicPartition, int], metadata_pb2.ReplicaDescription],
+) -> list[TopicPartition]:
+    """All partitions there are; when nobody has metadata, those that were seen last."""
+    if newest is None:
+        names = {at for at, _ in said}
+    else:
+        names = {TopicPartition(topic.name, one.partition) for topic in newest.topics for one in topic.partitions}
+    return sorted(names, key=lambda at: (at.topic, at.partition))
+
+
+def _newest_states(brokers: Sequence[BrokerFacts]) -> dict[TopicPartition, metadata_pb2.PartitionMetadata]:
+    found: dict[TopicPartition, metadata_pb2.PartitionMetadata] = {}
+    for broker in brokers:
+        for topic in broker.metadata.topics if broker.metadata is not None else ():
+            for one in topic.partitions:
+                at = TopicPartition(topic.name, one.partition)
+                if at not in found or _age(found[at]) < _age(one):
+                    found[at] = one
+    return found
+
+
+def _age(state: metadata_pb2.PartitionMetadata) -> _Age:
+    return state.leader_epoch, state.partition_epoch
+
+
+def _leadership(
+    state: metadata_pb2.PartitionMetadata | None,
+    assigned: Sequence[int],
+    replicas: Sequence[metadata_pb2.ReplicaDescription | None],
+    brokers: Mapping[int, BrokerFacts],
+) -> tuple[int | None, int | None, list[int]]:
+    """Leader, its epoch and the ISR (rule 2)."""
+    age: _Age = (-1, -1)
+    leader: int | None = None
+    isr: list[int] = []
+    if state is not None:
+        age, isr = _age(state), list(state.isr)
+        leader = state.leader_id if state.HasField("leader_id") else None
+    for broker_id, one in zip(assigned, replicas, strict=True):
+        broker = brokers.get(broker_id)
+        if one is None or one.role != "leader" or broker is None or not broker.answered:
+            continue
+        if (own := (one.leader_epoch, one.partition_epoch)) > age:
+            age, leader, isr = own, broker_id, list(one.isr)
+    return leader, (None if age[0] < 0 else age[0]), isr
+
+
+def _replica(
+    at: TopicPartition, broker: BrokerFacts | None, said: metadata_pb2.ReplicaDescription | None, *, in_isr: bool
+) -> Json:
+    base: Json = {
+        "isr": in_isr,
+        "held": broker is not None and at in broker.held,
+        "keptBy": None if broker is None else broker.held.get(at),
+        "old": broker is None or not broker.answered,
+    }
+    if said is None:
+        return base | {"role": "unknown"}
+    if said.role == "offline":
+        return base | {"role": "offline"}
+    return base | {
+        "role": said.role,
+        "epoch": said.leader_epoch if said.HasField("leader_epoch") else None,
+        "logStart": said.log_start_offset,
+        "hw": said.high_watermark,
+        "leo": said.log_end_offset,
+        "epochs": list(_epochs(said)),
+        "bytes": said.size_bytes,
+        "knows": {
+            str(remote.broker_id): remote.log_end_offset if remote.HasField("log_end_offset") else None
+            for remote in sorted(said.remote_replicas, key=lambda remote: remote.broker_id)
+            if said.role == "leader"
+        },
+    }
+
+
+def _epochs(said: metadata_pb2.ReplicaDescription) -> Iterator[list[int]]:
+    """Each epoch of the cache as ``[epoch, first offset, end offset]``, from the log's start; empty ones too."""
+    starts = [max(entry.start_offset, said.log_start_offset) for entry in said.epochs]
+    ends = [*starts, said.log_end_offset][1:]
+    for entry, start, end in zip(said.epochs, starts, ends, strict=True):
+        yield [entry.leader_epoch, start, end]

@@ -1,0 +1,133 @@
+"""A real headless Chromium, driven through its DevTools protocol over a pipe: no driver, no WebSocket, no download.
+
+Chromium is the one of the system (Debian's package ``chromium``); who has none skips.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from select import select
+from typing import Any
+
+import pytest
+from tests.waiting import until
+
+ANSWER_SECONDS = 60.0
+_READ_FD, _WRITE_FD = 3, 4  # where Chromium reads and writes
+
+
+class Page:
+    """One tab."""
+
+    def __init__(self, commands: int, answers: int) -> None:
+        self._commands, self._answers = commands, answers
+        self._rest = b""
+        self._number = 0
+        self._session: str | None = None
+        self.complaints: list[str] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._commands, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                return answer["result"]
+            if answer.get("method") == "Runtime.exceptionThrown":
+                self.complaints.append(str(answer["params"]["exceptionDetails"]))
+            elif answer.get("method") == "Log.entryAdded":
+                self.complaints.append(str(answer["params"]["entry"].get("text")))
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            assert select([self._answers], [], [], ANSWER_SECONDS)[0], "Chromium does not answer"
+            part = os.read(self._answers, 1 << 20)
+            assert part, "Chromium has ended"
+            self._rest += part
+        message, self._rest = self._rest.split(b"\0", 1)
+        return json.loads(message)
+
+    def open(self, url: str) -> None:
+        self.call("Page.navigate", url=url)
+
+    def run(self, expression: str) -> Any:
+        """The value of a JavaScript expression; promises are awaited."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def until(self, expression: str, timeout: float = 60.0) -> Any:
+        return until(lambda: self.run(expression), timeout, expression)
+
+    def look(self, width: int, height: int, *, dark: bool) -> None:
+        """The window's size, and the system's choice of colours."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+
+    def press(self, key: str, code: int) -> None:
+        text = {"text": "\r"} if key == "Enter" else {}
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
+
+    def accessible(self) -> list[tuple[str, str]]:
+        """Role and name of what a screen reader is given."""
+        nodes = self.call("Accessibility.getFullAXTree")["nodes"]
+        return [
+            (node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node.get("ignored")
+        ]
+
+    def screenshot(self, path: Path) -> None:
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+
+@contextmanager
+def chromium(profile: Path) -> Iterator[Page]:
+    """A browser with one tab and a profile of its own; skips without one."""
+    command = shutil.which("chromium") or shutil.which("chromium-browser")
+    if command is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    commands_in, commands = os.pipe()
+    answers, answers_out = os.pipe()
+    # Bash gives Chromium the two ends where it looks for them.
+    redirect = f'exec "$0" "$@" {_READ_FD}<&{commands_in} {_WRITE_FD}>&{answers_out}'
+    options = [
+        *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
+        *("--remote-debugging-pipe", "--no-proxy-server", "--disable-background-networking", "--hide-scrollbars"),
+        f"--user-data-dir={profile}",
+    ]
+    process = subprocess.Popen(
+        ["bash", "-c", redirect, command, *options],
+        pass_fds=(commands_in, answers_out),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    os.close(commands_in)
+    os.close(answers_out)
+    try:
+        yield Page(commands, answers)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        os.close(commands)
+        os.close(answers)

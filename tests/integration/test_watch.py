@@ -1,0 +1,246 @@
+"""`tidegauge watch` with a real cluster: the verb, a button, the live events (row B8), and a real browser.
+
+The shared cluster; each test brings back what it kills by the page's own button.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.chromium import Page, chromium
+from tests.waiting import until
+
+from tidegauge_client.sync import SyncAdmin
+from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.processes import ProcessState
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
+Json = dict[str, Any]
+
+
+class Watching:
+    """A running `tidegauge watch`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        self.process = process
+        self.url = json.loads(process.stdout.readline())["url"]
+        self.place = self.url.removeprefix("http://").rstrip("/")
+
+    def connection(self) -> closing[http.client.HTTPConnection]:
+        return closing(http.client.HTTPConnection(self.place, timeout=60))
+
+    def post(self, action: Json, **headers: str) -> tuple[int, Json]:
+        sent = {"Content-Type": "application/json", "Origin": self.url.rstrip("/")} | headers
+        with self.connection() as connection:
+            connection.request("POST", "/action", json.dumps(action), sent)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    def token(self) -> str:
+        with self.connection() as connection:
+            connection.request("GET", "/")
+            page = connection.getresponse().read().decode()
+        found = re.search(r'name="tidegauge-token" content="([^"]+)"', page)
+        assert found is not None
+        return found[1]
+
+    def stream(self) -> Iterator[tuple[str, Any]]:
+        """Server-sent events, until the server ends."""
+        with self.connection() as connection:
+            connection.request("GET", "/events")
+            name = ""
+            for line in connection.getresponse():
+                if line.startswith(b"event: "):
+                    name = line[7:].decode().strip()
+                elif line.startswith(b"data: "):
+                    yield name, json.loads(line[6:])
+
+
+def follow(stream: Iterator[tuple[str, Any]], view: Json, holds: Callable[[Json], bool]) -> None:
+    """Apply what comes in to the view until it holds; ``view["events"]`` collects the events."""
+    while not (view and holds(view)):
+        name, told = next(stream)
+        if name == "events":
+            view.setdefault("events", []).extend(told)
+            continue
+        for key, value in told.items():
+            if key in {"brokers", "partitions"}:
+                view.setdefault(key, {}).update(value)
+            else:
+                view[key] = value
+
+
+@pytest.fixture
+def watching(cluster: LocalCluster) -> Iterator[Watching]:
+    command = [TIDEGAUGE, "watch", "--dir", str(cluster.directory), "--port", "0", "-o", "json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        yield Watching(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def make_topic(cluster: LocalCluster, name: str) -> str:
+    """One partition; its first replica, the leader, on broker 2."""
+    with SyncAdmin(cluster.bootstrap_servers) as admin:
+        admin.create_topic(name, assignment=[[2, 1, 0]])
+    until(lambda: _leads(cluster, name), 60, f"broker 2 leads {name}")
+    return f"{name}-0"
+
+
+def _leads(cluster: LocalCluster, name: str) -> bool:
+    with SyncAdmin(cluster.bootstrap_servers) as admin:
+        info = admin.metadata([name]).topics[name].partitions.get(0)
+    return info is not None and info.leader_id == 2
+
+
+def test_the_kill_button_kills_and_the_events_show_the_new_leader(cluster: LocalCluster, watching: Watching):
+    at = make_topic(cluster, "watched")
+    key = {"X-Tidegauge-Token": watching.token()}
+    stream, view = watching.stream(), {}
+    follow(stream, view, lambda view: view.get("partitions", {}).get(at, {}).get("leader") == 2)
+    assert [broker["state"] for broker in view["brokers"].values()] == ["up"] * 3
+    follow(stream, view, lambda view: all(broker["session"] for broker in view["brokers"].values()))
+
+    kill = {"action": "kill", "broker": 2}
+    for wrong in ({}, {"X-Tidegauge-Token": "guess"}, key | {"Origin": "http://evil.example"}):
+        status, answer = watching.post(kill, **wrong)
+        assert (status, answer["error"]["name"]) == (403, "FORBIDDEN")
+    assert cluster.state_of(2) is ProcessState.UP
+
+    assert watching.post(kill, **key) == (200, {"message": "Broker 2 killed"})
+    assert cluster.state_of(2) is ProcessState.DOWN
+    follow(stream, view, lambda view: view["brokers"]["2"]["state"] == "down")
+    follow(stream, view, lambda view: view["partitions"][at]["leader"] == 1)
+    assert view["partitions"][at]["osr"] == [2]
+    assert view["partitions"][at]["replicas"]["2"]["old"], "its replica stands there as it was last seen"
+    follow(stream, view, lambda view: any(event["text"] == "kill broker 2" for event in view.get("events", [])))
+    follow(stream, view, lambda view: any(event["text"].startswith("elects 1") for event in view["events"]))
+
+    assert watching.post({"action": "start", "broker": 2}, **key) == (200, {"message": "Broker 2 started"})
+    follow(stream, view, lambda view: sorted(view["partitions"][at]["isr"]) == [0, 1, 2])
+    assert watching.post({"action": "step", "broker": 2, "partition": at}, **key)[0] == 400, "it is not held"
+    assert watching.post({"action": "hold", "broker": 2, "partition": at}, **key)[0] == 200
+    follow(stream, view, lambda view: view["partitions"][at]["replicas"]["2"]["held"])
+    status, answer = watching.post({"action": "step", "broker": 2, "partition": at}, **key)
+    assert status == 200
+    assert answer["message"].startswith(f"Broker 2 asked broker 1 for {at} from offset 0")
+    assert watching.post({"action": "release", "broker": 2, "partition": at}, **key)[0] == 200
+    isolate = {"action": "isolate", "broker": 2, "ends": "clients"}
+    assert watching.post(isolate, **key) == (200, {"message": "Broker 2: calls from clients: cut"})
+    follow(stream, view, lambda view: view["brokers"]["2"]["faults"])
+    assert watching.post({"action": "heal", "broker": 2}, **key) == (200, {"message": "Broker 2 healed"})
+
+    watching.process.send_signal(signal.SIGINT)
+    assert watching.process.wait(30) in {0, 130}, "an open page does not keep it"
+    assert list(stream) is not None
+
+
+def test_a_page_in_a_real_browser(cluster: LocalCluster, watching: Watching, tmp_path: Path):
+    with chromium(tmp_path / "profile") as page:
+        at = make_topic(cluster, "browsed")
+        page.open(watching.url)
+        text = f"[...document.querySelectorAll('.group')].find(one => one.textContent.startsWith('{at}'))?.textContent"
+        page.until(f"({text} || '').includes('leader 2')")
+        names_are_told(page, at)
+        sizes_and_colours_fit(page)
+        a_change_touches_only_its_row(page, cluster, at)
+        the_keyboard_suffices(page, cluster, text)
+        assert page.complaints == []
+
+
+def names_are_told(page: Page, at: str) -> None:
+    told = page.accessible()
+    assert {("button", "Kill Broker 2"), ("button", "Stop Broker 0")} <= set(told)
+    heads = [name.split()[:2] for role, name in told if role == "columnheader"]
+    assert heads == [["Partition"], ["Broker", "0"], ["Broker", "1"], ["Broker", "2"]]
+    assert any(role == "rowheader" and name.startswith(at) for role, name in told)
+    assert ("combobox", "What to isolate Broker 0 from") in told
+    nameless = [role for role, name in told if role in {"button", "checkbox", "searchbox", "combobox"} and not name]
+    assert nameless == []
+
+
+def sizes_and_colours_fit(page: Page) -> None:
+    papers = set()
+    for width in (360, 719, 720, 1280, 1600):
+        for dark in (False, True):
+            page.look(width, 900, dark=dark)
+            assert page.run("document.documentElement.scrollWidth") <= width, f"{width} px scrolls sideways"
+            papers.add(page.run("getComputedStyle(document.body).backgroundColor"))
+    assert len(papers) == 2
+
+
+def a_change_touches_only_its_row(page: Page, cluster: LocalCluster, at: str) -> None:
+    """Differences, not a new page: rows keep their nodes, and a row that did not change is not touched."""
+    page.run("""
+        window.touched = new Set();
+        new MutationObserver((changes) => {
+            for (const one of changes) {
+                const group = (one.target.nodeType === 1 ? one.target : one.target.parentElement).closest('.group');
+                if (group) window.touched.add(group.querySelector('.who button').textContent);
+            }
+        }).observe(document.getElementById('table'),
+                   {subtree: true, childList: true, characterData: true, attributes: true});
+    """)
+    produced = subprocess.run(
+        [TIDEGAUGE, "produce", at.rpartition("-")[0], "--count", "5", "--dir", str(cluster.directory)], check=False
+    )
+    assert produced.returncode == 0
+    page.until("[...window.touched].length > 0")
+    assert page.run("[...window.touched]") == [at]
+
+
+def the_keyboard_suffices(page: Page, cluster: LocalCluster, text: str) -> None:
+    kill, start = (f"document.querySelector('[aria-label=\"{verb} Broker 2\"]')" for verb in ("Kill", "Start"))
+    page.run(f"{kill}.focus()")
+    page.press("Enter", 13)
+    page.until(f"({text}).includes('leader 1')")
+    assert cluster.state_of(2) is ProcessState.DOWN
+    assert page.run(f"document.activeElement === {kill}"), "the pressed button keeps the focus"
+    assert page.run(f"{kill}.getAttribute('aria-disabled')") == "true"
+    assert page.run("document.getElementById('said').textContent") == "Broker 2 killed"
+    page.press("Tab", 9)
+    page.until(f"document.activeElement === {start}")
+    page.press("Enter", 13)
+    page.until(f"!({text}).includes('OSR')")
+    page.until("document.getElementById('said').textContent === 'Broker 2 started'")
+
+
+def test_no_cluster_and_a_taken_port_are_one_sentence(tmp_path: Path, cluster: LocalCluster):
+    for arguments, words in (
+        (["--dir", str(tmp_path / "none")], "there is no cluster in"),
+        (["--dir", str(cluster.directory), "--port", str(cluster.file.broker(0).port)], "give another with --port"),
+    ):
+        done = subprocess.run([TIDEGAUGE, "watch", *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_brokers_by_address_are_only_looked_at(cluster: LocalCluster):
+    at = make_topic(cluster, "looked-at")
+    command = [TIDEGAUGE, "watch", "-b", cluster.bootstrap_servers[0], "--port", "0", "-o", "json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        watching, view = Watching(process), {}
+        follow(watching.stream(), view, lambda view: view.get("partitions", {}).get(at, {}).get("leader") == 2)
+        assert view["switchable"] is False
+        assert {replica["role"] for replica in view["partitions"][at]["replicas"].values()} == {"leader", "follower"}
+        refused = watching.post({"action": "kill", "broker": 2}, **{"X-Tidegauge-Token": watching.token()})
+        assert refused[0] == 403
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,89 @@
+"""Which requests the page's server takes, and which buttons there are (gate.py, actions.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_lab.switches import Plane
+from tidegauge_lab.watch.actions import Action, read_action
+from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
+
+PORT = 19080
+GOOD = {
+    "host": "127.0.0.1:19080",
+    "origin": "http://127.0.0.1:19080",
+    "x-tidegauge-token": "secret",
+    "content-type": "application/json",
+}
+
+
+def test_the_page_itself_may():
+    assert refusal_of_change(GOOD, PORT, "secret") == ""
+    local = GOOD | {"host": "localhost:19080", "origin": "http://localhost:19080"}
+    assert refusal_of_change(local, PORT, "secret") == ""
+
+
+@pytest.mark.parametrize(
+    "host", ["", "evil.example", "evil.example:19080", "127.0.0.1", "127.0.0.1:19081", "[::1]:19080"]
+)
+def test_another_name_for_this_host_may_not_even_read(host: str):
+    """A name that is made to point to 127.0.0.1 (DNS rebinding) must not get the token."""
+    assert "127.0.0.1:19080" in refusal_of_reading({"host": host}, PORT)
+    assert refusal_of_change(GOOD | {"host": host, "origin": f"http://{host}"}, PORT, "secret")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["", "null", "http://evil.example", "https://127.0.0.1:19080", "http://127.0.0.1:19081", "http://localhost:19080"],
+)
+def test_another_site_may_change_nothing(origin: str):
+    assert "Origin" in refusal_of_change(GOOD | {"origin": origin}, PORT, "secret")
+    assert "Origin" in refusal_of_change({k: v for k, v in GOOD.items() if k != "origin"}, PORT, "secret")
+
+
+@pytest.mark.parametrize("token", ["", "secre", "secret2", "sécret"])
+def test_without_the_token_nothing_changes(token: str):
+    assert "load it again" in refusal_of_change(GOOD | {"x-tidegauge-token": token}, PORT, "secret")
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_what_a_form_could_send_is_no_action(kind: str):
+    assert "application/json" in refusal_of_change(GOOD | {"content-type": kind}, PORT, "secret")
+
+
+@pytest.mark.parametrize(
+    ("value", "action"),
+    [
+        ({"action": "kill", "broker": 1}, Action("kill", 1)),
+        ({"action": "pause", "broker": "zookeeper"}, Action("pause", "zookeeper")),
+        ({"action": "isolate", "broker": 0, "ends": "zookeeper"}, Action("isolate", 0, ends=Plane.ZOOKEEPER)),
+        ({"action": "heal", "broker": 0}, Action("heal", 0)),
+        ({"action": "step", "broker": 2, "partition": "a-b-3"}, Action("step", 2, TopicPartition("a-b", 3))),
+    ],
+)
+def test_actions_are_read(value: object, action: Action):
+    assert read_action(value) == action
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [],
+        {},
+        {"action": "down", "broker": 1},
+        {"action": "kill"},
+        {"action": "kill", "broker": True},
+        {"action": "kill", "broker": -1},
+        {"action": "kill", "broker": "1"},
+        {"action": "isolate", "broker": "zookeeper"},
+        {"action": "isolate", "broker": 1, "ends": "moon"},
+        {"action": "isolate", "broker": 1, "ends": ["brokers"]},
+        {"action": "hold", "broker": 1},
+        {"action": "hold", "broker": 1, "partition": "orders"},
+    ],
+)
+def test_what_is_no_action_is_refused(value: object):
+    with pytest.raises(TidegaugeError, match="INVALID_REQUEST"):
+        read_action(value)

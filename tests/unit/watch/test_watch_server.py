@@ -1,0 +1,270 @@
+"""The page's server without sockets: files, headers, refusals, buttons, server-sent events (server.py, hub.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_lab.watch import hub as hub_module
+from tidegauge_lab.watch.actions import Action
+from tidegauge_lab.watch.facts import BrokerFacts, Facts
+from tidegauge_lab.watch.hub import EVENTS_KEPT, Hub
+from tidegauge_lab.watch.server import MAX_ACTION_BYTES, application, listen
+
+PORT = 19080
+TOKEN = "secret"  # noqa: S105 - of a test
+GOOD = {
+    "host": f"127.0.0.1:{PORT}",
+    "origin": f"http://127.0.0.1:{PORT}",
+    "x-tidegauge-token": TOKEN,
+    "content-type": "application/json",
+}
+KILL = b'{"action":"kill","broker":1}'
+
+
+class FakeSource:
+    def __init__(self) -> None:
+        self.facts = Facts("data", [BrokerFacts(1, "127.0.0.1:9092", "up")])
+        self.events: list[dict[str, Any]] = []
+        self.problem: Exception | None = None
+        self.looks = 0
+        self.closed = False
+
+    async def look(self) -> Facts:
+        self.looks += 1
+        if self.problem is not None:
+            raise self.problem
+        return self.facts
+
+    async def new_events(self) -> list[dict[str, Any]]:
+        events, self.events = self.events, []
+        return events
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class Answer:
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def error(self) -> dict[str, str]:
+        return json.loads(self.body)["error"]
+
+
+async def ask(
+    app: Starlette,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    body: bytes = b"",
+    enough: Callable[[bytes], bool] = lambda _: False,
+) -> Answer:
+    """One request as a server hands it in; the client leaves when it has enough."""
+    answer, left, given = Answer(), asyncio.Event(), False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal given
+        if given:
+            await left.wait()
+            return {"type": "http.disconnect"}
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            answer.status = message["status"]
+            answer.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+        else:
+            answer.body += message.get("body", b"")
+            if enough(answer.body):
+                left.set()
+
+    scope = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": method,
+        "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", PORT),
+    }  # fmt: skip
+    await app(scope, receive, send)
+    return answer
+
+
+@dataclass
+class Site:
+    app: Starlette
+    hub: Hub
+    source: FakeSource
+    done: list[Action]
+
+
+@pytest.fixture
+def site() -> Site:
+    source, done = FakeSource(), []
+    hub = Hub(source)
+
+    async def do(action: Action) -> str:
+        if action.target == 7:
+            raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "there is no broker 7")
+        done.append(action)
+        return "done"
+
+    return Site(application(hub, do, port=PORT, token=TOKEN), hub, source, done)
+
+
+async def test_the_page_has_the_token_and_no_other_site_may_frame_or_script_it(site: Site):
+    answer = await ask(site.app, "GET", "/", {"host": GOOD["host"]})
+    assert answer.status == 200
+    assert b'name="tidegauge-token" content="secret"' in answer.body
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["cache-control"] == "no-store"
+    for name, kind in [("/watch.css", "text/css"), ("/watch.js", "text/javascript")]:
+        asset = await ask(site.app, "GET", name, {"host": GOOD["host"]})
+        assert asset.status == 200
+        assert asset.headers["content-type"].startswith(kind)
+    assert (await ask(site.app, "GET", "/index.html", {"host": GOOD["host"]})).status == 404
+
+
+@pytest.mark.parametrize("path", ["/", "/watch.js", "/events"])
+async def test_by_another_name_nothing_is_read(site: Site, path: str):
+    answer = await ask(site.app, "GET", path, {"host": f"evil.example:{PORT}"})
+    assert answer.status == 403
+    assert b"secret" not in answer.body
+    assert site.source.looks == 0
+
+
+async def test_a_button_does_its_action(site: Site):
+    answer = await ask(site.app, "POST", "/action", GOOD, KILL)
+    assert (answer.status, json.loads(answer.body)) == (200, {"message": "done"})
+    assert site.done == [Action("kill", 1)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"x-tidegauge-token": "guess"},
+        {"content-type": "text/plain"},
+        {"host": f"evil.example:{PORT}", "origin": f"http://evil.example:{PORT}"},
+    ],
+)
+async def test_nobody_else_presses_a_button(site: Site, wrong: dict[str, str]):
+    answer = await ask(site.app, "POST", "/action", GOOD | wrong, KILL)
+    assert answer.status == 403
+    assert answer.error["message"]
+    assert site.done == []
+
+
+async def test_reading_methods_change_nothing_and_preflights_are_not_answered(site: Site):
+    for method in ("GET", "OPTIONS", "PUT"):
+        answer = await ask(site.app, method, "/action", GOOD, KILL)
+        assert answer.status == 405
+        assert "access-control-allow-origin" not in answer.headers
+    assert site.done == []
+
+
+async def test_what_cannot_be_done_is_told(site: Site):
+    answer = await ask(site.app, "POST", "/action", GOOD, b'{"action":"kill","broker":7}')
+    assert (answer.status, answer.error["name"]) == (409, "BROKER_NOT_AVAILABLE")
+    assert (await ask(site.app, "POST", "/action", GOOD, b'{"action":"dance","broker":1}')).status == 400
+    for body in (b"", b"{", b"\xff", b" " * (MAX_ACTION_BYTES + 1)):
+        assert (await ask(site.app, "POST", "/action", GOOD, body)).status == 400
+
+
+async def test_a_cluster_that_is_only_looked_at_has_no_buttons(site: Site):
+    app = application(site.hub, None, port=PORT, token=TOKEN)
+    answer = await ask(app, "POST", "/action", GOOD, KILL)
+    assert answer.status == 403
+    assert "clusters of the lab" in answer.error["message"]
+
+
+async def test_server_sent_events_begin_with_the_view(site: Site):
+    site.source.events = [{"time_ms": 1, "source": "lab", "kind": "fault", "action": "kill", "process": "broker-1"}]
+    looking = asyncio.create_task(site.hub.run())
+    try:
+        answer = await ask(
+            site.app, "GET", "/events", {"host": GOOD["host"]}, enough=lambda body: body.count(b"\n\n") >= 2
+        )
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    view, events = answer.body.decode().split("\n\n")[:2]
+    assert view.startswith("event: view\ndata: ")
+    assert json.loads(view.partition("data: ")[2])["brokers"]["1"]["state"] == "up"
+    assert json.loads(events.partition("data: ")[2])[0]["text"] == "kill broker 1"
+    assert site.source.closed, "whoever looked closes the source"
+
+
+async def test_a_watcher_is_told_differences_and_a_slow_one_only_the_last():
+    source = FakeSource()
+    hub = Hub(source)
+    async with aclosing(hub.watch()) as told:
+        first = asyncio.ensure_future(anext(told))
+        await asyncio.sleep(0)
+        await hub.look()
+        assert (await first)[0] == "view"
+        for state in ("paused", "down"):
+            source.facts = Facts("data", [BrokerFacts(1, "127.0.0.1:9092", state)])
+            await hub.look()
+        name, change = await anext(told)
+        assert (name, change["brokers"]["1"]["state"], list(change)) == ("change", "down", ["brokers"])
+        await hub.close()
+        assert [message async for message in told] == []
+
+
+async def test_a_look_that_fails_is_shown_over_what_was_known():
+    source = FakeSource()
+    hub = Hub(source)
+    async with aclosing(hub.watch()) as told:
+        first = asyncio.ensure_future(anext(told))
+        await asyncio.sleep(0)
+        await hub.look()
+        await first
+        source.problem = OSError("disk is gone")
+        await hub.look()
+        assert await anext(told) == ("change", {"problem": "the cluster could not be looked at: disk is gone"})
+        source.problem = None
+        await hub.look()
+        assert await anext(told) == ("change", {"problem": ""})
+
+
+async def test_offsets_do_not_push_elections_out():
+    source = FakeSource()
+    hub = Hub(source)
+    election = {"kind": "controller", "state": "elected", "controller_epoch": 2, "source": "broker-1"}
+    moves = [{"kind": "log_end_offset", "old": n, "new": n + 1, "source": "broker-1"} for n in range(2 * EVENTS_KEPT)]
+    source.events = [election, *moves]
+    async with aclosing(hub.watch()) as told:
+        first = asyncio.ensure_future(anext(told))
+        await asyncio.sleep(0)
+        await hub.look()
+        await first
+        name, events = await anext(told)
+    assert name == "events"
+    assert [event["number"] for event in events] == [1, *range(EVENTS_KEPT + 2, 2 * EVENTS_KEPT + 2)]
+
+
+async def test_a_quiet_connection_is_kept_open(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hub_module, "QUIET_SECONDS", 0.001)
+    async with aclosing(Hub(FakeSource()).watch()) as told:
+        assert await anext(told) == ("beat", None)
+
+
+def test_a_taken_port_is_one_sentence():
+    with listen(0) as taken, pytest.raises(TidegaugeError, match="give another with --port"):
+        listen(taken.getsockname()[1])

@@ -1,0 +1,177 @@
+"""The page's view model: facts to JSON, and what changed (row B8; lab/tidegauge_lab/watch/view.py)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
+from tidegauge_lab.watch.view import difference, event_line, session_text, view_of
+
+AT = TopicPartition("orders", 0)
+ZOOKEEPER = ZooKeeperFacts("127.0.0.1:2181", "up", managed=True, answers=True)
+
+
+def metadata(
+    controller: int | None, controller_epoch: int, *, leader: int | None, epoch: int, isr: list[int], partition_epoch=0
+) -> metadata_pb2.MetadataResponse:
+    part = metadata_pb2.PartitionMetadata(
+        partition=0, leader_id=leader, leader_epoch=epoch, replicas=[1, 2], isr=isr, partition_epoch=partition_epoch
+    )
+    topic = metadata_pb2.TopicMetadata(name="orders", partitions=[part])
+    return metadata_pb2.MetadataResponse(controller_id=controller, controller_epoch=controller_epoch, topics=[topic])
+
+
+def replica(role: str, leo: int, hw: int, **more: Any) -> metadata_pb2.ReplicaDescription:
+    more.setdefault("epochs", [metadata_pb2.EpochEntry(leader_epoch=0, start_offset=0)])
+    return metadata_pb2.ReplicaDescription(
+        topic="orders", partition=0, role=role, log_end_offset=leo, high_watermark=hw, **more
+    )
+
+
+def broker(broker_id: int, **more: Any) -> BrokerFacts:
+    more.setdefault("answered", more.get("replicas") is not None)
+    return BrokerFacts(broker_id, f"127.0.0.1:{9090 + broker_id}", more.pop("state", "up"), **more)
+
+
+def healthy() -> Facts:
+    known = metadata(1, 3, leader=1, epoch=0, isr=[1, 2])
+    remote = metadata_pb2.RemoteReplica(broker_id=2, log_end_offset=18)
+    leader = replica("leader", 20, 18, isr=[1, 2], remote_replicas=[remote], leader_epoch=0)
+    return Facts(
+        "data",
+        [
+            broker(1, pid=11, metadata=known, replicas=[leader], session=0xA1, session_state="connected"),
+            broker(2, pid=12, metadata=known, replicas=[replica("follower", 18, 15)], session=0xA2),
+        ],
+        ZOOKEEPER,
+        switchable=True,
+    )
+
+
+def test_a_healthy_partition_with_its_replicas_as_they_are():
+    view = view_of(healthy())
+    part = view["partitions"]["orders-0"]
+    assert (part["leader"], part["leaderEpoch"], part["isr"], part["osr"]) == (1, 0, [1, 2], [])
+    assert (part["low"], part["high"]) == (0, 20)
+    assert part["replicas"]["1"] == {
+        "isr": True, "held": False, "keptBy": None, "old": False, "role": "leader", "epoch": 0, "logStart": 0,
+        "hw": 18, "leo": 20, "epochs": [[0, 0, 20]], "bytes": 0, "knows": {"2": 18},
+    }  # fmt: skip
+    assert part["replicas"]["2"]["hw"] == 15
+    assert part["replicas"]["2"]["knows"] == {}, "only a leader records remote LEOs (row W3)"
+    assert (view["controller"], view["controllerEpoch"], view["switchable"]) == (1, 3, True)
+    assert [(one["controller"], one["leads"], one["replicas"]) for one in view["brokers"].values()] == [
+        (True, 1, 1),
+        (False, 0, 1),
+    ]
+    assert view["brokers"]["1"]["sessionText"] == "session 0xa1"
+    assert json.loads(json.dumps(view)) == view
+
+
+def test_the_newest_state_counts_wherever_it_stands():
+    """Rule 2: caches differ for a while; higher leader epoch, then partition epoch, whoever says so."""
+    old = metadata(1, 3, leader=1, epoch=0, isr=[1, 2])
+    new = metadata(2, 4, leader=2, epoch=1, isr=[2])
+    facts = Facts("data", [broker(1, metadata=old), broker(2, metadata=new)], ZOOKEEPER)
+    view = view_of(facts)
+    part = view["partitions"]["orders-0"]
+    assert (part["leader"], part["leaderEpoch"], part["isr"], part["osr"]) == (2, 1, [2], [1])
+    assert (view["controller"], view["controllerEpoch"]) == (2, 4)
+
+    itself = replica("leader", 5, 5, leader_epoch=1, partition_epoch=7, isr=[2, 1])
+    facts = replace(facts, brokers=[facts.brokers[0], broker(2, metadata=new, replicas=[itself])])
+    assert view_of(facts)["partitions"]["orders-0"]["isr"] == [2, 1], "the leader's ISR is ahead of the metadata"
+
+    facts = replace(facts, brokers=[broker(2, metadata=new, replicas=[itself], answered=False)])
+    assert view_of(facts)["partitions"]["orders-0"]["isr"] == [2], "what a dead leader said last does not count"
+
+
+def test_of_equally_new_metadata_the_controllers_own_names_the_topics():
+    """Rule 1."""
+    without = metadata_pb2.MetadataResponse(controller_id=2, controller_epoch=4)
+    with_topic = metadata(2, 4, leader=2, epoch=1, isr=[2])
+    for order in ([1, 2], [2, 1]):
+        answers = {1: with_topic, 2: without}
+        facts = Facts("data", [broker(one, metadata=answers[one]) for one in order], ZOOKEEPER)
+        assert view_of(facts)["partitions"] == {}
+
+
+def test_a_broker_that_is_gone_keeps_its_replica_as_last_seen():
+    """Rule 4; the leader is still the one that the brokers know (rule 3)."""
+    facts = healthy()
+    dead = replace(facts.brokers[0], state="down", pid=None, metadata=None, answered=False)
+    view = view_of(replace(facts, brokers=[dead, facts.brokers[1]]))
+    assert view["partitions"]["orders-0"]["leader"] == 1
+    assert view["partitions"]["orders-0"]["replicas"]["1"]["old"]
+    assert view["partitions"]["orders-0"]["replicas"]["1"]["leo"] == 20
+    assert view["brokers"]["1"]["sessionText"] == "session 0xa1 has not ended yet"
+    never = broker(1, state="down")
+    view = view_of(replace(facts, brokers=[never, facts.brokers[1]]))
+    assert view["partitions"]["orders-0"]["replicas"]["1"]["role"] == "unknown"
+    both = [replace(one, metadata=None, answered=False) for one in facts.brokers]
+    assert list(view_of(replace(facts, brokers=both))["partitions"]) == ["orders-0"], "all down: what was seen last"
+
+
+@pytest.mark.parametrize(
+    ("session", "state", "heard", "answers", "text"),
+    [
+        (0xA, "up", "connected", True, "session 0xa"),
+        (0xA, "up", "suspended", True, "session 0xa, suspended"),
+        (0xA, "paused", "connected", True, "session 0xa has not ended yet"),
+        (None, "down", "connected", True, "no session"),
+        (None, "up", "lost", True, "not registered"),
+        (None, "up", "suspended", False, "session suspended"),
+        (None, "up", "", False, "session not known"),
+    ],
+)
+def test_sessions_in_words(session: int | None, state: str, heard: str, answers: bool, text: str):
+    facts = broker(1, state=state, session=session, session_state=heard)
+    assert session_text(facts, zookeeper_answers=answers) == text
+
+
+def test_epochs_are_stretches_of_the_log():
+    """An epoch without records stands too: a new leader that nobody has written to."""
+    entries = [metadata_pb2.EpochEntry(leader_epoch=e, start_offset=o) for e, o in [(0, 0), (2, 10), (3, 30)]]
+    log = replica("leader", 30, 30, log_start_offset=4, epochs=entries)
+    part = view_of(Facts("data", [broker(1, replicas=[log])], ZOOKEEPER))["partitions"]["orders-0"]
+    assert part["replicas"]["1"]["epochs"] == [[0, 4, 10], [2, 10, 30], [3, 30, 30]]
+    assert part["low"] == 4
+    fresh = replica("follower", 0, 0, epochs=[])
+    part = view_of(Facts("data", [broker(1, replicas=[fresh])], ZOOKEEPER))["partitions"]["orders-0"]
+    assert part["replicas"]["1"]["epochs"] == []
+
+
+def test_holds_and_faults_stand_at_their_broker():
+    facts = healthy()
+    held = replace(facts.brokers[1], held={AT: 1}, faults=["calls from clients: cut"])
+    view = view_of(replace(facts, brokers=[facts.brokers[0], held]))
+    assert view["partitions"]["orders-0"]["replicas"]["2"]["held"]
+    assert view["partitions"]["orders-0"]["replicas"]["2"]["keptBy"] == 1
+    assert view["brokers"]["2"]["faults"] == ["calls from clients: cut"]
+    assert view["brokers"]["2"]["held"] == 1
+
+
+def test_a_difference_names_what_changed_and_nothing_else():
+    """Rule 5: a page that applies it has the new view."""
+    old = view_of(healthy())
+    assert difference(old, view_of(healthy())) == {}
+    facts = healthy()
+    down = replace(facts.brokers[1], state="down", pid=None)
+    new = view_of(replace(facts, brokers=[facts.brokers[0], down]))
+    assert difference(old, new) == {"brokers": {"2": new["brokers"]["2"]}}
+    gone = {**new, "partitions": {}, "controller": None}
+    assert difference(new, gone) == {"controller": None, "partitions": {"orders-0": None}}
+    assert difference({}, new) == {key: value for key, value in new.items() if value != {}}
+
+
+def test_an_event_is_told_as_the_timeline_tells_it():
+    event = {"time_ms": 5, "source": "lab", "kind": "fault", "action": "kill", "process": "broker-1", "cause": "Lab"}
+    assert event_line(9, event) == {
+        "number": 9, "time": 5, "source": "lab", "partition": "", "kind": "fault", "text": "kill broker 1",
+    }  # fmt: skip
