@@ -185,7 +185,7 @@ async def test_retention_behind_the_reader(cluster: LocalCluster, session: Sessi
 async def test_new_partitions_are_found_while_the_query_runs(
     cluster: LocalCluster, session: Session, tmp_path: Path
 ) -> None:
-    """They begin at earliest, as in Kafka's source; and the listener tells how far behind the query is."""
+    """They begin at earliest, as in Kafka's source; ten of them share tasks; and the listener tells the lag."""
     topic = "growing"
     await create(cluster, topic, 1)
     await produce(cluster, topic, range(5))
@@ -205,15 +205,15 @@ result = spark.table("growing_rows").count()
     )
     assert started == 5
     async with Admin(cluster.bootstrap_servers) as admin:
-        await admin.create_partitions(topic, 3)
-        await admin.wait_for_topic(topic, partitions=3)
-    for partition in range(3):
+        await admin.create_partitions(topic, 10)
+        await admin.wait_for_topic(topic, partitions=10)
+    for partition in range(10):
         await produce(cluster, topic, range(4), partition)
     rows, lags = session.run(
         """
 import time
 end = time.monotonic() + 60
-while spark.table("growing_rows").count() < 17 and time.monotonic() < end and query.isActive:
+while spark.table("growing_rows").count() < 45 and time.monotonic() < end and query.isActive:
     query.processAllAvailable()
 query.stop()
 spark.streams.removeListener(listener)
@@ -221,7 +221,7 @@ result = [[[row.partition, row.offset] for row in spark.table("growing_rows").co
 """
     )
     assert Counter(map(tuple, rows)) == Counter(
-        [(0, offset) for offset in range(9)] + [(one, offset) for one in (1, 2) for offset in range(4)]
+        [(0, offset) for offset in range(9)] + [(one, offset) for one in range(1, 10) for offset in range(4)]
     )
     assert lags[-1][0] == "growing_rows"
     assert set(lags[-1][1]) == {"minOffsetsBehindLatest", "maxOffsetsBehindLatest", "avgOffsetsBehindLatest"}

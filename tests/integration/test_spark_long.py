@@ -1,0 +1,166 @@
+"""Spark where it takes long: a change of leaders that cuts what was not committed, and the jobs as people run them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.spark_shell import SparkShell
+
+from tidegauge.partition import TopicPartition
+from tidegauge_client import Admin, Producer
+from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.switches import Switches
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+
+JOBS = Path(__file__).parents[2] / "spark_jobs"
+TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
+
+DRAIN = """
+stream = spark.readStream.format("tidegauge").option("kafka.bootstrap.servers", servers)
+stream = stream.options(subscribe=topic, startingOffsets="earliest", includeLeaderEpoch="true").load()
+rows = []
+def take(frame, batch_id):
+    rows.extend([bytes(row.value).decode(), row.offset, row.leaderEpoch] for row in frame.collect())
+writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", folder)
+writer.trigger(availableNow=True).start().awaitTermination()
+result = rows
+"""
+
+
+@pytest.fixture(scope="module")
+def brokers(
+    zookeeper: str, next_base_port: Callable[[], int], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
+    """Slow to shrink an ISR, so that held followers stay in it and may be elected."""
+    made = LocalCluster.create(
+        tmp_path_factory.mktemp("spark-long"),
+        3,
+        zookeeper=f"{zookeeper}/spark-long",
+        base_port=next_base_port(),
+        settings={"replica.lag.time.max.ms": "600000", "auto.leader.rebalance.enable": "false"},
+    )
+    made.up()
+    yield made
+    made.down()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[SparkShell]:
+    one = SparkShell(tmp_path / "spark.log")
+    yield one
+    one.close()
+
+
+async def produce(brokers: LocalCluster, topic: str, values: list[str], acks: Any = "all") -> None:
+    async with Producer(brokers.bootstrap_servers, acks=acks, idempotence=False) as producer:
+        for value in values:
+            await (await producer.send(topic, value.encode(), partition=0))
+
+
+async def test_what_was_never_committed_is_never_given(
+    brokers: LocalCluster, shell: SparkShell, tmp_path: Path
+) -> None:
+    """What only the leader had is cut when it returns; the stream has not seen any of it, and misses nothing else."""
+    topic, at = "cut-off", TopicPartition("cut-off", 0)
+    variables = {
+        "servers": ",".join(brokers.bootstrap_servers),
+        "topic": topic,
+        "folder": str(tmp_path / "checkpoint"),
+    }
+    async with Admin(brokers.bootstrap_servers) as admin:
+        await admin.create_topic(topic, assignment=[[0, 1, 2]])
+        await admin.wait_for_topic(topic)
+    await produce(brokers, topic, ["a", "b"])
+    seen = await asyncio.to_thread(shell.run, DRAIN, **variables)
+    async with Switches.of_cluster(brokers.file) as switches:
+        await switches.hold_fetch(at, [1, 2])
+        await produce(brokers, topic, ["lost-1", "lost-2", "lost-3"], acks=1)
+        seen += await asyncio.to_thread(shell.run, DRAIN, **variables)
+        assert seen == [["a", 0, 0], ["b", 1, 0]], "nothing above the high watermark"
+        await asyncio.to_thread(brokers.kill, 0)
+        async with Admin(brokers.bootstrap_servers) as admin:
+            await admin.wait_for_epochs({at: 1})
+        for broker_id in (1, 2):
+            await switches.clear(broker_id, holds=True)
+    await produce(brokers, topic, ["c"])
+    await asyncio.to_thread(brokers.start, 0)
+    await produce(brokers, topic, ["d"])
+    seen += await asyncio.to_thread(shell.run, DRAIN, **variables)
+    assert [row[:2] for row in seen] == [["a", 0], ["b", 1], ["c", 2], ["d", 3]]
+    assert min(epoch for _, offset, epoch in seen if offset >= 2) >= 1, "where the lost ones were, a later leader wrote"
+
+
+async def run_job(name: str, *arguments: str) -> tuple[int, str, dict[str, Any]]:
+    """Exit code, text and last line of a job."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(JOBS / f"{name}.py"),
+        *arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    stdout, stderr = await process.communicate()
+    *text, last = stdout.decode().splitlines() or [""]
+    assert last, stderr.decode()[-3000:]
+    return process.returncode or 0, "\n".join(text), json.loads(last)
+
+
+async def test_the_jobs_as_people_run_them(brokers: LocalCluster, tmp_path: Path) -> None:
+    """History of a real producer through a killed leader: the books balance, and the report tells the failover."""
+    topic, history = "booked", tmp_path / "history.jsonl"
+    async with Admin(brokers.bootstrap_servers) as admin:
+        await admin.create_topic(topic, assignment=[[0, 1, 2], [1, 2, 0]])
+        await admin.wait_for_topic(topic)
+    servers = ",".join(brokers.bootstrap_servers)
+    command = [
+        TIDEGAUGE,
+        "produce",
+        topic,
+        "-b",
+        servers,
+        "--count",
+        "3000",
+        "--rate",
+        "300",
+        "--history",
+        str(history),
+    ]
+    producer = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not history.exists() or history.stat().st_size < 20_000:
+        assert producer.returncode is None
+        await asyncio.wait({asyncio.ensure_future(producer.wait())}, timeout=0.1)
+    await asyncio.to_thread(brokers.kill, 0)
+    assert await producer.wait() == 0
+    await asyncio.to_thread(brokers.start, 0)
+
+    audit = ["--bootstrap-server", servers, "--topic", topic, "--history", str(history), "--complete"]
+    code, text, report = await run_job("audit_history", *audit)
+    assert (code, report["balanced"], report["records"]) == (0, True, 3000), text
+    assert report["acks"]["all"]["kept"] == 3000
+
+    events = ["--events", str(brokers.logs), "--topic", topic, "--output", str(tmp_path / "report")]
+    code, text, report = await run_job("replication_report", *events)
+    assert code == 0
+    first = report["partitions"][0]
+    assert (first["topic"], first["partition"], first["leader_changes"]) == (topic, 0, 1), text
+    assert first["leaderless_ms"] > 0
+    assert json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))["partitions"][0] == first
+
+    lines = history.read_text(encoding="utf-8").splitlines()
+    acknowledged = next(line for line in map(json.loads, lines) if line["type"] == "ok")
+    forged = json.dumps(acknowledged | {"number": 9999, "offset": acknowledged["offset"]})
+    invoked = next(line for line in map(json.loads, lines) if line["type"] == "invoke")
+    history.write_text("\n".join([*lines, json.dumps(invoked | {"number": 9999, "value": "gone"}), forged, ""]))
+    code, text, report = await run_job("audit_history", *audit)
+    assert (code, report["counts"]["lost"]) == (1, 1), text
+    assert "The books do not balance." in text
