@@ -232,6 +232,7 @@ function makeCell() {
     head: make("div"),
     role: make("span", { class: "role" }),
     flags: make("span", { class: "flags" }),
+    seen: make("span", { class: "seen" }),
     bar: make("div", { class: "bar", "aria-hidden": "true" }),
     above: make("div", { class: "above" }),
     hw: make("div", { class: "hw" }),
@@ -243,7 +244,7 @@ function makeCell() {
     epochsAre: "",
   };
   cell.bar.append(cell.above, cell.hw);
-  cell.head.append(cell.role, cell.flags);
+  cell.head.append(cell.role, cell.flags, cell.seen);
   cell.text.append(cell.start, cell.mark, cell.end, cell.epochs);
   cell.node.append(cell.head, cell.bar, cell.text);
   return cell;
@@ -293,7 +294,8 @@ function drawCell(cell, partition, id) {
   show(cell.text, known);
   if (!replica) return;
   write(cell.role, replica.role);
-  write(cell.flags, [replica.isr ? "" : "not in ISR", replica.held ? "held" : "", replica.old && known ? "as last seen" : ""].filter(Boolean).join(", "));
+  write(cell.flags, [replica.isr ? "" : "not in ISR", replica.held ? "held" : ""].filter(Boolean).join(", "));
+  write(cell.seen, replica.old && known ? "as last seen" : "");
   cell.node.classList.toggle("old", replica.old);
   if (!known) return;
   const width = partition.high - partition.low;
