@@ -30,7 +30,8 @@ def run(cluster: LocalCluster) -> Run:
 
 
 def test_a_topic_grows_and_goes(run: Run) -> None:
-    assert run("create-topic", "verbs", "--replica-assignment", "0:1,1:2").stdout == "Created topic verbs.\n"
+    created = run("create-topic", "verbs", "--replica-assignment", "0:1,1:2")
+    assert created.stdout == "Created topic verbs.\n", created
     for arguments, code, said in [
         (
             ("alter-topic", "verbs", "--partitions", "1"),
