@@ -1,0 +1,96 @@
+"""The package as others install it: built, put into an empty environment, used (issue 8).
+
+Beside it are proto-plus, whose top-level name is ``proto``, and a user's own ``client.py`` and ``proto`` folder.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"pyspark", "pyarrow", "pandas", "numpy", "rich", "starlette", "uvicorn", "pytest"}
+PACKAGES = [
+    "tidegauge",
+    "tidegauge_broker",
+    "tidegauge_client",
+    "tidegauge_controller",
+    "tidegauge_lab",
+    "tidegauge_spark",
+]
+
+
+def run(*command: object, cwd: Path) -> str:
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEGAUGE_", "PYTHON"))}
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=cwd, env=bare, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def new_environment(folder: Path, *packages: object) -> Path:
+    run(sys.executable, "-m", "venv", folder, cwd=folder.parent)
+    quiet = ("--quiet", "--disable-pip-version-check")
+    run(folder / "bin/python", "-m", "pip", "install", *quiet, *packages, cwd=folder.parent)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source archive; the wheel is made from the source archive, as an index's is."""
+    folder = tmp_path_factory.mktemp("built")
+    tools = new_environment(folder / "tools", "build")
+    run(tools / "python", "-m", "build", "--outdir", folder / "dist", ROOT, cwd=folder)
+    return folder / "dist"
+
+
+def test_what_the_archives_hold(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == {*PACKAGES, "pyspark_tidegauge.py"}
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert any(name.startswith("tidegauge_lab/scenario/") and name.endswith(".yaml") for name in names)
+    (source,) = built.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        inside = {name.split("/", 1)[-1] for name in archive.getnames()}
+    assert {"README.md", "LICENSE", "CHANGELOG.md", "Makefile", "pyproject.toml", "tests/documents.py"} <= inside
+    assert not {name for name in inside if name.startswith((".venv", "tidegauge-data"))}
+
+
+def test_it_works_in_an_empty_environment(
+    built: Path, tmp_path: Path, zookeeper: str, next_base_port: Callable[[], int]
+) -> None:
+    (wheel,) = built.glob("*.whl")
+    bin_folder = new_environment(tmp_path / "empty", wheel, "proto-plus")
+    listed = json.loads(run(bin_folder / "python", "-m", "pip", "list", "--format", "json", cwd=tmp_path))
+    assert {package["name"].lower() for package in listed} & HEAVY == set()
+
+    program = "import client, proto, tidegauge_client; print(client.OWNER, proto.__file__)"
+    mine = tmp_path / "mine"
+    (mine / "proto").mkdir(parents=True)
+    (mine / "client.py").write_text("OWNER = 'mine'\n")
+    (tmp_path / "client.py").write_text("OWNER = 'mine'\n")
+    assert run(bin_folder / "python", "-c", program, cwd=tmp_path).startswith("mine ")
+    (mine / "proto/__init__.py").write_text("")
+    assert run(bin_folder / "python", "-c", program, cwd=mine).split() == ["mine", str(mine / "proto/__init__.py")]
+
+    tidegauge = bin_folder / "tidegauge"
+    where = ("--brokers", 1, "--zookeeper", f"{zookeeper}/package", "--base-port", next_base_port())
+    run(tidegauge, "up", "-d", *where, cwd=mine)
+    try:
+        run(tidegauge, "create-topic", "orders", "--partitions", 1, "--replication-factor", 1, cwd=mine)
+        run(tidegauge, "produce", "orders", "--count", 3, cwd=mine)
+        read = ("consume", "orders", "--from-beginning", "--max-messages", 3, "--timeout-ms", 30_000)
+        assert run(tidegauge, *read, cwd=mine).split() == ["0", "1", "2"]
+    finally:
+        run(tidegauge, "down", "--purge", cwd=mine)
