@@ -10,12 +10,17 @@ Rules:
     3. What goes by other ways (ZooKeeper, a person at the keyboard) is ordered by the floor: on one machine all
        processes read the same clock. A restarted process needs nothing of its former life for the same reason.
 
+    4. What is more than a day ahead of the wall clock is no clock's value and is not taken in: a clock that once
+       believed it would never come down again, and soon leave the 64 bits that a message has for it.
+
 Messages without a value carry 0, which says nothing. Source: Lamport 1978; Kulkarni et al. 2014 (row B8).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+MOST_AHEAD_US = 86_400 * 1_000_000
 
 
 class LogicalClock:
@@ -40,5 +45,6 @@ class LogicalClock:
         return self.value
 
     def receive(self, value: int) -> None:
-        """Take in what a message carried."""
-        self.value = max(self.value, value)
+        """Take in what a message carried; rule 4."""
+        if value <= self._now_us() + MOST_AHEAD_US:
+            self.value = max(self.value, value)

@@ -53,6 +53,14 @@ def topic_name_problem(name: str) -> str | None:
     return None
 
 
+def partition_problem(topic_partition: TopicPartition) -> str | None:
+    """Say why nothing can have this name: no log folder may be made or removed for it. None if it is legal."""
+    problem = topic_name_problem(topic_partition.topic)
+    if problem is None and topic_partition.partition < 0:
+        problem = f"Partition {topic_partition.partition} is invalid: it is negative"
+    return problem
+
+
 def topic_names_collide(one: str, other: str) -> bool:
     """Whether two names are one metric name: Kafka maps '.' to '_' there, and refuses the second."""
     return one.replace(".", "_") == other.replace(".", "_")

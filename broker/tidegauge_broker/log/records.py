@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import CRC_START, LOG_APPEND_TIME_BIT, BatchHeader
+from tidegauge.record_inflation import check_inflated_size
 from tidegauge_broker.log.files import Buffer
 
 _CRC = Struct(">I")
@@ -32,10 +34,18 @@ class StoredRecord(NamedTuple):
 
 
 def decode_records(batch: bytes) -> Iterator[StoredRecord]:
-    """The records of one whole batch, whose CRC the caller has checked."""
-    decoded: Any = DefaultRecordBatch(bytearray(batch))
-    for record in decoded:
-        yield StoredRecord(record.offset, record.timestamp, record.key, record.value, list(record.headers))
+    """The records of one whole batch, whose CRC the caller has checked.
+
+    Raises:
+        TidegaugeError: CORRUPT_MESSAGE, the bytes behind the header are no records: brokers take them as they come.
+    """
+    check_inflated_size(batch)
+    try:
+        decoded: Any = DefaultRecordBatch(bytearray(batch))
+        for record in decoded:
+            yield StoredRecord(record.offset, record.timestamp, record.key, record.value, list(record.headers))
+    except Exception as problem:  # whatever the codecs raise
+        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"The records can't be decoded: {problem}") from problem
 
 
 def first_record_at(batch: bytes, timestamp_ms: int, from_offset: int) -> tuple[int, int] | None:

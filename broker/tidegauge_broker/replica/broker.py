@@ -35,7 +35,7 @@ from tidegauge_broker.replica.effects import (
     LogLine,
 )
 from tidegauge_broker.replica.follower import Follower
-from tidegauge_broker.replica.hosted import HostedPartitions, words_for
+from tidegauge_broker.replica.hosted import HostedPartitions, state_is_absurd, words_for
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import (
     ACKS_ALL,
@@ -127,6 +127,8 @@ class BrokerCore(HostedPartitions):
     ) -> ErrorCode:
         state = item.state
         topic_partition = state.topic_partition
+        if state_is_absurd(state):
+            return ErrorCode.INVALID_REQUEST
         partition = self._partitions.get(topic_partition)
         if partition is None:
             if self.broker_id not in state.replicas:

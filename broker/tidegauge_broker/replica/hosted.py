@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tidegauge.control import NO_LEADER, PartitionState
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.purgatory.delete_records import DelayedDeleteRecords
@@ -100,6 +101,18 @@ class HostedPartitions:
         if partition.moved_low_watermark or role_changed:
             self._deletions.check(key, out)
         partition.moved_high_watermark = partition.moved_log_end = partition.moved_low_watermark = False
+
+
+def state_is_absurd(state: PartitionState) -> bool:
+    """Whether no controller can have decided this: the invariants stand on it, so it is refused and not believed."""
+    replicas = set(state.replicas)
+    return (
+        state.leader_epoch < 0
+        or state.partition_epoch < 0
+        or len(replicas) != len(state.replicas)
+        or not replicas.issuperset(state.isr)
+        or (state.leader != NO_LEADER and state.leader not in state.isr)
+    )
 
 
 def words_for(error: ErrorCode, topic_partition: TopicPartition) -> str:

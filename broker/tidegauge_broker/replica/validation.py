@@ -18,10 +18,20 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import LOG_APPEND_TIME_BIT, BatchHeader, crc_matches, iterate_headers
+from tidegauge.record_batch import (
+    COMPRESSION_NAMES,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    BatchHeader,
+    crc_matches,
+    iterate_headers,
+)
+from tidegauge.record_inflation import check_inflated_size
 from tidegauge_broker.replica.messages import TopicRules
 
 NO_TIMESTAMP = -1
+_LEAST_RECORD_BYTES = 7
+"""Length, attributes, two deltas, key and value that are null, and no headers: a byte each."""
 
 
 def only_batch(records: bytes) -> BatchHeader:
@@ -57,6 +67,10 @@ def check_batch(records: bytes, header: BatchHeader, name: TopicPartition, rules
             ErrorCode.CORRUPT_MESSAGE,
             f"Record is corrupt (stored crc = {header.crc}) in topic partition {name}",
         )
+    if header.compression >= len(COMPRESSION_NAMES):
+        raise TidegaugeError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"There is no compression codec {header.compression}"
+        )
     problem = _header_problem(header)
     if problem is not None:
         raise TidegaugeError(ErrorCode.INVALID_RECORD, problem)
@@ -72,6 +86,8 @@ def check_batch(records: bytes, header: BatchHeader, name: TopicPartition, rules
 def _header_problem(header: BatchHeader) -> str | None:
     if header.record_count < 1:
         return "Record batch without records"
+    if header.compression == 0 and header.record_count * _LEAST_RECORD_BYTES > header.size_bytes - HEADER_BYTES:
+        return f"Record count {header.record_count} is more than {header.size_bytes - HEADER_BYTES} bytes can hold"
     if header.record_count != header.last_offset_delta + 1:
         return (
             f"Record count {header.record_count} does not match the last offset delta {header.last_offset_delta}: "
@@ -113,8 +129,10 @@ def _decoded(records: bytes, name: TopicPartition) -> Iterator[tuple[int, int, b
     """Offset, time and presence of a key of each record.
 
     Raises:
-        TidegaugeError: INVALID_RECORD, the records can't be decoded though the CRC is right.
+        TidegaugeError: INVALID_RECORD, the records can't be decoded though the CRC is right; or as
+            ``check_inflated_size``.
     """
+    check_inflated_size(records)
     try:
         batch: Any = DefaultRecordBatch(bytearray(records))  # the codec ships no types
         found = [(record.offset, record.timestamp, record.key is not None) for record in batch]

@@ -39,6 +39,8 @@ from tidegauge_controller import wire
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 
 Context = grpc.aio.ServicerContext[Any, Any]
+MOST_OPEN_PRODUCES = 1_000
+"""So many requests of one stream may wait for their acks, or for the client to take the answer."""
 
 
 class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
@@ -60,10 +62,12 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
     ) -> AsyncIterator[produce_pb2.ProduceResponse]:
         """Append in the order of the requests; answer each when its acks is fulfilled."""
         answers: asyncio.Queue[produce_pb2.ProduceResponse | None] = asyncio.Queue()
-        reader = asyncio.get_running_loop().create_task(self._read_produces(request_iterator, answers))
+        room = asyncio.Semaphore(MOST_OPEN_PRODUCES)
+        reader = asyncio.get_running_loop().create_task(self._read_produces(request_iterator, answers, room))
         try:
             while (answer := await answers.get()) is not None:
                 yield answer
+                room.release()
         finally:
             reader.cancel()
         problem = await reader
@@ -74,21 +78,25 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         self,
         requests: AsyncIterator[produce_pb2.ProduceRequest],
         answers: asyncio.Queue[produce_pb2.ProduceResponse | None],
+        room: asyncio.Semaphore,
     ) -> str:
-        """Append each request; says why the stream must end, or nothing when the client has ended it."""
-        open_answers = 0
+        """Append each request; says why the stream must end, or nothing when the client has ended it.
+
+        A client that has gone leaves nothing waiting; one that takes no answers is not read from any more.
+        """
+        waiting: set[asyncio.Future[Any]] = set()
         all_answered = asyncio.Event()
 
         def answered(correlation_id: int, future: asyncio.Future[Any]) -> None:
-            nonlocal open_answers
-            open_answers -= 1
+            waiting.discard(future)
             if not future.cancelled():
                 answers.put_nowait(convert.to_produce_response(correlation_id, future.result()))
-            if open_answers == 0:
+            if not waiting:
                 all_answered.set()
 
         try:
             async for message in requests:
+                await room.acquire()
                 future = self._service.produce(convert.from_produce(message))
                 if message.acks == 0:
                     failed = next((r for r in future.result() if r.error is not ErrorCode.NONE), None)
@@ -97,13 +105,15 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
                         return f"{failed.error.name}: {failed.message}"
                     answers.put_nowait(produce_pb2.ProduceResponse(correlation_id=message.correlation_id))
                     continue
-                open_answers += 1
+                waiting.add(future)
                 all_answered.clear()
                 future.add_done_callback(partial(answered, message.correlation_id))
-            if open_answers:
+            if waiting:
                 await all_answered.wait()
             return ""
         finally:
+            for future in list(waiting):
+                future.cancel()
             answers.put_nowait(None)
 
     async def Fetch(self, request: fetch_pb2.FetchRequest, context: Context) -> fetch_pb2.FetchResponse:
@@ -414,6 +424,9 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
     ) -> topics_pb2.ElectLeadersResponse:
         """Elect leaders on demand."""
         del context
+        if request.election_type not in topics_pb2.ElectionType.values():
+            problem = f"Unknown election type {request.election_type}"
+            return topics_pb2.ElectLeadersResponse(status=_to_status(ErrorCode.INVALID_REQUEST, problem))
         wanted = [TopicPartition(item.topic, item.partition) for item in request.partitions]
         answers = await self._service.elect_leaders(
             None if request.all_partitions else wanted,
@@ -449,6 +462,8 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
         """Change dynamic settings, all of the request or nothing."""
         del context
         configs = self._service.configs
+        if request.resource_type not in topics_pb2.ConfigResourceType.values():
+            return topics_pb2.AlterConfigsResponse(status=_unknown_resource(request.resource_type))
         is_topic = request.resource_type == topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC
         alter = configs.alter_topic if is_topic else configs.alter_broker
         try:
@@ -463,6 +478,8 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
         """Show a topic's settings, this broker's, or what is set for all brokers."""
         del context
         configs = self._service.configs
+        if request.resource_type not in topics_pb2.ConfigResourceType.values():
+            return topics_pb2.DescribeConfigsResponse(status=_unknown_resource(request.resource_type))
         try:
             if request.resource_type == topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC:
                 views = await configs.describe_topic(request.resource_name)
@@ -491,6 +508,10 @@ def _to_config_entry(view: SettingView) -> topics_pb2.ConfigEntry:
 
 def _to_status(error: ErrorCode, message: str = "") -> common_pb2.Status:
     return common_pb2.Status(error=wire.to_error(error), message=message)
+
+
+def _unknown_resource(resource_type: int) -> common_pb2.Status:
+    return _to_status(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}")
 
 
 def _to_topic_result(outcome: TopicOutcome) -> topics_pb2.TopicResult:

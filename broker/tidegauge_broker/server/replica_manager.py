@@ -28,7 +28,7 @@ from tidegauge.control import (
     StopReplicaRequest,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, partition_problem
 from tidegauge.settings import Values
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.partition_log import PartitionLog
@@ -131,10 +131,15 @@ class ReplicaManager:
     # Clients and followers
 
     def produce(self, request: ProduceRequest) -> asyncio.Future[Sequence[ProduceResult]]:
-        """Append at once; the future is done when acks is fulfilled."""
+        """Append at once; the future is done when acks is fulfilled. Cancel it when nobody waits any more."""
         answer: asyncio.Future[Sequence[ProduceResult]] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(self._forget_if_cancelled)
         self._execute(self.core.produce(request, answer, self._now_ms()))
         return answer
+
+    def _forget_if_cancelled(self, answer: asyncio.Future[Sequence[ProduceResult]]) -> None:
+        if answer.cancelled():
+            self.core.cancel(answer)
 
     async def fetch(self, request: FetchRequest) -> FetchAnswer:
         """Read now, or as soon as there is enough to read."""
@@ -181,7 +186,7 @@ class ReplicaManager:
     ) -> PartitionsResponse:
         """Open what must be opened, then let the core decide."""
         loaded: dict[TopicPartition, LoadedLog | ErrorCode] = {}
-        needed = set(self.core.logs_needed(request))
+        needed = {at for at in self.core.logs_needed(request) if partition_problem(at) is None}
         for topic in sorted({topic_partition.topic for topic_partition in needed}):
             self.core.configure_topic(topic, topic_rules(await values_of(topic)))
         for item in request.partitions:
@@ -189,6 +194,8 @@ class ReplicaManager:
                 loaded[item.state.topic_partition] = self._open(
                     item.state.topic_partition, item.state.topic_id, is_new=item.is_new
                 )
+            elif partition_problem(item.state.topic_partition) is not None:
+                loaded[item.state.topic_partition] = ErrorCode.INVALID_TOPIC_EXCEPTION
         response, effects = self.core.leader_and_isr(request, loaded, self._now_ms())
         self._execute(effects)
         return response

@@ -16,6 +16,22 @@ from tidegauge.znodes import TopicNode
 from tidegauge_controller.admin import NewPartitions, NewTopic
 from tidegauge_controller.decisions.assignment import assign_replicas
 
+MOST_PARTITIONS = 10_000
+"""So many partitions one topic of a request may get at once: planning them must not stop the controller."""
+
+
+def _check_count(count: int) -> None:
+    """As Kafka does since KAFKA-17870.
+
+    Raises:
+        TidegaugeError: POLICY_VIOLATION.
+    """
+    if count > MOST_PARTITIONS:
+        raise TidegaugeError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: {count}; at most {MOST_PARTITIONS} are made at once",
+        )
+
 
 def plan_assignment(
     topic: NewTopic, brokers: Sequence[Endpoint], settings: Values, *, start: int, shift: int
@@ -35,6 +51,7 @@ def plan_assignment(
     if topic.assignment:
         return {partition: tuple(replicas) for partition, replicas in enumerate(topic.assignment)}
     partition_count = topic.partition_count
+    _check_count(partition_count or 0)
     replication_factor = topic.replication_factor
     return assign_replicas(
         brokers,
@@ -121,6 +138,7 @@ def plan_new_partitions(
             ErrorCode.INVALID_PARTITIONS,
             f"Topic currently has {count} partitions, which is higher than the requested {wanted.total_count}.",
         )
+    _check_count(added)
     if added == 0:
         raise TidegaugeError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partitions.")
     first = topic.assignment[0]

@@ -1,0 +1,24 @@
+"""Makes helper files of the neighbouring folders importable by name: with importlib mode a test can't otherwise."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+_UNIT = Path(__file__).parent.parent
+
+
+def provide(name: str, path: Path) -> None:
+    """Load a helper file under a name, once per run."""
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+provide("memory_zookeeper", _UNIT / "controller" / "memory_zookeeper.py")
+provide("config_zookeeper", _UNIT / "server" / "config_zookeeper.py")
+provide("hostile_broker", Path(__file__).with_name("hostile_broker.py"))

@@ -1,0 +1,320 @@
+"""A broker without sockets: the real services, core, logs and decisions of the controller, on a ZooKeeper in memory.
+
+It is broker 0 of three, leads t-0 and follows in t-1. ``call`` sends one message to one RPC, as gRPC would hand it
+over, and gives the answers; what still waits is cancelled, as when the client goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from config_zookeeper import FakeZooKeeper
+from google.protobuf import empty_pb2
+from google.protobuf.message import Message
+from memory_zookeeper import MemoryZooKeeper, Term
+
+from tidegauge.control import Endpoint
+from tidegauge.errors import ErrorCode
+from tidegauge.logical_clock import LogicalClock
+from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import crc_matches, iterate_headers
+from tidegauge.settings import BrokerSettings, parse_broker_settings, topic_values
+from tidegauge.v1 import (
+    admin_service_pb2,
+    broker_service_pb2,
+    control_pb2,
+    control_service_pb2,
+    controller_service_pb2,
+    replica_log_service_pb2,
+    replication_service_pb2,
+)
+from tidegauge_broker.log.manager import LogManager
+from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.messages import CoreSettings
+from tidegauge_broker.server.dynamic_configs import DynamicConfigs
+from tidegauge_broker.server.event_log_writer import EventLogWriter
+from tidegauge_broker.server.grpc_services import (
+    AdminServicer,
+    BrokerServicer,
+    ControllerServicer,
+    ControlServicer,
+    ReplicationServicer,
+)
+from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.replica_log import ReplicaLogServicer
+from tidegauge_broker.server.replica_manager import ReplicaManager
+from tidegauge_broker.server.service import BrokerService
+from tidegauge_controller import wire
+from tidegauge_controller.decisions.alter_partition import process_alter_partition
+from tidegauge_controller.decisions.leaders import elect_leaders, process_controlled_shutdown
+from tidegauge_controller.decisions.producer_ids import allocate_producer_ids
+from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_controller.topic_admin import TopicAdmin
+from tidegauge_controller.zookeeper import BadVersion, NodeExists, NoNode
+
+CLUSTER = "abcdefghijklmnopqrstuv"
+TOPIC_ID = "topicidtopicidtopicidt"
+NOW_MS = 1_700_000_000_000
+BROKERS = (0, 1, 2)
+FILES = (
+    broker_service_pb2,
+    admin_service_pb2,
+    control_service_pb2,
+    controller_service_pb2,
+    replication_service_pb2,
+    replica_log_service_pb2,
+)
+MOST_SILENT_TURNS = 60
+"""So often the loop turns before a call counts as waiting."""
+
+
+def rpcs() -> dict[str, Any]:
+    """Every RPC of the services that brokers offer: its descriptor by its name."""
+    found: dict[str, Any] = {}
+    for file in FILES:
+        for service in file.DESCRIPTOR.services_by_name.values():
+            found |= {method.name: method for method in service.methods}
+    return found
+
+
+class _Session:
+    """The asynchronous side of the controller's ZooKeeper."""
+
+    def __init__(self, zookeeper: MemoryZooKeeper) -> None:
+        self._zookeeper = zookeeper
+
+    async def get(self, path: str) -> tuple[bytes, Any]:
+        if path not in self._zookeeper.nodes:
+            raise NoNode(path)
+        node = self._zookeeper.nodes[path]
+        return node.data or b"", self._zookeeper.read(path).stat
+
+    async def exists(self, path: str) -> Any:
+        return self._zookeeper.read(path).stat if path in self._zookeeper.nodes else None
+
+    async def children(self, path: str) -> list[str]:
+        return self._zookeeper.children(path) or []
+
+    async def create(self, path: str, data: bytes | None) -> str:
+        if path in self._zookeeper.nodes:
+            raise NodeExists(path)
+        assert data is None or len(data) < 1 << 20, "ZooKeeper takes no larger payload"
+        self._zookeeper.create(path, data)
+        return path
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> None:
+        stat = await self.exists(path)
+        if stat is None:
+            raise NoNode(path)
+        if version not in {-1, stat.version}:
+            raise BadVersion(path)
+        self._zookeeper.set(path, data)
+
+
+class _Controller:
+    """The active controller's decisions, each run to its end at once."""
+
+    active_controller_id = 0
+
+    def __init__(self, settings: Any, metadata: Any) -> None:
+        zookeeper = MemoryZooKeeper()
+        self.broker_epochs = {broker_id: zookeeper.register_broker(broker_id) for broker_id in BROKERS}
+        zookeeper.add_topic("t", {0: (1, 0), 1: (1, 0)})
+        self._term = Term(zookeeper).start()
+        session: Any = _Session(zookeeper)
+        self._topics = TopicAdmin(session, settings, metadata, lambda count: bytes(range(count)), lambda _step: None)
+
+    async def alter_partition(self, request: Any) -> Any:
+        return self._term.run(process_alter_partition(self._term.context, request))
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> Any:
+        return self._term.run(process_controlled_shutdown(self._term.context, broker_id, broker_epoch))
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> Any:
+        return self._term.run(allocate_producer_ids(self._term.context, broker_id, broker_epoch))
+
+    async def elect_leaders(self, partitions: Any, *, unclean: bool, timeout_ms: int) -> Any:
+        del timeout_ms
+        return self._term.run(elect_leaders(self._term.context, partitions, unclean=unclean))
+
+    async def create_topics(self, topics: Any, timeout_ms: int) -> Any:
+        outcomes = await self._topics.create(self._term.context, topics, min(timeout_ms, 0))
+        self._term.run(process_topic_change(self._term.context))
+        return outcomes
+
+    async def create_partitions(self, topics: Any, timeout_ms: int) -> Any:
+        return await self._topics.add_partitions(self._term.context, topics, min(timeout_ms, 0))
+
+    async def delete_topics(self, names: Any, timeout_ms: int) -> Any:
+        return await self._topics.delete(names, min(timeout_ms, 0))
+
+
+class _ProducerIds:
+    def next(self) -> int | None:
+        return 7
+
+
+class HostileBroker:
+    """See the module. Make it inside a running loop, and ``close`` it."""
+
+    def __init__(self, **settings: str) -> None:
+        self._scratch = tempfile.TemporaryDirectory()
+        self.directory = Path(self._scratch.name) / "log"
+        values, _ = parse_broker_settings({"broker.id": "0", **settings})
+        self._layers = BrokerSettings(values)
+        self.logs = self._open_logs()
+        self.metadata = MetadataCache()
+        core = BrokerCore(0, CoreSettings(), self.logs, self.metadata)
+        loop = asyncio.get_running_loop()
+        clock = self.clock = LogicalClock(lambda: NOW_MS * 1000)
+        events = EventLogWriter(None, "broker-0", lambda: NOW_MS, loop.call_later, logical_clock=clock)
+
+        async def in_pool(call: Any) -> None:
+            call()
+
+        self.replicas = ReplicaManager(core, self.logs, events, lambda: NOW_MS, in_pool)
+        zookeeper: Any = FakeZooKeeper(NOW_MS)
+        controller: Any = _Controller(self._layers.live, self.metadata)
+        producer_ids: Any = _ProducerIds()
+        self.service = BrokerService(
+            cluster_id=CLUSTER,
+            settings=self._layers.live,
+            replicas=self.replicas,
+            metadata=self.metadata,
+            controller=controller,
+            producer_ids=producer_ids,
+            configs=DynamicConfigs(zookeeper, 0, self._layers, self.metadata.knows_topic, lambda: NOW_MS),
+            create_topic=lambda _topic: None,
+            logical_clock=clock,
+        )
+        servicers = (
+            BrokerServicer(self.service, lambda: NOW_MS, "PLAINTEXT"),
+            AdminServicer(self.service),
+            ReplicationServicer(self.service),
+            ControlServicer(self.service),
+            ControllerServicer(self.service),
+            ReplicaLogServicer(self.replicas),
+        )
+        self._methods = {name: getattr(one, name) for name in rpcs() for one in servicers if hasattr(one, name)}
+
+    def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:
+        return LogManager.open(
+            [self.directory],
+            broker_id=0,
+            cluster_id=CLUSTER,
+            broker=self._layers.live,
+            topic_values=lambda _topic: topic_values({}, self._layers.live),
+            now_ms=lambda: now_ms,
+        )
+
+    async def begin(self) -> HostileBroker:
+        """Lead t-0, follow in t-1."""
+        endpoints = [wire.to_endpoint(Endpoint(broker_id, "127.0.0.1", 9092 + broker_id)) for broker_id in BROKERS]
+        header = control_pb2.ControlHeader(controller_id=0, controller_epoch=1, broker_epoch=1)
+        common: dict[str, Any] = {"topic": "t", "topic_id": TOPIC_ID, "controller_epoch": 1, "leader_epoch": 3}
+        states = [
+            {**common, "partition": at, "leader_id": at, "replicas": replicas, "isr": [at]}
+            for at, replicas in enumerate(([0, 1], [1, 0]))
+        ]
+        live = control_pb2.UpdateMetadataRequest(
+            header=header,
+            partitions=[control_pb2.UpdateMetadataPartition(**state) for state in states],
+            live_brokers=endpoints,
+        )
+        await self.call("UpdateMetadata", live)
+        become = control_pb2.LeaderAndIsrRequest(
+            header=header,
+            partitions=[control_pb2.LeaderAndIsrPartition(**state, is_new=True) for state in states],
+            live_leaders=endpoints,
+        )
+        (answer,) = await self.call("LeaderAndIsr", become)
+        assert [one.error for one in answer.partitions] == [0, 0]
+        return self
+
+    async def call(self, name: str, *messages: Message) -> list[Any]:
+        """Send messages (several to a stream); the answers that came before everything was silent."""
+        method = self._methods[name]
+        answers: list[Any] = []
+
+        async def requests() -> AsyncIterator[Message]:
+            for message in messages:
+                yield message
+
+        async def run() -> None:
+            if rpcs()[name].client_streaming:
+                async for answer in method(requests(), _Context()):
+                    answers.append(answer)  # noqa: PERF401 - what came before a cancellation counts
+            else:
+                answers.append(await method(messages[0], _Context()))
+
+        task = asyncio.get_running_loop().create_task(run())
+        for _ in range(MOST_SILENT_TURNS):
+            if task.done():
+                break
+            await asyncio.sleep(0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Aborted):
+            await task
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return answers
+
+    @property
+    def waiting(self) -> int:
+        """Operations in the purgatories."""
+        return sum(self.replicas.core.waiting_operations().values())
+
+    def check_logs(self) -> dict[TopicPartition, int]:
+        """Every batch of every log is sound and follows the one before; log end offsets."""
+        for log in self.logs.logs.values():
+            position = log.log_start_offset
+            while position < log.log_end_offset:
+                data = log.read(position, log.log_end_offset, 1 << 20, at_least_one_batch=True)
+                for header in iterate_headers(data):
+                    assert header.base_offset <= position <= header.last_offset
+                    assert crc_matches(data, header)
+                    position = header.next_offset
+        return {at: log.log_end_offset for at, log in self.logs.logs.items()}
+
+    def close(self) -> None:
+        """End as if killed, start again: recovery finds the same logs, and folders with legal names only."""
+        ends = self.check_logs()
+        self.replicas.close()
+        self.logs.close({}, clean=False)
+        found = self._open_logs()
+        assert {at: log.log_end_offset for at, log in found.logs.items()} == ends
+        found.close({})
+        assert not any(path.name != "log" for path in self.directory.parent.iterdir()), "a file beside the log folder"
+        self._scratch.cleanup()
+
+
+class Aborted(Exception):
+    """The call was ended with a gRPC status."""
+
+
+class _Context:
+    async def abort(self, code: Any, details: str = "") -> None:
+        raise Aborted(f"{code}: {details}")
+
+
+def errors_in(message: Message) -> list[int]:
+    """The error numbers in an answer, wherever they stand."""
+    found: list[int] = []
+    for field, value in message.ListFields():
+        if field.enum_type is not None and field.enum_type.name == "ErrorCode":
+            found.append(value)
+        elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
+            parts = value if field.is_repeated else [value]
+            found += [error for part in parts for error in errors_in(part)]
+    return found
+
+
+KNOWN_ERRORS = frozenset(int(code) for code in ErrorCode)
+NOTHING = empty_pb2.Empty()
+logging.getLogger("tidegauge.replica").setLevel(logging.CRITICAL)
