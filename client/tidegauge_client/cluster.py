@@ -234,4 +234,7 @@ class Cluster:
 
 def unknown_topic(name: str) -> str:
     """The sentence for a topic that nobody knows."""
-    return f"Topic '{name}' does not exist; `tidegauge list-topics` shows what does, `tidegauge create-topic` makes it"
+    return (
+        f"Topic '{name}' does not exist as expected; `tidegauge list-topics` shows what does, `tidegauge create-topic` "
+        "makes it"
+    )

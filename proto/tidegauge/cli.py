@@ -116,7 +116,9 @@ def tells_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return command(*arguments, **options)
         except TidegaugeError as error:
-            fail(str(error), str(options.get("output", "text")), code=error.code)
+            output = str(options.get("output", "text"))
+            # JSON has fields of their own for the name and the code.
+            fail(error.message if output == "json" else str(error), output, code=error.code)
         except BrokenPipeError:
             sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - lives until exit, so that the flush at exit works
             raise SystemExit(EXIT_OK) from None

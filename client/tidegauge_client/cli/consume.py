@@ -73,6 +73,10 @@ class Printing:
             sys.stdout.buffer.flush()
             self.count += len(records)
 
+    def tell_count(self) -> None:
+        """Kafka's last line."""
+        say(f"Processed a total of {self.count} messages")
+
 
 async def begin(consumer: Consumer, topic: str, partition: int | None, offset: int | str) -> None:
     """Assign the topic's partitions, or one, and go to the offset.
@@ -143,5 +147,11 @@ def consume(
 
     try:
         run(work())
-    finally:
-        say(f"Processed a total of {printing.count} messages")
+    except TidegaugeError:
+        if printing.count:
+            printing.tell_count()
+        raise  # a reading that never began leaves nothing but its error
+    except KeyboardInterrupt:
+        printing.tell_count()
+        raise
+    printing.tell_count()

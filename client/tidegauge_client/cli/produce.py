@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import click
 
@@ -34,6 +34,7 @@ TOPIC_TIMEOUT_MS = 2_000
 LINGER_MS = 5
 BATCH_SIZE_BYTES = 65_536
 NUMBERS_AT_ONCE = 1_000
+PROBLEMS_TOLD = 5
 ACKS: dict[str, Literal["all", 0, 1]] = {"all": "all", "-1": "all", "1": 1, "0": 0}
 
 
@@ -52,7 +53,7 @@ class Work:
     history: HistoryWriter | None
     refused: int = 0
     line_number: int = 0
-    problems: Counter[str] = field(default_factory=Counter)
+    problems: Counter[tuple[ErrorCode, str]] = field(default_factory=Counter)
 
     def split(self, line: bytes) -> tuple[bytes | None, bytes]:
         """Key and value of a line."""
@@ -66,7 +67,7 @@ class Work:
 
     def failed(self, index: int, problem: TidegaugeError, *, is_definite: bool) -> None:
         """A record was refused, or its fate is unknown."""
-        self.problems[str(problem)] += 1
+        self.problems[problem.code, problem.message] += 1
         if self.history is not None:
             self.history.failed(index, problem, is_definite=is_definite)
 
@@ -196,15 +197,24 @@ async def _produce(
         "retries": counters.retries,
         "seconds": round(seconds, 3),
     }
-    for sentence, times in work.problems.most_common(5):
-        say(f"{times} records failed: {sentence}")
     if output == JSON:
         print_json(summary)
     else:
+        for (code, sentence), times in work.problems.most_common(PROBLEMS_TOLD):
+            say(f"{times} records failed: {TidegaugeError(code, sentence)}")
         say(
             f"Sent {summary['sent']} records in {seconds:.2f} s: {summary['acked']} acknowledged, "
             f"{summary['failed']} failed, {summary['retries']} retries"
         )
     if stopped is None and summary["failed"]:
+        if output == JSON:
+            fail_as_json(work.problems)
         raise SystemExit(EXIT_FAILED)
     return stopped
+
+
+def fail_as_json(problems: Counter[tuple[ErrorCode, str]]) -> NoReturn:
+    """One error document, with the code that most records failed with."""
+    told = problems.most_common(PROBLEMS_TOLD)
+    sentence = "; ".join(f"{times} records failed: {sentence}" for (_, sentence), times in told)
+    fail(sentence or "records failed", JSON, code=told[0][0][0] if told else None)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import TopicConfig
-from tidegauge_client.cli import wait
+from tidegauge_client.cli import consume, produce, wait
 from tidegauge_client.cli.describe import Filter, partition_line, replica_table, topic_json, topic_lines
 from tidegauge_client.cli.main import run, wants_json
 from tidegauge_client.cli.topics import parse_assignment, parse_configs
@@ -301,3 +303,51 @@ def test_in_sync_means_all_replicas_of_all_partitions() -> None:
     whole = TopicInfo("t", "", {0: PartitionInfo("t", 0, 1, 0, (1, 2), (2, 1))})
     assert wait.in_sync_condition(None).problem(ClusterInfo(topics={"t": whole})) is None
     assert wait.in_sync_condition(None).problem(VIEW) is not None
+
+
+def test_an_error_as_json_keeps_code_name_and_sentence_apart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Design, section 6: ``{"error":{"code","name","message"}}``; a reading that never began leaves only that."""
+
+    def unknown(work: Coroutine[Any, Any, None]) -> None:
+        work.close()
+        raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Topic 't' does not exist as expected")
+
+    monkeypatch.setattr(consume, "run", unknown)
+    assert outcome(["consume", "t", "-b", "127.0.0.1:1", "-o", "json"]) == 1
+    assert json.loads(capsys.readouterr().err)["error"] == {
+        "code": 3,
+        "name": "UNKNOWN_TOPIC_OR_PARTITION",
+        "message": "Topic 't' does not exist as expected",
+    }
+
+
+def test_consume_counts_also_when_it_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka's ConsoleConsumer: the last line tells the number, also after Ctrl-C."""
+
+    def interrupted(work: Coroutine[Any, Any, None]) -> None:
+        work.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(consume, "run", interrupted)
+    assert outcome(["consume", "t", "-b", "127.0.0.1:1"]) == 130
+    assert capsys.readouterr().err == "Processed a total of 0 messages\n"
+
+
+def test_records_that_failed_are_one_error_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Design, section 6: with ``-o json`` an error is one document on stderr; ``produce`` fails if any record did."""
+    work = produce.Work("t", None, None, None, None)
+    large = TidegaugeError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
+    for index, problem in enumerate([large, large, TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "late")]):
+        work.failed(index, problem, is_definite=True)
+    with pytest.raises(SystemExit) as ended:
+        produce.fail_as_json(work.problems)
+    assert ended.value.code == 1
+    assert json.loads(capsys.readouterr().err)["error"] == {
+        "code": 10,
+        "name": "MESSAGE_TOO_LARGE",
+        "message": "2 records failed: too large; 1 records failed: late",
+    }
