@@ -136,12 +136,12 @@ def _command_of(pid: int) -> str:
         text = subprocess.run(
             ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
         ).stdout.strip()
-    text = text or "a process without a name"
-    return shortened(text)
+    return shortened(text or "a process without a name")
 
 
 def shortened(text: str) -> str:
     """A command line of readable length: the program, and the end, which tells one Java or Python from another."""
+    text = " ".join(text.split())  # a program given with -c may hold lines; the refusal is one sentence
     if len(text) <= _COMMAND_LENGTH:
         return text
     program = text.split(" ", 1)[0].rpartition("/")[2]

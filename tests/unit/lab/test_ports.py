@@ -81,3 +81,4 @@ def test_a_long_command_line_keeps_its_program_and_its_end() -> None:
     assert short.endswith("QuorumPeerMain /cluster/zookeeper/zoo.cfg")
     assert len(short) == 100
     assert ports.shortened("nginx -g daemon") == "nginx -g daemon"
+    assert ports.shortened("python3 -c \nimport socket\n") == "python3 -c import socket"  # one sentence, one line
