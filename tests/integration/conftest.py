@@ -9,11 +9,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,17 @@ from tidegauge_lab import layout, startup, takedown
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.ports import is_free
 from tidegauge_lab.processes import ProcessState, living_children
+from tidegauge_lab.switches import Switches
 from tidegauge_lab.waiting import holds_within
 
 MakeCluster = Callable[..., LocalCluster]
 
-# Below the range from which the system gives ports to outgoing connections, and away from those of a user's cluster.
-_PORTS = itertools.count(20_000 + os.getpid() * 16 % 12_000, 16)
+WORKERS = 4
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+# Sixteen ports at a time, below the range from which the system gives ports to outgoing connections, and away from
+# those of a user's cluster. Workers of one run take turns, so that a stopped broker's port is nobody else's.
+_PORTS = (20_000 + (_run * WORKERS + turn) * 16 % 12_000 for turn in itertools.count(_worker % WORKERS, WORKERS))
 _names = itertools.count()
 
 
@@ -106,8 +113,18 @@ def cluster(_session_cluster: LocalCluster) -> LocalCluster:
     """The shared cluster, whole again whatever an earlier test left."""
     states = {broker.id: _session_cluster.state_of(broker.id) for broker in _session_cluster.file.brokers}
     _session_cluster.resume(*(broker_id for broker_id, state in states.items() if state is ProcessState.PAUSED))
+    up = [broker_id for broker_id, state in states.items() if state is not ProcessState.DOWN]
+    with ThreadPoolExecutor(1) as pool:  # its own thread, so its own event loop
+        pool.submit(asyncio.run, clear_faults(_session_cluster, up)).result()
     _session_cluster.up()
     return _session_cluster
+
+
+async def clear_faults(cluster: LocalCluster, broker_ids: Iterable[int]) -> None:
+    """A fault that a failed test left in force would keep every later one waiting."""
+    async with Switches.of_cluster(cluster.file) as switches:
+        for broker_id in broker_ids:
+            await switches.clear(broker_id, holds=True)
 
 
 @pytest.fixture
