@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, fail
+from tidegauge.cli import EXIT_FAILED, directory_option, fail, output_option
 from tidegauge.environment import settings_of_environment
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import resolve_listeners
@@ -74,13 +74,16 @@ async def _serve(identity: BrokerIdentity, settings: Values) -> int:
     help="Settings from variables like KAFKA_BROKER_ID, over the file's, as in containers.",
 )
 @click.option("--override", multiple=True, metavar="KEY=VALUE", help="A setting over the file's; may be repeated.")
-def broker(config: Path | None, *, environment: bool, override: tuple[str, ...]) -> None:
+@output_option
+@directory_option
+def broker(config: Path | None, *, environment: bool, override: tuple[str, ...], output: str, directory: Path) -> None:
     """Run one broker in the foreground.
 
     Settings have Kafka's names; those needed are broker.id, listeners, zookeeper.connect and log.dirs.
     """
+    del directory  # every verb takes it; a broker's folders are log.dirs
     if not __debug__:
-        fail("python -O would switch the replication core's invariants off; run a broker without -O")
+        fail("python -O would switch the replication core's invariants off; run a broker without -O", output)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
@@ -96,9 +99,9 @@ def broker(config: Path | None, *, environment: bool, override: tuple[str, ...])
             LOG.warning("The setting %s is unknown here and has no effect", name)
         exit_code = asyncio.run(_serve(identity, settings))
     except TidegaugeError as problem:
-        fail(problem.message, code=problem.code, exit_code=EXIT_FAILED)
+        fail(problem.message, output, code=problem.code, exit_code=EXIT_FAILED)
     except OSError as problem:
-        fail(f"The broker can't start: {problem}", exit_code=EXIT_FAILED)
+        fail(f"The broker can't start: {problem}", output, exit_code=EXIT_FAILED)
     raise SystemExit(exit_code)
 
 

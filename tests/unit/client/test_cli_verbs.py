@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -18,7 +19,7 @@ from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import TopicConfig
 from tidegauge_client.cli import consume, produce, wait
 from tidegauge_client.cli.describe import Filter, partition_line, replica_table, topic_json, topic_lines
-from tidegauge_client.cli.main import run, wants_json
+from tidegauge_client.cli.main import root, run, wants_json
 from tidegauge_client.cli.topics import parse_assignment, parse_configs
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
 from tidegauge_client.topic_description import TopicDescription, replica_states
@@ -351,3 +352,21 @@ def test_records_that_failed_are_one_error_as_json(capsys: pytest.CaptureFixture
         "name": "MESSAGE_TOO_LARGE",
         "message": "2 records failed: too large; 1 records failed: late",
     }
+
+
+def leaves(command: click.Command) -> list[click.Command]:
+    """The commands that do something: verbs, and those below a verb."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        below = [command.get_command(context, name) for name in command.list_commands(context)]
+        return [leaf for child in below if child is not None for leaf in leaves(child)]
+    return [command]
+
+
+def test_every_verb_takes_output_and_dir() -> None:
+    """Design, section 6: ``-o/--output text|json`` on every verb; every verb takes ``--dir``."""
+    verbs = leaves(root)
+    assert len(verbs) > 40
+    for verb in verbs:
+        options = {name for parameter in verb.params for name in parameter.opts}
+        assert {"-o", "--output", "--dir"} <= options, verb.name
