@@ -148,6 +148,12 @@ def shortened(text: str) -> str:
     return f"{program} ... {text[len(program) + 5 - _COMMAND_LENGTH :]}"
 
 
+def shared_folder() -> Path:
+    """Where runs on this machine meet, whatever TMPDIR says for each of them."""
+    common = Path("/tmp")
+    return common if os.access(common, os.W_OK) else Path(tempfile.gettempdir())
+
+
 class Reservations:
     """Ports that some folder has chosen and not bound yet: two first ``up`` at once must not choose the same.
 
@@ -156,7 +162,7 @@ class Reservations:
     """
 
     def __init__(self, path: Path | None = None, now_seconds: Callable[[], float] = time.time) -> None:
-        self._path = path or Path(tempfile.gettempdir()) / f"tidegauge-ports-{os.getuid()}.json"
+        self._path = path or shared_folder() / f"tidegauge-ports-{os.getuid()}.json"
         self._now_seconds = now_seconds
 
     @contextlib.contextmanager

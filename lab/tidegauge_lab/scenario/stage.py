@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab import layout, ports, startup, takedown
 from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.ports import shared_folder
 from tidegauge_lab.scenario.model import Scenario
 
 # Below the first port of a user's own cluster, and of the range that the system gives to outgoing connections.
@@ -66,7 +66,7 @@ def _ports() -> Iterator[int]:
     first = os.getpid() % _BLOCKS
     for place in range(_BLOCKS):
         base = _FIRST_PORT + (first + place) % _BLOCKS * _BLOCK
-        path = Path(tempfile.gettempdir()) / f"tidegauge-scenario-{os.getuid()}-{base}.lock"
+        path = shared_folder() / f"tidegauge-scenario-{os.getuid()}-{base}.lock"
         with path.open("w") as lock:
             if not _locked(path, lock):
                 continue
