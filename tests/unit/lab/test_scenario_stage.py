@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from tidegauge_lab.scenario import stage
 
 @pytest.fixture
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(stage, "shared_folder", lambda: tmp_path)  # not the one where real runs meet
     monkeypatch.setattr(stage.ports, "is_free", lambda _: True)
     return tmp_path
 
