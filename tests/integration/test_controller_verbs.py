@@ -30,26 +30,26 @@ def run(cluster: LocalCluster) -> Run:
 
 
 def test_a_topic_grows_and_goes(run: Run) -> None:
-    created = run("create-topic", "verbs", "--replica-assignment", "0:1,1:2")
-    assert created.stdout == "Created topic verbs.\n", created
+    created = run("create-topic", "grown", "--replica-assignment", "0:1,1:2")
+    assert created.stdout == "Created topic grown.\n", created
     for arguments, code, said in [
         (
-            ("alter-topic", "verbs", "--partitions", "1"),
+            ("alter-topic", "grown", "--partitions", "1"),
             FAILED,
             "INVALID_PARTITIONS (37): Topic currently has 2 partitions, which is higher than the requested 1.",
         ),
         (
-            ("alter-topic", "verbs", "--partitions", "2"),
+            ("alter-topic", "grown", "--partitions", "2"),
             FAILED,
             "INVALID_PARTITIONS (37): Topic already has 2 partitions.",
         ),
-        (("alter-topic", "verbs", "--partitions", "0"), USAGE, "Error: The partitions must be greater than 0"),
+        (("alter-topic", "grown", "--partitions", "0"), USAGE, "Error: The partitions must be greater than 0"),
         (
-            ("alter-topic", "verbs", "--partitions", "3", "--replica-assignment", "0:1,1:2,0:9"),
+            ("alter-topic", "grown", "--partitions", "3", "--replica-assignment", "0:1,1:2,0:9"),
             FAILED,
             "INVALID_REPLICA_ASSIGNMENT (39): Unknown broker(s) in replica assignment: 9.",
         ),
-        (("alter-topic", "verbs", "--partitions", "3", "--replica-assignment", "0:1,1:2,2:0"), OK, ""),
+        (("alter-topic", "grown", "--partitions", "3", "--replica-assignment", "0:1,1:2,2:0"), OK, ""),
         (
             ("alter-topic", "no-such", "--partitions", "3"),
             FAILED,
@@ -60,20 +60,20 @@ def test_a_topic_grows_and_goes(run: Run) -> None:
         done = run(*arguments)
         assert (done.code, done.stdout) == (code, ""), arguments
         assert done.stderr.strip().splitlines()[-1:] == ([said] if said else []), arguments
-    described = run("describe-topic", "verbs", "-o", "json")
+    described = run("describe-topic", "grown", "-o", "json")
     replicas = [entry["replicas"] for entry in json.loads(described.stdout)["topics"][0]["partitions"]]
     assert replicas == [[0, 1], [1, 2], [2, 0]]
 
-    missing = run("delete-topic", "verbs", "no-such")
+    missing = run("delete-topic", "grown", "no-such")
     assert missing.code == FAILED
     assert "Topic 'no-such' does not exist as expected" in missing.stderr
-    assert "verbs" in run("list-topics").stdout.split(), "nothing is deleted when one is missing"
-    gone = run("delete-topic", "verbs", "no-such", "--if-exists", "-o", "json")
+    assert "grown" in run("list-topics").stdout.split(), "nothing is deleted when one is missing"
+    gone = run("delete-topic", "grown", "no-such", "--if-exists", "-o", "json")
     assert (gone.code, gone.stderr) == (OK, "")
     assert json.loads(gone.stdout) == {
-        "topics": [{"name": "verbs", "deleted": True}, {"name": "no-such", "deleted": False}]
+        "topics": [{"name": "grown", "deleted": True}, {"name": "no-such", "deleted": False}]
     }
-    assert "verbs" not in run("list-topics").stdout.split()
+    assert "grown" not in run("list-topics").stdout.split()
 
 
 def test_elections(run: Run) -> None:
