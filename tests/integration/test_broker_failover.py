@@ -25,8 +25,12 @@ TOPIC = "orders"
 
 @pytest.fixture
 def own(make_cluster):
-    """A cluster with a ZooKeeper of its own, which tests may kill too."""
-    return make_cluster(zookeeper=None)
+    """A cluster with a ZooKeeper of its own, which tests may kill too.
+
+    Without the automatic rebalance: its first run comes 5 s after a controller's election, and may give a returning
+    broker its leaderships back.
+    """
+    return make_cluster(zookeeper=None, settings={"auto.leader.rebalance.enable": "false"})
 
 
 @pytest.fixture
