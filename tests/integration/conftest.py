@@ -36,7 +36,8 @@ _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 # Sixteen ports at a time, below the range from which the system gives ports to outgoing connections, and away from
 # those of a user's cluster. Workers of one run take turns, so that a stopped broker's port is nobody else's.
-_PORTS = (20_000 + (_run * WORKERS + turn) * 16 % 12_000 for turn in itertools.count(_worker % WORKERS, WORKERS))
+# Runs with neighbouring process numbers begin far from each other.
+_PORTS = (20_000 + (_run * WORKERS * 61 + turn) * 16 % 12_000 for turn in itertools.count(_worker % WORKERS, WORKERS))
 _names = itertools.count()
 
 
