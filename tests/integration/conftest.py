@@ -1,8 +1,8 @@
 """A ZooKeeper and a cluster for the whole session, clusters of one's own, and the check that nothing is left running.
 
 - ``zookeeper``: ``host:port`` of a real ZooKeeper; use a chroot of your own (``f"{zookeeper}/my-test"``).
-- ``cluster``: a ``LocalCluster`` of three brokers that are up (profile fast). It is shared: make topics of your
-  own, and bring back what you kill; each use waits until all brokers are up and ready again.
+- ``cluster``: a ``LocalCluster`` of three brokers that are up (profile fast). A file's tests share it: make topics of
+  your own, and bring back what you kill; each use waits until all brokers are up and ready again.
 - ``make_cluster``: makes clusters of a test's own, on that ZooKeeper unless ``zookeeper=None`` is given, and takes them
   down afterwards.
 """
@@ -99,10 +99,13 @@ def zookeeper(nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFacto
     takedown.end([process])
 
 
-@pytest.fixture(scope="session")
-def _session_cluster(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+@pytest.fixture(scope="module")
+def _module_cluster(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     made = LocalCluster.create(
-        tmp_path_factory.mktemp("cluster"), 3, zookeeper=f"{zookeeper}/shared", base_port=free_base_port()
+        tmp_path_factory.mktemp("cluster"),
+        3,
+        zookeeper=f"{zookeeper}/shared-{next(_names)}",
+        base_port=free_base_port(),
     )
     made.up()
     yield made
@@ -110,15 +113,15 @@ def _session_cluster(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture
-def cluster(_session_cluster: LocalCluster) -> LocalCluster:
+def cluster(_module_cluster: LocalCluster) -> LocalCluster:
     """The shared cluster, whole again whatever an earlier test left."""
-    states = {broker.id: _session_cluster.state_of(broker.id) for broker in _session_cluster.file.brokers}
-    _session_cluster.resume(*(broker_id for broker_id, state in states.items() if state is ProcessState.PAUSED))
+    states = {broker.id: _module_cluster.state_of(broker.id) for broker in _module_cluster.file.brokers}
+    _module_cluster.resume(*(broker_id for broker_id, state in states.items() if state is ProcessState.PAUSED))
     up = [broker_id for broker_id, state in states.items() if state is not ProcessState.DOWN]
     with ThreadPoolExecutor(1) as pool:  # its own thread, so its own event loop
-        pool.submit(asyncio.run, clear_faults(_session_cluster, up)).result()
-    _session_cluster.up()
-    return _session_cluster
+        pool.submit(asyncio.run, clear_faults(_module_cluster, up)).result()
+    _module_cluster.up()
+    return _module_cluster
 
 
 async def clear_faults(cluster: LocalCluster, broker_ids: Iterable[int]) -> None:
