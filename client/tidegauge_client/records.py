@@ -16,8 +16,10 @@ Source: ``org.apache.kafka.common.record.DefaultRecordBatch``, kafka-behaviour 6
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from crc32c import crc32c
@@ -27,6 +29,7 @@ from tidegauge.record_batch import (
     COMPRESSION_NAMES,
     CRC_START,
     HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
     MAGIC,
     NO_PRODUCER_ID,
     BatchHeader,
@@ -49,6 +52,10 @@ _CRC_POSITION = 17
 _PRODUCER = struct.Struct(">qhi")
 _PRODUCER_POSITION = 43
 _UNLIMITED = 2**31 - 1
+_UNREADABLE = (RuntimeError, ValueError, OSError)
+"""aiokafka's CorruptRecordException and UnsupportedCodecError are RuntimeErrors, cramjam's too."""
+_new = tuple.__new__
+Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class NewRecord(NamedTuple):
@@ -220,14 +227,52 @@ def decode_batch(
                     record.timestamp_type,
                     record.key,
                     record.value,
-                    record.headers,
+                    record.headers or (),
                     leader_epoch,
                 )
-    except (RuntimeError, ValueError, OSError) as problem:
-        # aiokafka's CorruptRecordException and UnsupportedCodecError are RuntimeErrors, cramjam's too.
-        raise TidegaugeError(
-            ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} cannot be read: {problem}"
-        ) from problem
+    except _UNREADABLE as problem:
+        raise _unreadable(header, problem) from problem
+
+
+def _unreadable(header: BatchHeader, problem: Exception) -> TidegaugeError:
+    return TidegaugeError(
+        ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} cannot be read: {problem}"
+    )
+
+
+def decode_rows(
+    row: type[Row],
+    head: tuple[Any, ...],
+    buffer: bytes | bytearray | memoryview,
+    header: BatchHeader,
+    from_offset: int = 0,
+    *,
+    check_crc: bool = True,
+) -> list[Row]:
+    """All records of one batch at once, as named tuples of ``head`` and ``Record``'s fields: a third of the time.
+
+    The tuples are made without their class's own constructor, and the records below ``from_offset`` go in one cut.
+
+    Raises:
+        TidegaugeError: as ``decode_batch``; nothing of the batch is given then.
+    """
+    if header.is_control or header.next_offset <= from_offset or (check_crc and not crc_matches(buffer, header)):
+        return [
+            _new(row, (*head, *record)) for record in decode_batch(buffer, header, from_offset, check_crc=check_crc)
+        ]
+    kind = 1 if header.attributes & LOG_APPEND_TIME_BIT else 0
+    tail = header.leader_epoch
+    decoded: Any = DefaultRecordBatch(memoryview(buffer)[header.position : header.position + header.size_bytes])
+    try:
+        rows = [
+            _new(row, (*head, one.offset, one.timestamp, kind, one.key, one.value, one.headers or (), tail))
+            for one in decoded
+        ]
+    except _UNREADABLE as problem:
+        raise _unreadable(header, problem) from problem
+    if header.base_offset < from_offset:
+        del rows[: bisect_left(rows, from_offset, key=itemgetter(len(head)))]
+    return rows
 
 
 def decode_batches(

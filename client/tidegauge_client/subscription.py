@@ -18,7 +18,7 @@ Rules (FetchCollector, OffsetsForLeaderEpochUtils, SubscriptionState; kafka-beha
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import iterate_headers
+from tidegauge.record_batch import BatchHeader, iterate_headers
 from tidegauge.v1 import fetch_pb2, offsets_pb2
-from tidegauge_client.records import Headers, Record, decode_batch
+from tidegauge_client.records import Headers, decode_batch, decode_rows
 
 
 class ConsumerRecord(NamedTuple):
@@ -85,10 +85,61 @@ class Position(NamedTuple):
 
 @dataclass(slots=True)
 class Fetched:
-    """An answer's records that were not polled yet, and the position after them."""
+    """An answer's records that were not polled yet, and the position after them.
 
-    records: Iterator[Record]
+    Attributes:
+        data: the answer's batches.
+        headers: of the batches that are not decoded yet.
+        after: where to go on after the last of them.
+        decoded: records of the batch that was decoded last, from ``given`` on not polled yet.
+        given: so many of them were.
+    """
+
+    data: bytes
+    headers: deque[BatchHeader]
     after: Position
+    decoded: Sequence[ConsumerRecord] = ()
+    given: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything was polled."""
+        return self.given >= len(self.decoded) and not self.headers
+
+    def take(self, topic_partition: TopicPartition, limit: int, position: Position, *, check_crc: bool) -> _Taken:
+        """The next records; a batch is decoded as a whole when its first record is wanted."""
+        taken: list[ConsumerRecord] = []
+        while len(taken) < limit and not self.is_over:
+            if self.given < len(self.decoded):
+                upto = self.given + limit - len(taken)
+                taken += self.decoded[self.given : upto] if self.given or upto < len(self.decoded) else self.decoded
+                self.given = min(upto, len(self.decoded))
+                continue
+            self.given = 0
+            header = self.headers.popleft()
+            try:
+                self.decoded = decode_rows(
+                    ConsumerRecord, topic_partition, self.data, header, position.offset, check_crc=check_crc
+                )
+            except TidegaugeError as problem:
+                self.decoded = ()
+                return _Taken([*taken, *self._sound_part(topic_partition, header, position, check_crc)], problem)
+        return _Taken(taken, None)
+
+    def _sound_part(
+        self, topic_partition: TopicPartition, header: BatchHeader, position: Position, check_crc: bool
+    ) -> Iterator[ConsumerRecord]:
+        """What stands in a batch before the record that can't be read; nothing, where its CRC is wrong."""
+        with contextlib.suppress(TidegaugeError):
+            for record in decode_batch(self.data, header, position.offset, check_crc=check_crc):
+                yield ConsumerRecord._make((*topic_partition, *record))
+
+
+class _Taken(NamedTuple):
+    """Records, and what is wrong with the one that would follow."""
+
+    records: list[ConsumerRecord]
+    problem: TidegaugeError | None
 
 
 @dataclass(slots=True)
@@ -178,25 +229,24 @@ class Subscription:
         state = self._states.get(topic_partition)
         if state is None or state.fetched is None or limit <= 0:
             return []
-        topic, partition = topic_partition
-        taken: list[ConsumerRecord] = []
-        is_corrupt = False
-        try:
-            for record in itertools.islice(state.fetched.records, limit):
-                taken.append(ConsumerRecord(topic, partition, *record))  # noqa: PERF401 - what came before an error counts
-        except TidegaugeError as problem:
-            self._problems.append(problem)
-            is_corrupt = True
+        fetched = state.fetched
+        assert state.position is not None, "what was fetched began at a position"
+        taken, problem = fetched.take(topic_partition, limit, state.position, check_crc=self._check_crcs)
         if taken:
             state.position = Position(taken[-1].offset + 1, taken[-1].leader_epoch)
-        if is_corrupt:
+        if problem is not None:
+            self._problems.append(problem)
             state.fetched = None
-        elif len(taken) < limit:
+        elif fetched.is_over:
             # What follows the last record, control batches and gaps of compaction, is passed over.
-            state.position = state.fetched.after
+            state.position = fetched.after
             state.fetched = None
-            self._states[topic_partition] = self._states.pop(topic_partition)
+            self._ask_last(topic_partition)
         return taken
+
+    def _ask_last(self, topic_partition: TopicPartition) -> None:
+        """The others come first in the next fetch: an answer that is full before it reaches one starves nobody."""
+        self._states[topic_partition] = self._states.pop(topic_partition)
 
     def report(self, problem: TidegaugeError) -> None:
         """Raise it in the next poll."""
@@ -282,6 +332,7 @@ class Subscription:
             self._reset_or_report(topic_partition, message, retry_at_ms)
             return False
         if code is not ErrorCode.NONE:
+            self._ask_last(topic_partition)
             return self._retry_or_report(state, TidegaugeError(code, result.error_message), retry_at_ms)
         if result.HasField("diverging_epoch"):
             end = result.diverging_epoch
@@ -295,15 +346,13 @@ class Subscription:
 
     def _keep(self, state: PartitionState, asked: Position, data: bytes) -> None:
         try:
-            headers = list(iterate_headers(data))
+            headers = deque(iterate_headers(data))
         except TidegaugeError as problem:
             self._problems.append(problem)
             return
-        records = itertools.chain.from_iterable(
-            decode_batch(data, header, asked.offset, check_crc=self._check_crcs) for header in headers
-        )
-        after = Position(max(asked.offset, headers[-1].next_offset), headers[-1].leader_epoch)
-        state.fetched = Fetched(records, after)
+        if headers:
+            after = Position(max(asked.offset, headers[-1].next_offset), headers[-1].leader_epoch)
+            state.fetched = Fetched(data, headers, after)
 
     def _retry_or_report(self, state: PartitionState, problem: TidegaugeError, retry_at_ms: float) -> bool:
         """Rule 2. UNKNOWN_SERVER_ERROR is tried again too, as Kafka's consumer does."""

@@ -241,3 +241,63 @@ def test_a_partition_just_read_is_asked_for_last() -> None:
 def test_what_is_not_assigned_cannot_be_sought() -> None:
     with pytest.raises(TidegaugeError, match="t-1 is not assigned"):
         at(0).seek(TopicPartition("t", 1), Position(0))
+
+
+OTHER = TopicPartition("t", 1)
+
+
+def both_at_zero() -> Subscription:
+    subscription = Subscription(Reset.EARLIEST)
+    subscription.assign([TP, OTHER])
+    for topic_partition in (TP, OTHER):
+        subscription.seek(topic_partition, Position(0))
+    return subscription
+
+
+def test_a_partition_that_gave_its_records_is_asked_for_last() -> None:
+    """SubscriptionState.movePartitionToEnd: a full answer must not starve the partitions behind."""
+    subscription = both_at_zero()
+    answer(subscription, records=batch(0, 3))
+    assert offsets(subscription, 3) == [0, 1, 2]
+
+    assert subscription.due(Phase.FETCHING, now_ms=0) == [OTHER, TP]
+
+
+def test_a_partition_whose_fetch_failed_is_asked_for_last() -> None:
+    """CompletedFetch.initialize: so do those that were answered with an error."""
+    subscription = both_at_zero()
+    answer(subscription, error=int(ErrorCode.UNKNOWN_LEADER_EPOCH))
+
+    assert subscription.due(Phase.FETCHING, now_ms=RETRY_MS) == [OTHER, TP]
+
+
+def test_what_is_taken_last_frees_the_partition_at_once() -> None:
+    """A poll that takes exactly what is there leaves nothing behind that would hold the next fetch back."""
+    subscription = at(0)
+    answer(subscription, records=batch(0, 3))
+
+    assert offsets(subscription, 3) == [0, 1, 2]
+    assert not subscription.has_records(TP)
+
+
+def test_a_batch_is_given_in_portions_that_join() -> None:
+    subscription = at(1)
+    answer(subscription, records=batch(0, 4) + batch(4, 3))
+
+    assert [offsets(subscription, 2) for _ in range(4)] == [[1, 2], [3, 4], [5, 6], []]
+
+
+def test_records_before_a_malformed_one_are_given_first() -> None:
+    """Rule 5: CORRUPT_MESSAGE is raised when what stands before it was given, within a batch too."""
+    data = bytearray(batch(0, 2) + batch(2, 3))
+    subscription = Subscription(Reset.EARLIEST, check_crcs=False)
+    subscription.assign([TP])
+    subscription.seek(TP, Position(0))
+    data[-8] = 0xFE  # the length of the last record: 8 bytes, of which the first says how many follow
+    answer(subscription, records=bytes(data))
+
+    assert offsets(subscription) == [0, 1, 2, 3]
+    with pytest.raises(TidegaugeError) as caught:
+        subscription.raise_problem()
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert subscription.position(TP) == 4
