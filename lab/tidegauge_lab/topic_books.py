@@ -3,21 +3,18 @@
 Rules:
     1. The committed log is read as a consumer reads it, from the log start offset to the high watermark of the begin.
        A new leader's high watermark is waited for; a partition that keeps without a leader ends the reading.
-    2. The leader's view (high watermark, ISR) is taken before the replicas are read: what was committed then is in each
-       member of the ISR for ever, so what is read later must contain it.
-    3. A replica whose broker does not answer is left out and said so. One that is truncated meanwhile is read anew.
-    4. Records with acks=1 are acknowledged before they are committed: the high watermark is given ``SETTLE_SECONDS`` to
+    2. Records with acks=1 are acknowledged before they are committed: the high watermark is given some seconds to
        reach the leader's log end offset.
-    5. A replica that differs is read again, ``LOOKS`` times in all: after an unclean election a follower may be about
-       to truncate. What differs each time has diverged.
+    3. Replicas are read as ``topic_replicas`` says, those of brokers that are down from their disks.
 """
 
 from __future__ import annotations
 
-import asyncio
+import gc
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,27 +22,18 @@ from typing import Any
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import causal_key, read_events
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import crc_matches, iterate_headers
-from tidegauge.v1 import metadata_pb2, replica_log_service_pb2
 from tidegauge_client.admin import EARLIEST, LATEST, Admin
-from tidegauge_client.channels import Channels, call
 from tidegauge_client.cli.formatting import content_of
+from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_client.consumer import Consumer
 from tidegauge_client.history import read_history
-from tidegauge_client.metadata import BrokerInfo, TopicInfo
-from tidegauge_client.records import decode_batches
-from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, Mark, ReadRecord, ReplicaLog, Stretch, show
-from tidegauge_lab.accountant.replicas import compare
+from tidegauge_lab import layout
+from tidegauge_lab.accountant.audit import Report, audit
+from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, ReadRecord
+from tidegauge_lab.topic_replicas import read_replicas, settled_leaders
 
-SETTLE_SECONDS = 5.0
-SETTLE_POLL_SECONDS = 0.1
-READ_TIMEOUT_MS = 10_000
-PART_BYTES = 4 * 1024 * 1024
 POLL_MS = 200.0
 POLL_RECORDS = 10_000
-MOST_PREVIEWS = 40
-LOOKS = 4
-LOOK_AGAIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +44,7 @@ class Sources:
         histories: files of ``produce --history``; empty: none.
         reads: files of ``consume -o json``; empty: none.
         event_logs: the folder of a local cluster's event logs.
+        log_folders: of a local cluster's brokers; a broker that does not answer is read from there.
         is_complete: the histories hold everything that was written.
         timeout_ms: how long a leader, or the next record, is waited for.
     """
@@ -63,8 +52,39 @@ class Sources:
     histories: Sequence[Path] = ()
     reads: Sequence[Path] = ()
     event_logs: Path | None = None
+    log_folders: Mapping[int, Path] = field(default_factory=dict)
     is_complete: bool = False
     timeout_ms: int = 30_000
+
+
+def folders_of(directory: Path, file: ClusterFile) -> dict[int, Path]:
+    """The log folders of a local cluster's brokers."""
+    return {broker.id: layout.broker_data(directory, broker.id) for broker in file.brokers}
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Books are millions of small objects without cycles; to look through all of them again and again takes long."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+async def read_and_audit(bootstrap: Sequence[str], topic: str, sources: Sources) -> Report:
+    """Read everything, and check it; what could not be read is among what was not checked.
+
+    Raises:
+        TidegaugeError: as ``read_books``.
+    """
+    with _without_collections():
+        reading = await read_books(bootstrap, topic, sources)
+        report = audit(reading.books)
+    report.not_checked += reading.not_read
+    return report
 
 
 @dataclass(slots=True)
@@ -73,17 +93,6 @@ class Reading:
 
     books: Books
     not_read: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Leading:
-    """What a partition's leader said."""
-
-    broker: int
-    leader_epoch: int
-    high_watermark: int
-    log_end_offset: int
-    isr: tuple[int, ...]
 
 
 async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> Reading:
@@ -109,11 +118,13 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
         (info,) = await admin.describe_topics([topic])
         settings = {config.name: config.value for config in await admin.describe_topic_config(topic)}
         ends = await admin.list_offsets({part.topic_partition: LATEST for part in info.partitions.values()})
-        leaders = (await _settled_leaders(admin, topic)).by_partition
-        committed = {tp: max(found.offset, _watermark(leaders, tp)) for tp, found in ends.items()}
+        leaders = (await settled_leaders(admin, topic)).by_partition
+        watermarks = {partition: leading.high_watermark for partition, leading in leaders.items()}
+        committed = {tp: max(found.offset, watermarks.get(tp.partition, -1)) for tp, found in ends.items()}
         records = await _read_committed(bootstrap, committed, sources.timeout_ms)
         starts = await admin.list_offsets(dict.fromkeys(committed, EARLIEST))
-        replicas = await _read_replicas(admin, info, is_compacted="compact" in settings.get("cleanup.policy", ""))
+        is_compacted = "compact" in settings.get("cleanup.policy", "")
+        replicas = await read_replicas(admin, info, sources.log_folders, is_compacted=is_compacted)
         not_read += replicas.not_read
     logs = {
         tp.partition: CommittedLog(
@@ -122,7 +133,7 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
             end,
             records[tp],
             has_own_timestamps=settings.get("message.timestamp.type") != "LogAppendTime",
-            is_compacted="compact" in settings.get("cleanup.policy", ""),
+            is_compacted=is_compacted,
             log_end_offset=leaders[tp.partition].log_end_offset if tp.partition in leaders else end,
         )
         for tp, end in committed.items()
@@ -140,54 +151,6 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
         previews=replicas.previews,
     )
     return Reading(books, not_read)
-
-
-# Leaders
-
-
-def _watermark(leaders: Mapping[int, Leading], tp: TopicPartition) -> int:
-    found = leaders.get(tp.partition)
-    return -1 if found is None else found.high_watermark
-
-
-def _leaders(answers: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]) -> dict[int, Leading]:
-    """What each partition's leader says; of two that say they lead, the one of the higher epoch."""
-    found: dict[int, Leading] = {}
-    for broker, replicas in answers.items():
-        for replica in replicas or ():
-            known = found.get(replica.partition)
-            if replica.role == "leader" and (known is None or known.leader_epoch < replica.leader_epoch):
-                found[replica.partition] = Leading(
-                    broker, replica.leader_epoch, replica.high_watermark, replica.log_end_offset, tuple(replica.isr)
-                )
-    return found
-
-
-@dataclass(slots=True)
-class _Views:
-    """What the brokers say: of each partition's leader, and which of them answer."""
-
-    by_partition: dict[int, Leading]
-    answering: set[int]
-
-
-async def _views(admin: Admin, topic: str) -> _Views:
-    answers = await admin.describe_replicas([topic])
-    return _Views(_leaders(answers), {broker for broker, answer in answers.items() if answer is not None})
-
-
-async def _settled_leaders(admin: Admin, topic: str) -> _Views:
-    """The leaders' views, once their high watermarks have reached what they held at first (rule 4)."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    views = await _views(admin, topic)
-    first, found = views.by_partition, views.by_partition
-    while time.monotonic() < deadline and any(
-        partition in found and found[partition].high_watermark < one.log_end_offset for partition, one in first.items()
-    ):
-        await asyncio.sleep(SETTLE_POLL_SECONDS)
-        views = await _views(admin, topic)
-        found = views.by_partition
-    return views
 
 
 # The committed log
@@ -218,156 +181,6 @@ async def _read_committed(
                     f"{timeout_ms} ms",
                 )
     return records
-
-
-# Replicas
-
-
-@dataclass(slots=True)
-class _Replicas:
-    logs: list[ReplicaLog] = field(default_factory=list)
-    not_read: list[str] = field(default_factory=list)
-    previews: dict[Stretch, str] = field(default_factory=dict)
-
-
-class _Truncated(Exception):
-    """The replica lost what was read already."""
-
-
-async def _read_replicas(admin: Admin, info: TopicInfo, *, is_compacted: bool) -> _Replicas:
-    channels = Channels()
-    try:
-        looks = LOOKS
-        while True:
-            looks -= 1
-            views = await _views(admin, info.name)
-            brokers = (await admin.metadata([])).brokers
-            reachable = {broker: one for broker, one in brokers.items() if broker in views.answering}
-            found = await _read_replicas_once(channels, info, reachable, views.by_partition)
-            if not _differ(found.logs, is_compacted=is_compacted):
-                return found
-            if looks == 0:
-                found.previews = await _previews(channels, info.name, reachable, found.logs)
-                return found
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
-    finally:
-        await channels.close()
-
-
-def _by_partition(logs: Sequence[ReplicaLog]) -> list[list[ReplicaLog]]:
-    return [[log for log in logs if log.partition == one] for one in sorted({log.partition for log in logs})]
-
-
-def _differ(logs: Sequence[ReplicaLog], *, is_compacted: bool) -> bool:
-    return any(True for replicas in _by_partition(logs) for _ in compare(replicas, is_compacted=is_compacted))
-
-
-async def _read_replicas_once(
-    channels: Channels, info: TopicInfo, brokers: Mapping[int, BrokerInfo], leaders: Mapping[int, Leading]
-) -> _Replicas:
-    all_found = _Replicas()
-
-    async def read_all_of(broker: int) -> None:
-        if broker not in brokers:
-            all_found.not_read.append(f"the replicas on broker {broker}: it does not answer")
-            return
-        for partition in [part.partition for part in info.partitions.values() if broker in part.replicas]:
-            at = TopicPartition(info.name, partition)
-            try:
-                all_found.logs.append(await _read_replica(channels, brokers[broker], at, leaders.get(partition)))
-            except TidegaugeError as problem:
-                all_found.not_read.append(f"the replica of {at} on broker {broker}: {problem.message}")
-                if not problem.definite:
-                    return  # it answers nothing: the rest would wait as long
-
-    await asyncio.gather(*map(read_all_of, sorted({b for part in info.partitions.values() for b in part.replicas})))
-    return all_found
-
-
-async def _read_replica(
-    channels: Channels, broker: BrokerInfo, at: TopicPartition, leading: Leading | None
-) -> ReplicaLog:
-    for _ in range(3):
-        try:
-            return await _read_replica_once(channels, broker, at, leading)
-        except _Truncated:
-            continue
-    raise TidegaugeError(ErrorCode.REPLICA_NOT_AVAILABLE, "it was truncated each time that it was read")
-
-
-async def _read_replica_once(
-    channels: Channels, broker: BrokerInfo, at: TopicPartition, leading: Leading | None
-) -> ReplicaLog:
-    marks: list[Mark] = []
-    position: int | None = None
-    while True:
-        answer = await _part(channels, broker, at, position)
-        if position is not None and answer.log_end_offset < position:
-            raise _Truncated
-        if answer.error == int(ErrorCode.OFFSET_OUT_OF_RANGE):
-            position = answer.log_start_offset  # retention was quicker
-            continue
-        marks += _marks(answer.records, position or answer.log_start_offset)
-        position = marks[-1].next_offset if marks else answer.log_start_offset
-        if not answer.records or position >= answer.log_end_offset:
-            return ReplicaLog(
-                partition=at.partition,
-                broker=broker.id,
-                is_leader=leading is not None and leading.broker == broker.id,
-                in_isr=leading is not None and broker.id in leading.isr,
-                leader_epoch=answer.leader_epoch if answer.HasField("leader_epoch") else -1,
-                log_start_offset=answer.log_start_offset,
-                high_watermark=(
-                    leading.high_watermark
-                    if leading is not None and leading.broker == broker.id
-                    else answer.high_watermark
-                ),
-                log_end_offset=answer.log_end_offset,
-                marks=marks,
-            )
-
-
-async def _part(
-    channels: Channels, broker: BrokerInfo, at: TopicPartition, position: int | None, max_bytes: int = PART_BYTES
-) -> replica_log_service_pb2.ReadReplicaResponse:
-    request = replica_log_service_pb2.ReadReplicaRequest(
-        topic=at.topic, partition=at.partition, from_offset=position, max_bytes=max_bytes
-    )
-    stub = channels.replica_log(broker.address)
-    answer = await call(stub.ReadReplica, request, timeout_ms=READ_TIMEOUT_MS, address=broker.address)
-    error = ErrorCode.of(answer.error)
-    if error not in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
-        raise TidegaugeError(error, answer.error_message)
-    return answer
-
-
-def _marks(records: bytes, position: int) -> Iterator[Mark]:
-    """The batches, their CRCs checked against their bytes; one that is damaged gets a CRC that nothing has."""
-    for header in iterate_headers(records):
-        if header.next_offset > position:
-            crc = header.crc if crc_matches(records, header) else -1
-            yield Mark(header.base_offset, header.next_offset, header.leader_epoch, crc)
-
-
-async def _previews(
-    channels: Channels, topic: str, brokers: Mapping[int, BrokerInfo], logs: Sequence[ReplicaLog]
-) -> dict[Stretch, str]:
-    """The records at which replicas begin to differ, for people."""
-    found: dict[Stretch, str] = {}
-    for replicas in _by_partition(logs):
-        for one, other, (offset, ours, theirs) in compare(replicas):
-            for log, mark in ((one, ours), (other, theirs)):
-                stretch = (log.partition, log.broker, -1 if mark is None else mark.base_offset)
-                if mark is not None and stretch not in found and len(found) < MOST_PREVIEWS:
-                    at = TopicPartition(topic, log.partition)
-                    try:
-                        answer = await _part(channels, brokers[log.broker], at, max(offset, mark.base_offset), 1)
-                        record = next(decode_batches(answer.records, max(offset, mark.base_offset)), None)
-                    except TidegaugeError:
-                        continue  # the finding stands without it
-                    if record is not None:
-                        found[stretch] = f"{show(record.value)} of epoch {record.leader_epoch}"
-    return found
 
 
 # Event logs, and what consumers read

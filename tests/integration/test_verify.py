@@ -28,6 +28,7 @@ from tidegauge_client.sync import SyncAdmin, SyncConsumer
 from tidegauge_lab.cli.verify import verify
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.switches import Switches
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -132,7 +133,8 @@ def test_what_only_the_dead_leader_had_is_lost_and_told_by_its_level_of_acks(she
     code, document = shell.verify(topic, "h")
     assert (code, counts(document)) == (1, {"lost-tail": 2})
     assert document["findings"][0]["by_acks"] == {"1": 2}
-    assert any("broker 0" in line for line in document["not_checked"])
+    assert (document["replicas"], document["read_from_disk"]) == (3, [{"broker": 0, "partitions": [0]}])
+    assert not any("broker 0" in line for line in document["not_checked"])
 
     shell.produce(topic, "e", "f", "a", history="other")
     code, document = shell.verify(topic, "h")
@@ -169,9 +171,16 @@ def test_a_replica_that_holds_another_record_has_diverged_and_readers_see_it(she
     code, document = shell.verify(topic, "h")
     assert (code, counts(document), document["replicas"]) == (0, {}, 2)
 
+    until(lambda: checkpointed_hw(shell.cluster.directory, 1, TopicPartition(topic, 0)) == 2, 60)
     shell.cluster.stop(1)
     (log_file,) = (shell.cluster.directory / "broker-1").rglob(f"{topic}-0/*.log")
+    assert shell.verify(topic)[0] == 0
     rewrite_last(log_file, b"m3")
+    code, document = shell.verify(topic)
+    assert (code, counts(document)) == (1, {"diverged": 1}), "the disk of a broker that is down counts too"
+    assert "broker 1 'm3' of epoch 0" in document["findings"][0]["examples"][0]["message"]
+    told = shell.run(verify, topic).stdout
+    assert f"Broker 1 does not answer: its replicas of {topic}-0 were read from disk" in told
     shell.cluster.start(1)
     shell.wait("--in-sync", topic)
     code, document = shell.verify(topic)
@@ -185,7 +194,8 @@ def test_a_replica_that_holds_another_record_has_diverged_and_readers_see_it(she
     shell.cluster.stop(0)
     shell.wait("--leader", f"{topic}-0=1")
     code, document = shell.verify(topic, "h", reads="reads")
-    assert (code, counts(document)) == (1, {"lost": 1, "phantom": 1, "read-differently": 1})
+    assert (code, counts(document)) == (1, {"lost": 1, "phantom": 1, "read-differently": 1, "diverged": 1})
+    assert document["read_from_disk"] == [{"broker": 0, "partitions": [0]}]
 
 
 def test_the_history_tells_definite_failures_from_unknown_ones(shell: Shell) -> None:

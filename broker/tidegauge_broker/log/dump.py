@@ -104,8 +104,8 @@ def dump_file(path: Path, options: DumpOptions, problems: Problems) -> Iterator[
 # Batches
 
 
-class _LogFile:
-    """A .log file, opened for reading."""
+class LogFile:
+    """A .log file, opened for reading; a broker may write to it, or cut it, meanwhile."""
 
     def __init__(self, descriptor: int, size_bytes: int) -> None:
         self.descriptor = descriptor
@@ -129,10 +129,11 @@ class _LogFile:
 
 
 @contextmanager
-def _opened(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[_LogFile]:
+def opened_log(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[LogFile]:
+    """A .log file to read, of a running or dead broker; OSError if it can't be opened."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        yield _LogFile(descriptor, min(max_bytes, os.fstat(descriptor).st_size))
+        yield LogFile(descriptor, min(max_bytes, os.fstat(descriptor).st_size))
     finally:
         os.close(descriptor)
 
@@ -143,7 +144,7 @@ def _dump_log(path: Path, options: DumpOptions, problems: Problems) -> Iterator[
     undecodable: list[str] = []
     previous: int | None = None
     valid_bytes = 0
-    with _opened(path, options.max_bytes) as log:
+    with opened_log(path, options.max_bytes) as log:
         yield DumpItem("log", {"logStartingOffset": start}, f"Log starting offset: {start}")
         for header in log.headers():
             data = log.batch(header)
@@ -254,7 +255,7 @@ def _dump_index(path: Path, options: DumpOptions, problems: Problems) -> Iterato
     if not len(index):
         yield DumpItem("empty", {}, f"{path} is empty.")
         return
-    with _opened(path.with_suffix(LOG_SUFFIX)) as log:
+    with opened_log(path.with_suffix(LOG_SUFFIX)) as log:
         if options.index_sanity_check:
             yield _sanity(path, problems, is_sound=index.is_sound(log.size_bytes))
             return
@@ -284,7 +285,7 @@ def _dump_time_index(path: Path, options: DumpOptions, problems: Problems) -> It
     index = OffsetIndex(path.with_suffix(INDEX_SUFFIX), MAX_BYTES)
     mismatches, disordered, missing = [], [], []
     previous_ms = -1
-    with _opened(path.with_suffix(LOG_SUFFIX)) as log:
+    with opened_log(path.with_suffix(LOG_SUFFIX)) as log:
         for at, (timestamp_ms, relative) in enumerate(time_index.entries()):
             if relative == 0 and at:
                 break

@@ -32,6 +32,7 @@ class Report:
         partitions: how many were read.
         records: how many the committed log holds.
         replicas: how many were compared.
+        from_disk: those of them that were read from a broker's disk, since it does not answer: partitions by broker.
         not_checked: what could not be checked, and why.
     """
 
@@ -42,6 +43,7 @@ class Report:
     records: int
     replicas: int
     is_complete: bool
+    from_disk: dict[int, list[int]] = field(default_factory=dict)
     not_checked: list[str] = field(default_factory=list)
 
     def is_violation(self, kind: Kind) -> bool:
@@ -66,6 +68,9 @@ class Report:
             "partitions": self.partitions,
             "records": self.records,
             "replicas": self.replicas,
+            "read_from_disk": [
+                {"broker": broker, "partitions": partitions} for broker, partitions in sorted(self.from_disk.items())
+            ],
             "acks": {level: asdict(account) for level, account in sorted(self.accounts.items())},
             "counts": {kind.value: self.count(kind) for kind in Kind},
             "findings": [
@@ -94,9 +99,12 @@ def audit(books: Books) -> Report:
         matching = Ledger(books.sent, books.logs, findings).match()
         accounts = matching.accounts
         check_order(books.sent, matching, findings)
+    from_disk: dict[int, list[int]] = {}
     by_partition: dict[int, list[ReplicaLog]] = {}
     for replica in books.replicas:
         by_partition.setdefault(replica.partition, []).append(replica)
+        if replica.is_from_disk:
+            from_disk.setdefault(replica.broker, []).append(replica.partition)
     for partition, replicas in sorted(by_partition.items()):
         log = books.logs.get(partition)
         is_compacted = log is not None and log.is_compacted
@@ -121,5 +129,6 @@ def audit(books: Books) -> Report:
         records=sum(len(log.records) for log in books.logs.values()),
         replicas=len(books.replicas),
         is_complete=books.is_complete,
+        from_disk=from_disk,
         not_checked=not_checked,
     )

@@ -113,6 +113,8 @@ class ReplicaLog:
     Attributes:
         in_isr: in the leader's view, just before the log was read.
         marks: by offset.
+        is_from_disk: read from the files of a broker that does not answer: the high watermark is that of the
+            checkpoint file, and what is missing at the end is fetched once the broker is back.
     """
 
     partition: int
@@ -124,6 +126,7 @@ class ReplicaLog:
     high_watermark: int
     log_end_offset: int
     marks: Sequence[Mark]
+    is_from_disk: bool = False
 
 
 class ReadRecord(NamedTuple):

@@ -9,6 +9,8 @@ Rules:
        stretch that one of them has cleaned.
     4. A replica that is in an older epoch than the leader's may have truncation before it, and is held to its own high
        watermark only.
+    5. A replica that was read from the disk of a broker that does not answer is held to the high watermark in its
+       checkpoint file, and to no more than it has: what it lacks at the end it will fetch.
 
 Marks of whole batches are compared, not records: batches are copied unchanged, and the CRC covers their content.
 Source: Kafka's ReplicaVerificationTool; verification.md section 3 (replica digest), section 1.2 (WeakIsr, LogMatching).
@@ -30,7 +32,10 @@ def reference_of(replicas: Sequence[ReplicaLog]) -> ReplicaLog:
 
 
 def bound_of(reference: ReplicaLog, replica: ReplicaLog) -> int:
-    """Below which offset the two must agree (rules 2 and 4)."""
+    """Below which offset the two must agree (rules 2, 4 and 5)."""
+    if replica.is_from_disk or reference.is_from_disk:
+        ends = (one.log_end_offset for one in (reference, replica) if one.is_from_disk)
+        return min(reference.high_watermark, replica.high_watermark, *ends)
     if reference.is_leader and replica.in_isr and replica.leader_epoch == reference.leader_epoch:
         return reference.high_watermark
     return min(reference.high_watermark, replica.high_watermark)

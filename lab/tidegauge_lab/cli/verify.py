@@ -16,10 +16,10 @@ from tidegauge.cli import EXIT_FAILED, print_json, tells_errors, verb_options
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.cluster_file import FILE_NAME, load_cluster_file
 from tidegauge_lab import layout
-from tidegauge_lab.accountant.audit import Report, audit
+from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.books import MEANINGS, Kind
 from tidegauge_lab.accountant.ledger import Account
-from tidegauge_lab.topic_books import Sources, read_books
+from tidegauge_lab.topic_books import Sources, folders_of, read_and_audit
 
 SHOWN = 5
 
@@ -63,10 +63,9 @@ def verify(
     if complete and not histories:
         raise click.UsageError("Option --complete says something of histories: give --history")
     bootstrap = servers(bootstrap_server, directory)
-    sources = Sources(histories, reads, event_logs_of(bootstrap, directory), complete, timeout_ms)
-    reading = run(read_books(bootstrap, topic, sources))
-    report = audit(reading.books)
-    report.not_checked += reading.not_read
+    event_logs, log_folders = own_folders(bootstrap, directory)
+    sources = Sources(histories, reads, event_logs, log_folders, complete, timeout_ms)
+    report = run(read_and_audit(bootstrap, topic, sources))
     if output == JSON:
         print_json(report.to_json())
     else:
@@ -76,12 +75,14 @@ def verify(
         raise SystemExit(EXIT_FAILED)
 
 
-def event_logs_of(bootstrap: list[str], directory: Path) -> Path | None:
-    """The event logs of the cluster asked, if it is the one in the folder."""
+def own_folders(bootstrap: list[str], directory: Path) -> tuple[Path | None, dict[int, Path]]:
+    """The folders of event logs and of the brokers' logs, if the cluster asked is the one in the folder."""
     if not (directory / FILE_NAME).exists():
-        return None
-    own = set(load_cluster_file(directory).bootstrap_servers)
-    return directory / layout.LOGS if set(bootstrap) <= own else None
+        return None, {}
+    file = load_cluster_file(directory)
+    if not set(bootstrap) <= set(file.bootstrap_servers):
+        return None, {}
+    return directory / layout.LOGS, folders_of(directory, file)
 
 
 # Text
@@ -101,6 +102,9 @@ def text_lines(report: Report) -> Iterator[str]:
     for kind in Kind:
         if report.count(kind) and not report.is_violation(kind):
             yield from _finding(report, kind, "Note: ")
+    for broker, partitions in sorted(report.from_disk.items()):
+        of = ", ".join(f"{report.topic}-{partition}" for partition in partitions)
+        yield f"Broker {broker} does not answer: its replicas of {of} were read from disk"
     for line in report.not_checked:
         yield f"Not checked: {line}"
     if report.is_balanced:

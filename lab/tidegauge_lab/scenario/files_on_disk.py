@@ -11,18 +11,14 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, CorruptCheckpoint, OffsetCheckpoint
 from tidegauge_client.records import decode_batches
+from tidegauge_lab.layout import broker_data
 from tidegauge_lab.scenario.readers import LoggedRecord
-
-
-def data_folder(cluster: Path, broker_id: int) -> Path:
-    """A broker's log folder inside a cluster's."""
-    return cluster / f"broker-{broker_id}" / "data"
 
 
 def logged_records(cluster: Path, broker_id: int, at: TopicPartition) -> tuple[LoggedRecord, ...]:
     """The records of a replica, by offset; none where there is no folder."""
     found: list[LoggedRecord] = []
-    for path in sorted((data_folder(cluster, broker_id) / str(at)).glob("*.log")):
+    for path in sorted((broker_data(cluster, broker_id) / str(at)).glob("*.log")):
         try:
             for record in decode_batches(path.read_bytes()):
                 value = "" if record.value is None else record.value.decode("utf-8", errors="replace")
@@ -35,6 +31,6 @@ def logged_records(cluster: Path, broker_id: int, at: TopicPartition) -> tuple[L
 def checkpointed_hw(cluster: Path, broker_id: int, at: TopicPartition) -> int | None:
     """The high watermark of a replica in its broker's checkpoint file."""
     try:
-        return OffsetCheckpoint(data_folder(cluster, broker_id) / REPLICATION_OFFSET_CHECKPOINT).read().get(at)
+        return OffsetCheckpoint(broker_data(cluster, broker_id) / REPLICATION_OFFSET_CHECKPOINT).read().get(at)
     except (CorruptCheckpoint, OSError):
         return None

@@ -25,14 +25,14 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.records import NewRecord, decode_batches, encode_batch
 from tidegauge_client.sync import LoopThread
-from tidegauge_lab.accountant.audit import Report, audit
+from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.processes import ProcessState
 from tidegauge_lab.scenario.facts import Facts, replica_of
 from tidegauge_lab.scenario.files_on_disk import logged_records
 from tidegauge_lab.scenario.readers import NOBODY
 from tidegauge_lab.switches import Direction, Plane, Step, Switches, Until
-from tidegauge_lab.topic_books import Sources, read_books
+from tidegauge_lab.topic_books import Sources, folders_of, read_and_audit
 from tidegauge_lab.waiting import TimeLimitError
 
 Result = TypeVar("Result")
@@ -232,9 +232,14 @@ class Hands:
 
     def audit(self, topic: str, histories: Sequence[Path]) -> Report:
         """What the accountant finds in a topic; the histories hold all that was written."""
-        sources = Sources(histories=histories, event_logs=self._cluster.logs, is_complete=True)
+        sources = Sources(
+            histories=histories,
+            event_logs=self._cluster.logs,
+            log_folders=folders_of(self._cluster.directory, self._cluster.file),
+            is_complete=True,
+        )
         addresses = [self._address(broker_id) for broker_id in self._running()]
-        return audit(self._run(read_books(addresses, topic, sources)).books)
+        return self._run(read_and_audit(addresses, topic, sources))
 
     # Admin
 

@@ -54,6 +54,24 @@ def test_a_replica_in_an_older_epoch_has_its_truncation_before_it() -> None:
     assert diverged(leader, old) == 1
 
 
+def test_a_dead_brokers_disk_is_held_to_its_checkpoint_and_to_what_it_has() -> None:
+    """Rule 5: it may be in the ISR still, lack the end, and hold what nobody committed; no more than that."""
+    leader = replica(0, mark(0, 2), mark(2, 4), mark(4, 6))
+    dead = replica(1, mark(0, 2), mark(2, 4, crc=9), high_watermark=2, is_from_disk=True)
+    assert diverged(leader, dead) == 0, "what it had not committed, as far as its disk says"
+    dead.high_watermark = 4
+    assert diverged(leader, dead) == 1
+    cut = replica(1, mark(0, 2), high_watermark=6, is_from_disk=True)
+    assert diverged(leader, cut) == 0, "a power cut took the end, which it will fetch"
+    assert diverged(leader, replica(1, mark(0, 2))) == 2, "a living member of the ISR must have it"
+
+
+def test_what_was_read_from_a_disk_is_told() -> None:
+    books = {"replicas": [replica(0, mark(0, 1)), replica(1, mark(0, 1), is_from_disk=True)]}
+    document = report(None, log(*values("v0")), **books).to_json()
+    assert (document["replicas"], document["read_from_disk"]) == (2, [{"broker": 1, "partitions": [0]}])
+
+
 def test_retention_may_have_gone_further_on_one_of_them() -> None:
     assert diverged(replica(0, mark(2, 4), log_start_offset=2), replica(1, mark(0, 2), mark(2, 4))) == 0
 

@@ -13,7 +13,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.books import Kind, ReadRecord, show
-from tidegauge_lab.cli.verify import event_logs_of, text_lines, verify
+from tidegauge_lab.cli.verify import own_folders, text_lines, verify
 from tidegauge_lab.topic_books import read_consumed
 
 
@@ -50,7 +50,8 @@ def test_a_phantom_is_a_note_until_the_histories_are_complete() -> None:
 def test_the_document_has_all_keys_always() -> None:
     document = report(None).to_json()
     assert set(document) == {
-        "topic", "balanced", "partitions", "records", "replicas", "acks", "counts", "findings", "not_checked",
+        "topic", "balanced", "partitions", "records", "replicas", "read_from_disk", "acks", "counts", "findings",
+        "not_checked",
     }  # fmt: skip
     assert set(document["counts"]) == {kind.value for kind in Kind}
     assert json.loads(json.dumps(document)) == document
@@ -68,12 +69,13 @@ def test_without_a_cluster_it_fails_in_a_sentence(tmp_path: Path, monkeypatch: p
     assert json.loads(result.stderr)["error"]["name"] == "BROKER_NOT_AVAILABLE"
 
 
-def test_event_logs_are_those_of_the_cluster_that_is_asked(tmp_path: Path) -> None:
-    assert event_logs_of(["127.0.0.1:1"], tmp_path) is None
+def test_event_logs_and_log_folders_are_those_of_the_cluster_that_is_asked(tmp_path: Path) -> None:
+    assert own_folders(["127.0.0.1:1"], tmp_path) == (None, {})
     broker = BrokerEntry(0, "127.0.0.1", 1, str(tmp_path / "broker-0"))
     ClusterFile("127.0.0.1:2", zookeeper_managed=True, profile="fast", brokers=[broker]).save(tmp_path)
-    assert event_logs_of(["127.0.0.1:1"], tmp_path) == tmp_path / "logs"
-    assert event_logs_of(["127.0.0.1:9"], tmp_path) is None, "another cluster than the one in the folder"
+    own = own_folders(["127.0.0.1:1"], tmp_path)
+    assert own == (tmp_path / "logs", {0: tmp_path / "broker-0" / "data"})
+    assert own_folders(["127.0.0.1:9"], tmp_path) == (None, {}), "another cluster than the one in the folder"
 
 
 def test_what_consumers_have_read_is_what_consume_prints(tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""Row B6, all replicas: what a replica's files say without their broker, whatever a kill or power cut has left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.log.checkpoints import EpochCheckpoint, OffsetCheckpoint, write_topic_id
+from tidegauge_broker.replica.messages import EpochEntry
+from tidegauge_client.records import NewRecord, encode_batch
+from tidegauge_lab.replica_files import DAMAGED_CRC, read_replica_files
+
+AT = TopicPartition("orders", 0)
+ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def batch(base_offset: int, *values: bytes, leader_epoch: int = 0) -> bytes:
+    return encode_batch(list(map(NewRecord, values)), base_offset=base_offset, leader_epoch=leader_epoch)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A replica of three batches in two segments."""
+    folder = tmp_path / str(AT)
+    folder.mkdir()
+    write_topic_id(folder, ID)
+    (folder / f"{0:020d}.log").write_bytes(batch(0, b"a", b"b") + batch(2, b"c"))
+    (folder / f"{3:020d}.log").write_bytes(batch(3, b"d", leader_epoch=4))
+    EpochCheckpoint(folder / "leader-epoch-checkpoint").write([EpochEntry(0, 0), EpochEntry(4, 3)])
+    OffsetCheckpoint(tmp_path / "replication-offset-checkpoint").write({AT: 3})
+    return folder
+
+
+def test_batches_of_all_segments_with_end_epoch_and_the_checkpointed_high_watermark(folder: Path) -> None:
+    found = read_replica_files(folder.parent, AT, ID)
+    assert [(mark.base_offset, mark.next_offset, mark.leader_epoch) for mark in found.marks] == [
+        (0, 2, 0),
+        (2, 3, 0),
+        (3, 4, 4),
+    ]
+    assert (found.high_watermark, found.log_end_offset, found.leader_epoch, found.log_start_offset) == (3, 4, 4, 0)
+
+
+def test_a_batch_that_was_written_in_part_ends_the_log(folder: Path) -> None:
+    last = folder / f"{3:020d}.log"
+    last.write_bytes(batch(3, b"d", leader_epoch=4) + batch(4, b"e", leader_epoch=4)[:-3])
+    assert read_replica_files(folder.parent, AT, ID).log_end_offset == 4
+
+
+def test_a_batch_whose_bytes_were_changed_equals_no_other(folder: Path) -> None:
+    last = folder / f"{3:020d}.log"
+    last.write_bytes(last.read_bytes()[:-2] + b"X\x00")
+    assert [mark.crc == DAMAGED_CRC for mark in read_replica_files(folder.parent, AT, ID).marks] == [False, False, True]
+
+
+def test_what_retention_took_is_below_the_log_start(folder: Path) -> None:
+    OffsetCheckpoint(folder.parent / "log-start-offset-checkpoint").write({AT: 2})
+    assert read_replica_files(folder.parent, AT, ID).log_start_offset == 2
+    (folder / f"{0:020d}.log").unlink()
+    assert read_replica_files(folder.parent, AT, ID).log_start_offset == 3
+
+
+def test_an_empty_replica_ends_where_it_begins(folder: Path) -> None:
+    for path in folder.glob("*.log"):
+        path.write_bytes(b"")
+    found = read_replica_files(folder.parent, AT, ID)
+    assert (found.marks, found.log_end_offset, found.leader_epoch) == ([], 0, 4)
+
+
+def test_files_of_an_earlier_topic_of_the_name_are_not_its_replica(folder: Path) -> None:
+    with pytest.raises(TidegaugeError, match="holds no log of this topic"):
+        read_replica_files(folder.parent, AT, "B" * 22)
+
+
+def test_what_is_not_there_or_not_readable_is_told(folder: Path) -> None:
+    with pytest.raises(TidegaugeError, match="orders-1 holds no log of this topic"):
+        read_replica_files(folder.parent, TopicPartition("orders", 1), ID)
+    (folder.parent / "replication-offset-checkpoint").write_text("nonsense")
+    with pytest.raises(TidegaugeError, match="can't be read"):
+        read_replica_files(folder.parent, AT, ID)
