@@ -15,6 +15,7 @@ from typing import Any
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.listeners import Listener, parse_listeners
+from tidegauge.partition import TopicPartition
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -405,6 +406,31 @@ class ProducerIdBlock:
         """The next block of 1000 ids for a broker."""
         first = 0 if previous is None else previous.last + 1
         return cls(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
+
+
+def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    """``/admin/reassign_partitions``: the replicas that partitions shall have."""
+    return _encode(
+        {
+            "version": 1,
+            "partitions": [
+                {"topic": at.topic, "partition": at.partition, "replicas": list(replicas)}
+                for at, replicas in targets.items()
+            ],
+        }
+    )
+
+
+def decode_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
+    """Read ``/admin/reassign_partitions``; raises MalformedZnode."""
+    value = _decode(data, REASSIGN_PARTITIONS)
+    try:
+        return {
+            TopicPartition(str(entry["topic"]), _whole(entry["partition"])): tuple(_whole(r) for r in entry["replicas"])
+            for entry in value["partitions"]
+        }
+    except (KeyError, TypeError, ValueError) as problem:
+        raise MalformedZnode(f"{REASSIGN_PARTITIONS}: {_shown(data)}") from problem
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:

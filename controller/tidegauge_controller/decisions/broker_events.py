@@ -30,6 +30,7 @@ from tidegauge_controller.decisions.context import (
 )
 from tidegauge_controller.decisions.deletion import fail_replica_deletion, resume_deletions
 from tidegauge_controller.decisions.partition_machine import change_partitions, trigger_online
+from tidegauge_controller.decisions.reassignment import process_removers_gone, resume_reassignments
 from tidegauge_controller.decisions.replica_machine import change_replicas
 from tidegauge_controller.decisions.steps import (
     AddBroker,
@@ -122,6 +123,7 @@ def on_broker_startup(context: ControllerContext, broker_ids: Sequence[int]) -> 
     replicas = context.replicas_on(broker_ids)
     yield from change_replicas(context, replicas, ReplicaStatus.ONLINE)
     yield from trigger_online(context)
+    yield from resume_reassignments(context, target_brokers=broker_ids)
     topics = {replica.topic_partition.topic for replica in replicas}
     yield from resume_deletions(context, [topic for topic in sorted(topics) if context.is_to_be_deleted(topic)])
 
@@ -133,6 +135,7 @@ def on_broker_failure(context: ControllerContext, broker_ids: Sequence[int]) -> 
         context.offline_folders.pop(broker_id, None)
         context.shutting_down.discard(broker_id)
     yield from on_replicas_offline(context, context.replicas_on(broker_ids))
+    yield from process_removers_gone(context, broker_ids)
 
 
 def on_replicas_offline(context: ControllerContext, replicas: Sequence[Replica]) -> Steps[None]:

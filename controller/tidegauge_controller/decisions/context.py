@@ -8,7 +8,7 @@ online. Source: kafka.controller.ControllerContext (kafka-behaviour 8.2-8.7).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -70,9 +70,21 @@ class Assignment:
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
     @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas before the reassignment."""
+        return tuple(replica for replica in self.replicas if replica not in self.adding)
+
+    @property
     def is_reassigning(self) -> bool:
         """Whether a reassignment runs."""
         return bool(self.adding or self.removing)
+
+    def reassigned_to(self, target: Sequence[int]) -> Assignment:
+        """The assignment while the original replicas give way to these: the target first, then who goes."""
+        origin = self.origin
+        everyone = tuple(dict.fromkeys((*target, *origin)))
+        adding = tuple(replica for replica in everyone if replica not in origin)
+        return Assignment(everyone, adding, tuple(replica for replica in everyone if replica not in target))
 
     def without(self, broker_id: int) -> Assignment:
         """The assignment when a replica is gone."""
@@ -124,6 +136,9 @@ class ControllerContext:
         cause: the event under way, for the event log.
         live: registered brokers, those that shut down included.
         offline_folders: replicas whose log folder failed, by broker.
+        reassigning: partitions whose replicas are being reassigned.
+        removals: of those that have got their new replicas, the brokers that still delete an old one.
+        legacy_reassignment_seen: which ``/admin/reassign_partitions`` was looked at: the transaction that created it.
     """
 
     controller_id: int
@@ -143,6 +158,9 @@ class ControllerContext:
     topics_to_delete: set[str] = field(default_factory=set)
     topics_deletion_started: set[str] = field(default_factory=set)
     topics_ineligible_for_deletion: set[str] = field(default_factory=set)
+    reassigning: set[TopicPartition] = field(default_factory=set)
+    removals: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    legacy_reassignment_seen: int = 0
 
     # Brokers
 
@@ -219,6 +237,8 @@ class ControllerContext:
         for at in list(self.partitions([topic])):
             self.leadership.pop(at, None)
             self.partition_status.pop(at, None)
+            self.reassigning.discard(at)
+            self.removals.pop(at, None)
         for replica in self.replicas([topic]):
             self.replica_status.pop(replica, None)
         self.topics.discard(topic)

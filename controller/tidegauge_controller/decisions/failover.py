@@ -18,6 +18,7 @@ from tidegauge_controller.decisions.broker_events import read_brokers, update_me
 from tidegauge_controller.decisions.context import ControllerContext
 from tidegauge_controller.decisions.deletion import read_deletions, resume_deletions
 from tidegauge_controller.decisions.partition_machine import initialise_partitions, trigger_online
+from tidegauge_controller.decisions.reassignment import process_legacy_reassignments, resume_reassignments
 from tidegauge_controller.decisions.replica_machine import start_replicas
 from tidegauge_controller.decisions.state_store import decode_state
 from tidegauge_controller.decisions.steps import (
@@ -47,6 +48,8 @@ def fail_over(context: ControllerContext) -> Steps[None]:
     yield from start_replicas(context)
     initialise_partitions(context)
     yield from trigger_online(context)
+    begun = yield from process_legacy_reassignments(context)
+    yield from resume_reassignments(context, begun)
     yield from resume_deletions(context, ())
 
 
@@ -72,6 +75,7 @@ def _load(context: ControllerContext) -> Steps[None]:
     context.topics = yield from read_topics()
     yield from load_topics(context, sorted(context.topics))
     partitions = list(context.partitions())
+    context.reassigning = {at for at in partitions if context.assignment(at).is_reassigning}
     results: list[ReadResult] = yield Read(tuple(state_path(*at) for at in partitions))
     for at, result in zip(partitions, results, strict=True):
         state = decode_state(at, result)

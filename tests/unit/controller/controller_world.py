@@ -38,7 +38,12 @@ from tidegauge_controller.decisions.broker_events import (
     process_broker_change,
     process_leader_and_isr_response,
 )
-from tidegauge_controller.decisions.deletion import process_delete_markers, process_stop_replica_response
+from tidegauge_controller.decisions.deletion import process_delete_markers
+from tidegauge_controller.decisions.reassignment import (
+    complete_reassignments,
+    process_legacy_reassignments,
+    process_replicas_deleted,
+)
 from tidegauge_controller.decisions.steps import ControlRequest, RemoveBroker, Request, Send, Write
 from tidegauge_controller.decisions.topic_events import process_topic_change, process_topic_data
 
@@ -95,6 +100,8 @@ class Broker:
         at = state.topic_partition
         if state.leader_epoch <= self.roles.get(at, (-1, -1))[1]:
             return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if state.leader != -1:
             self.disk.add(at)
         self.roles[at] = (state.leader, state.leader_epoch)
@@ -210,6 +217,8 @@ class World:
         for topic in sorted(context.topics):
             self.term.run(process_topic_data(context, topic))
         self.term.run(process_delete_markers(context))
+        self.term.run(process_legacy_reassignments(context))
+        self.term.run(complete_reassignments(context))
 
     def answered(self, broker_id: int, request: ControlRequest, response: PartitionsResponse) -> None:
         context = self.term.context
@@ -220,7 +229,7 @@ class World:
         elif isinstance(request, StopReplicaRequest):
             deleted = [entry.topic_partition for entry in request.partitions if entry.delete]
             if deleted:
-                self.term.run(process_stop_replica_response(context, broker_id, deleted, response))
+                self.term.run(process_replicas_deleted(context, broker_id, deleted, response))
 
     # What must hold
 

@@ -1,0 +1,439 @@
+"""Partitions get other replicas: what is checked, and Kafka's phases from the first znode to the last (KIP-455).
+
+With ORS the original and TRS the target replicas, RS = TRS followed by who is only in ORS, AR = TRS - ORS (added) and
+RR = ORS - TRS (removed):
+
+| phase | what happens |
+|---|---|
+| U1 | the topic's znode says RS, AR and RR |
+| U2 | so does the context |
+| U3 | where this replaces an earlier reassignment: replicas that nobody needs any more are stopped and deleted |
+| A1 | TRS is not yet part of the ISR: leader epoch + 1, LeaderAndIsr with RS, AR, RR to all, isNew to AR |
+| A2 | AR become NewReplica; now the leader takes them into the ISR, one AlterPartition after the other |
+| B1 | TRS is part of the ISR: AR become OnlineReplica |
+| B2 | RS = TRS in the context |
+| B3 | leader outside TRS, or dead: the reassign election; else leader epoch + 1, LeaderAndIsr with RS = TRS |
+| B4 | RR go offline: out of the ISR, leader epoch + 1 for each that was in it |
+| B5 | RR are deleted |
+| B6 | the topic's znode says TRS alone |
+| B7 | the reassignment is forgotten, in ``/admin/reassign_partitions`` as well |
+| B8 | UpdateMetadata to all; a deletion of the topic that waited goes on |
+
+Rules:
+    1. The topic's znode is the truth: whoever becomes controller, and a target's broker that comes back, goes on from
+       it. Every phase may be repeated.
+    2. To cancel is to reassign to ORS: TRS is in the ISR or was before, so it ends at once.
+    3. Two things are more careful than Kafka. U1 and B6 change their partition alone, expecting the version read, so
+       that partitions which an admin adds meanwhile are kept. And B6 waits until the live brokers in RR have answered
+       their deletion: a controller that dies before leaves nothing behind on their disks.
+
+Source: KafkaController.onPartitionReassignment and what it calls (kafka-behaviour 8.17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tidegauge.control import PartitionsResponse
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.znodes import (
+    REASSIGN_PARTITIONS,
+    MalformedZnode,
+    TopicNode,
+    decode_reassignments,
+    encode_reassignments,
+    topic_path,
+)
+from tidegauge_controller.decisions.batch import RequestBatch
+from tidegauge_controller.decisions.context import (
+    Assignment,
+    ControllerContext,
+    Leadership,
+    PartitionStatus,
+    Replica,
+    ReplicaStatus,
+)
+from tidegauge_controller.decisions.deletion import process_stop_replica_response, resume_deletions
+from tidegauge_controller.decisions.election import Strategy
+from tidegauge_controller.decisions.partition_machine import ElectionChoice, change_partitions
+from tidegauge_controller.decisions.replica_machine import change_replicas
+from tidegauge_controller.decisions.state_store import read_states, write_states
+from tidegauge_controller.decisions.steps import (
+    DeleteNode,
+    Note,
+    Outcome,
+    Read,
+    ReadResult,
+    SetNode,
+    Steps,
+    Write,
+    WriteResult,
+)
+
+Verdict = tuple[ErrorCode, str]
+"""What became of a partition's request."""
+DONE: Verdict = (ErrorCode.NONE, "")
+NONE_RUNS: Verdict = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+NO_PARTITION: Verdict = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+
+
+# What is asked for
+
+
+def check_target(context: ControllerContext, at: TopicPartition, target: Sequence[int]) -> Verdict | None:
+    """Why these can't be the replicas, by Kafka's checks in its order; None where they can."""
+    refused = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    if not target:
+        return refused, "Empty replica list specified in partition reassignment."
+    if len(set(target)) != len(target):
+        return refused, f"Duplicate replica ids in partition reassignment replica list: {list(target)}"
+    if any(replica < 0 for replica in target):
+        return refused, f"Invalid broker id in replica list: {list(target)}"
+    adding = context.assignment(at).reassigned_to(target).adding
+    if not context.live_brokers.issuperset(adding):
+        return refused, (
+            f"Replica assignment has brokers that are not alive. Replica list: {list(adding)}, "
+            f"live broker list: {sorted(context.live_brokers)}"
+        )
+    return None
+
+
+def alter_reassignments(
+    context: ControllerContext, wanted: Mapping[TopicPartition, Sequence[int] | None]
+) -> Steps[dict[TopicPartition, Verdict]]:
+    """Begin, replace or cancel (None) reassignments, each partition for itself.
+
+    The answer says that it has begun; for a cancellation, that it is done but for deletions under way.
+    """
+    context.cause = "ApiPartitionReassignment"
+    verdicts: dict[TopicPartition, Verdict] = {}
+    accepted: dict[TopicPartition, Assignment] = {}
+    for at, target in wanted.items():
+        problem = None if target is None else check_target(context, at, target)
+        assignment = context.assignment(at)
+        if problem is not None:
+            verdicts[at] = problem
+        elif target is not None:
+            accepted[at] = assignment.reassigned_to(target)
+        elif assignment.is_reassigning:
+            accepted[at] = assignment.reassigned_to(assignment.origin)
+        else:
+            verdicts[at] = NONE_RUNS
+    yield from _remove_from_legacy(lambda at, _: at in accepted)
+    return verdicts | (yield from _begin(context, accepted))
+
+
+def list_reassignments(
+    context: ControllerContext, partitions: Collection[TopicPartition] | None = None
+) -> dict[TopicPartition, Assignment]:
+    """The reassignments that run, of these partitions or (None) of all."""
+    asked = context.reassigning if partitions is None else partitions
+    shown = {at: _as_it_runs(context, at) for at in sorted(asked)}
+    return {at: assignment for at, assignment in shown.items() if assignment.is_reassigning}
+
+
+def _as_it_runs(context: ControllerContext, at: TopicPartition) -> Assignment:
+    """A replica counts until its broker has deleted it (rule 3)."""
+    assignment = context.assignment(at)
+    leaving = tuple(sorted(context.removals.get(at, ())))
+    return Assignment((*assignment.replicas, *leaving), (), leaving) if leaving else assignment
+
+
+def process_legacy_reassignments(context: ControllerContext) -> Steps[frozenset[TopicPartition]]:
+    """``/admin/reassign_partitions``, as tools before KIP-455 create it: begin what stands there.
+
+    The targets are taken as they are; as in Kafka nobody looks whether their brokers live. What cannot be begun is
+    taken out, what is done goes with B7; the znode goes with its last partition. Changes of one that was seen are
+    not looked at: the controller makes them itself.
+
+    Returns:
+        The partitions whose reassignment was begun.
+    """
+    wanted, created = yield from _read_legacy()
+    if wanted is None or created == context.legacy_reassignment_seen:
+        return frozenset()
+    context.legacy_reassignment_seen = created
+    usable = {at: target for at, target in wanted.items() if target and len(set(target)) == len(target)}
+    verdicts: dict[TopicPartition, Verdict] = {
+        at: (ErrorCode.INVALID_REPLICA_ASSIGNMENT, "") for at in wanted if at not in usable
+    }
+    accepted = {at: context.assignment(at).reassigned_to(target) for at, target in usable.items()}
+    verdicts |= yield from _begin(context, accepted)
+    failed = {at for at, (error, _) in verdicts.items() if error is not ErrorCode.NONE}
+    if failed or not wanted:
+        yield from _remove_from_legacy(lambda at, _: at in failed)
+    return frozenset(wanted) - failed
+
+
+# What goes on by itself
+
+
+def resume_reassignments(
+    context: ControllerContext, begun: Collection[TopicPartition] = (), target_brokers: Collection[int] | None = None
+) -> Steps[None]:
+    """Go on after a fail-over, or (with ``target_brokers``) when a target's broker has come back."""
+    for at in sorted(context.reassigning):
+        assignment = context.assignment(at)
+        if at in begun or at in context.removals:
+            continue
+        if target_brokers is None or any(replica in target_brokers for replica in assignment.target):
+            yield from _or_note(context, at, _reassign(context, at, assignment))
+
+
+def complete_reassignments(context: ControllerContext) -> Steps[None]:
+    """In-sync replicas have changed: end those reassignments whose targets are all in sync."""
+    context.cause = "PartitionReassignmentIsrChange"
+    for at in sorted(context.reassigning - context.removals.keys()):
+        assignment = context.assignment(at)
+        known = context.leadership.get(at)
+        if known is None or not set(assignment.target) <= set(known.isr):
+            continue  # not even what is known says so: spares a read for every change of an ISR
+        if (yield from _is_complete(context, at, assignment)):
+            yield from _or_note(context, at, _reassign(context, at, assignment))
+
+
+def process_replicas_removed(
+    context: ControllerContext, broker_id: int, partitions: Iterable[TopicPartition]
+) -> Steps[None]:
+    """A broker has answered the deletion of replicas, or is gone: B6 for those that waited for it alone."""
+    for at in sorted(set(partitions) & context.removals.keys()):
+        context.removals[at].discard(broker_id)
+        if not context.removals[at]:
+            yield from _or_note(context, at, _finish(context, at))
+
+
+def process_replicas_deleted(
+    context: ControllerContext, broker_id: int, deleted: Sequence[TopicPartition], response: PartitionsResponse
+) -> Steps[None]:
+    """A broker has deleted replicas, or could not: a reassignment's, which goes on either way, or a topic's."""
+    yield from process_replicas_removed(context, broker_id, deleted)
+    yield from process_stop_replica_response(context, broker_id, deleted, response)
+
+
+def process_removers_gone(context: ControllerContext, broker_ids: Collection[int]) -> Steps[None]:
+    """These brokers are dead: what they have to delete stays on their disks, as in Kafka."""
+    for broker_id in broker_ids:
+        yield from process_replicas_removed(context, broker_id, list(context.removals))
+
+
+# The phases
+
+
+def _begin(
+    context: ControllerContext, wanted: Mapping[TopicPartition, Assignment]
+) -> Steps[dict[TopicPartition, Verdict]]:
+    verdicts: dict[TopicPartition, Verdict] = {}
+    for at, assignment in wanted.items():
+        if context.is_to_be_deleted(at.topic) or not context.assignment(at).replicas:
+            verdicts[at] = NO_PARTITION
+        else:
+            verdicts[at] = yield from _or_note(context, at, _reassign(context, at, assignment))
+    return verdicts
+
+
+def _or_note(context: ControllerContext, at: TopicPartition, steps: Steps[None]) -> Steps[Verdict]:
+    """One partition's failure is no other's."""
+    try:
+        yield from steps
+    except TidegaugeError as problem:
+        yield _note(context, at, "failed", {"problem": problem.message})
+        return problem.code, problem.message
+    return DONE
+
+
+def _reassign(context: ControllerContext, at: TopicPartition, wanted: Assignment) -> Steps[None]:
+    """KafkaController.onPartitionReassignment.
+
+    Raises:
+        TidegaugeError: ZooKeeper has not what it must have; the reassignment stays as it is.
+    """
+    if context.is_to_be_deleted(at.topic):
+        context.topics_ineligible_for_deletion.add(at.topic)
+    yield from _update(context, at, wanted)
+    if not (yield from _is_complete(context, at, wanted)):
+        yield from _bump_leader_epoch(context, at)  # A1
+        yield from change_replicas(context, [Replica(at, r) for r in wanted.adding], ReplicaStatus.NEW)  # A2
+        return
+    yield from change_replicas(context, [Replica(at, r) for r in wanted.adding], ReplicaStatus.ONLINE)  # B1
+    context.set_assignment(at, Assignment(wanted.target))  # B2
+    yield from _move_leader(context, at)  # B3
+    yield from _stop_and_delete(context, at, wanted.removing)  # B4, B5
+    waited_for = set(wanted.removing) & context.live_or_shutting_down
+    if waited_for:
+        context.removals[at] = waited_for
+    else:
+        yield from _finish(context, at)
+
+
+def _update(context: ControllerContext, at: TopicPartition, wanted: Assignment) -> Steps[None]:
+    """U1 to U3."""
+    before = context.assignment(at)
+    context.removals.pop(at, None)
+    if before != wanted:
+        yield from _write_assignment(at, wanted)
+        context.set_assignment(at, wanted)
+        yield _note(context, at, _word(before, wanted), {})
+    context.reassigning.add(at)
+    unneeded = tuple(replica for replica in before.replicas if replica not in wanted.replicas)
+    yield from _stop_and_delete(context, at, unneeded)
+
+
+def _word(before: Assignment, wanted: Assignment) -> str:
+    if not before.is_reassigning:
+        return "started"
+    return "replaced" if wanted.is_reassigning else "cancelled"
+
+
+def _is_complete(context: ControllerContext, at: TopicPartition, assignment: Assignment) -> Steps[bool]:
+    """Whether ZooKeeper's ISR holds all of the target."""
+    if not assignment.is_reassigning:
+        return True
+    found, _ = yield from read_states(context, [at])
+    return at in found and set(assignment.target) <= set(found[at].isr)
+
+
+def _bump_leader_epoch(context: ControllerContext, at: TopicPartition) -> Steps[None]:
+    """Leader epoch + 1 and LeaderAndIsr, so that all learn the replicas; leader and ISR stay.
+
+    Raises:
+        TidegaugeError: the state znode is missing, malformed, or a newer controller's.
+    """
+    written: dict[TopicPartition, Leadership] = {}
+    while not written:
+        found, unusable = yield from read_states(context, [at])
+        failed = dict(unusable)
+        for state in found.values():
+            next_state = replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=context.epoch)
+            written, _, failed = yield from write_states(context, {at: next_state})
+        if failed:
+            raise TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{at}: {failed[at]}")
+    assignment = context.assignment(at)
+    batch = RequestBatch(context)
+    batch.leader_and_isr(assignment.origin, at, is_new=False)
+    batch.leader_and_isr(assignment.adding, at, is_new=True)
+    yield batch.send()
+
+
+def _move_leader(context: ControllerContext, at: TopicPartition) -> Steps[None]:
+    """B3."""
+    known = context.leadership.get(at)
+    if known is not None and known.leader in context.assignment(at).replicas and context.is_online(known.leader, at):
+        yield from _bump_leader_epoch(context, at)
+    else:
+        yield from change_partitions(context, [at], PartitionStatus.ONLINE, ElectionChoice(Strategy.REASSIGN))
+
+
+def _stop_and_delete(context: ControllerContext, at: TopicPartition, broker_ids: Sequence[int]) -> Steps[None]:
+    """Out of the ISR, stopped, deleted, forgotten."""
+    replicas = [Replica(at, broker_id) for broker_id in broker_ids]
+    for target in (
+        ReplicaStatus.OFFLINE,
+        ReplicaStatus.DELETION_STARTED,
+        ReplicaStatus.DELETION_SUCCESSFUL,
+        ReplicaStatus.NON_EXISTENT,
+    ):
+        yield from change_replicas(context, replicas, target)
+
+
+def _finish(context: ControllerContext, at: TopicPartition) -> Steps[None]:
+    """B6 to B8."""
+    assignment = context.assignment(at)
+    context.removals.pop(at, None)
+    yield from _write_assignment(at, assignment)
+    yield from _remove_from_legacy(lambda other, target: other == at and target == assignment.replicas)
+    context.reassigning.discard(at)
+    yield _note(context, at, "completed", {})
+    batch = RequestBatch(context)
+    batch.update_metadata(context.live_or_shutting_down, [at])
+    yield batch.send()
+    if all(other.topic != at.topic for other in context.reassigning):
+        yield from resume_deletions(context, [at.topic])
+
+
+def _write_assignment(at: TopicPartition, assignment: Assignment) -> Steps[None]:
+    """This partition's entry in the topic's znode, all others as they stand there.
+
+    Raises:
+        TidegaugeError: there is no such znode, or nobody can read it.
+    """
+    path = topic_path(at.topic)
+    while True:
+        results: list[ReadResult] = yield Read((path,))
+        result = results[0]
+        if result.outcome is not Outcome.OK or result.stat is None:
+            raise TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} is missing")
+        try:
+            node = TopicNode.decode(at.topic, result.data)
+        except MalformedZnode as problem:
+            raise TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem)) from None
+        changed = _with_assignment(node, at.partition, assignment)
+        if changed == node:
+            return
+        written: list[WriteResult] = yield Write((SetNode(path, changed.encode(), result.stat.version),))
+        if written[0].outcome is Outcome.OK:
+            return
+        if written[0].outcome is not Outcome.BAD_VERSION:
+            raise TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path}: {written[0].outcome.value}")
+
+
+def _with_assignment(node: TopicNode, partition: int, assignment: Assignment) -> TopicNode:
+    def with_entry(entries: Mapping[int, Sequence[int]], replicas: tuple[int, ...]) -> dict[int, Sequence[int]]:
+        others = {index: members for index, members in entries.items() if index != partition}
+        return dict(sorted({**others, partition: replicas}.items())) if replicas else others
+
+    return TopicNode(
+        with_entry(node.assignment, assignment.replicas),
+        node.topic_id,
+        with_entry(node.adding_replicas, assignment.adding),
+        with_entry(node.removing_replicas, assignment.removing),
+    )
+
+
+# The znode of older tools
+
+
+def _read_legacy() -> Steps[tuple[dict[TopicPartition, tuple[int, ...]] | None, int]]:
+    """What stands in ``/admin/reassign_partitions``, and the transaction that created it.
+
+    None where it is missing. What nobody can read is empty.
+    """
+    results: list[ReadResult] = yield Read((REASSIGN_PARTITIONS,))
+    result = results[0]
+    if result.outcome is not Outcome.OK or result.stat is None:
+        return None, 0
+    try:
+        return decode_reassignments(result.data), result.stat.czxid
+    except MalformedZnode:
+        return {}, result.stat.czxid
+
+
+def _remove_from_legacy(is_over: Callable[[TopicPartition, tuple[int, ...]], bool]) -> Steps[None]:
+    """Take partitions out of the znode; with the last one it goes."""
+    listed, _ = yield from _read_legacy()
+    if listed is None:
+        return
+    left = {at: target for at, target in listed.items() if not is_over(at, target)}
+    if not left:
+        yield Write((DeleteNode(REASSIGN_PARTITIONS),))
+    elif left != listed:
+        yield Write((SetNode(REASSIGN_PARTITIONS, encode_reassignments(left)),))
+
+
+def _note(context: ControllerContext, at: TopicPartition, state: str, more: Mapping[str, str]) -> Note:
+    """The event log's line: what a reassignment has come to."""
+    assignment = context.assignment(at)
+    return Note(
+        "reassignment",
+        context.cause,
+        {
+            "topic": at.topic,
+            "partition": at.partition,
+            "state": state,
+            "replicas": list(assignment.replicas),
+            "adding": list(assignment.adding),
+            "removing": list(assignment.removing),
+            **more,
+        },
+    )
