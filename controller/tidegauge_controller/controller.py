@@ -380,6 +380,7 @@ class Controller:
             unclean_leader_election=self._settings.flag("unclean.leader.election.enable"),
             delete_topic_enable=self._settings.flag("delete.topic.enable"),
             leader_imbalance_percentage=self._settings.integer("leader.imbalance.per.broker.percentage"),
+            trusts_restarted_brokers=self._settings.flag("controller.failover.trusts.restarted.brokers"),
         )
 
     def _fresh(self, term: _Term) -> ControllerContext:

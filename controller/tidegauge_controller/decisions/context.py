@@ -123,6 +123,7 @@ class ControllerSettings:
     unclean_leader_election: bool = False
     delete_topic_enable: bool = True
     leader_imbalance_percentage: int = 10
+    trusts_restarted_brokers: bool = False
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ write expects. Source: kafka.controller.Election and PartitionLeaderElectionAlgo
 | reassign | first target replica online and in the ISR | unchanged |
 | preferred | the first assigned replica, if online and in the ISR | unchanged |
 | controlled shutdown | first assigned replica in the ISR, alive, not shutting down | without those that shut down |
+| restarted (not Kafka's) | the same if still in the ISR, else the first assigned one | see ``after_restarts`` |
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Strategy(Enum):
     PREFERRED = "preferred"
     CONTROLLED_SHUTDOWN = "controlled-shutdown"
     REMOVE_FROM_ISR = "remove-from-isr"
+    RESTARTED = "restarted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +112,28 @@ def remove_from_isr(old: Leadership, broker_id: int, controller_epoch: int) -> L
     isr: Sequence[int] = old.isr if len(old.isr) == 1 else [member for member in old.isr if member != broker_id]
     leader = NO_LEADER if old.leader == broker_id else old.leader
     return _next(old, controller_epoch, leader, tuple(isr), recovering=old.recovering)
+
+
+def after_restarts(context: ControllerContext, at: TopicPartition, old: Leadership, mzxid: int) -> Leadership | None:
+    """A new controller finds a state: who of the ISR has registered since it was written is another process.
+
+    What it had reported may be gone, so it leaves the ISR, as after a bounce that a controller sees. Where no other
+    member is online, one stays: the leader if it is among them, for nobody knows more, else the first assigned. The
+    leader epoch rises in any case: who leads on with a shorter log must not write in the same epoch again.
+
+    ``mzxid`` is the transaction that wrote the state; a broker's epoch is the transaction that registered it. Returned
+    is the state to write; None where nobody has restarted.
+    """
+    online = [replica for replica in context.assignment(at).replicas if context.is_online(replica, at)]
+    members = [replica for replica in online if replica in old.isr]
+    restarted = [replica for replica in members if context.live[replica].epoch > mzxid]
+    if not restarted:
+        return None
+    if len(restarted) < len(members):
+        isr = tuple(member for member in old.isr if member not in restarted)
+        leaders = [replica for replica in members if replica in isr]
+    else:
+        isr = (old.leader,) if old.leader in restarted else (restarted[0],)
+        leaders = list(isr)
+    leader = old.leader if old.leader in leaders else leaders[0]
+    return _next(old, context.epoch, leader, isr, recovering=old.recovering)

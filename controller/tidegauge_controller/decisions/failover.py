@@ -3,10 +3,18 @@
 The order is Kafka's and matters: dead replicas leave the ISRs (step 7) before leaders are elected (step 8), so the
 death of a broker that was both controller and leader costs a partition two leader epochs.
 Source: KafkaController.onControllerFailover (kafka-behaviour 8.2). The watches of step 2 are the shell's.
+
+One step is not Kafka's: a broker that registered after a partition's state was written is not the process that the
+state speaks of. The controller before would have handled that as a bounce, had it lived; so does this one. Kafka takes
+the broker for what it was: it leads on in the same epoch, with a log that may have lost what was not flushed, and
+writes other records at the same offsets in the same epoch. With ``trusts_restarted_brokers`` it does so here, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from tidegauge.partition import TopicPartition
 from tidegauge.znodes import (
     FEATURE,
     ISR_CHANGE_NOTIFICATION,
@@ -17,10 +25,11 @@ from tidegauge.znodes import (
 from tidegauge_controller.decisions.broker_events import read_brokers, update_metadata
 from tidegauge_controller.decisions.context import ControllerContext
 from tidegauge_controller.decisions.deletion import read_deletions, resume_deletions
-from tidegauge_controller.decisions.partition_machine import initialise_partitions, trigger_online
+from tidegauge_controller.decisions.election import Strategy, after_restarts
+from tidegauge_controller.decisions.partition_machine import election_note, initialise_partitions, trigger_online
 from tidegauge_controller.decisions.reassignment import process_legacy_reassignments, resume_reassignments
 from tidegauge_controller.decisions.replica_machine import start_replicas
-from tidegauge_controller.decisions.state_store import decode_state
+from tidegauge_controller.decisions.state_store import decode_state, write_states
 from tidegauge_controller.decisions.steps import (
     AddBroker,
     CreateNode,
@@ -42,8 +51,10 @@ def fail_over(context: ControllerContext) -> Steps[None]:
     yield from _write_feature()
     yield from _delete_children(LOG_DIR_EVENT_NOTIFICATION)
     yield from _delete_children(ISR_CHANGE_NOTIFICATION)
-    yield from _load(context)
+    written_at = yield from _load(context)
     yield from read_deletions(context)
+    if not context.settings.trusts_restarted_brokers:
+        yield from _handle_restarts(context, written_at)
     yield from update_metadata(context, context.live_or_shutting_down)
     yield from start_replicas(context)
     initialise_partitions(context)
@@ -69,17 +80,46 @@ def _delete_children(path: str) -> Steps[None]:
         yield Write(tuple(DeleteNode(f"{path}/{name}") for name in names))
 
 
-def _load(context: ControllerContext) -> Steps[None]:
-    """Step 4: brokers, topics, ids, assignments, states; a queue for each broker."""
+def _load(context: ControllerContext) -> Steps[dict[TopicPartition, int]]:
+    """Step 4: brokers, topics, ids, assignments, states; a queue for each broker.
+
+    Returns:
+        The transaction that wrote each state.
+    """
     context.live = yield from read_brokers()
     context.topics = yield from read_topics()
     yield from load_topics(context, sorted(context.topics))
     partitions = list(context.partitions())
     context.reassigning = {at for at in partitions if context.assignment(at).is_reassigning}
     results: list[ReadResult] = yield Read(tuple(state_path(*at) for at in partitions))
+    written_at: dict[TopicPartition, int] = {}
     for at, result in zip(partitions, results, strict=True):
         state = decode_state(at, result)
-        if state is not None:
+        if state is not None and result.stat is not None:
             context.leadership[at] = state
+            written_at[at] = result.stat.mzxid
     for broker_id in sorted(context.live):
         yield AddBroker(context.live[broker_id].endpoint)
+    return written_at
+
+
+def _handle_restarts(context: ControllerContext, written_at: Mapping[TopicPartition, int]) -> Steps[None]:
+    """Where members of an ISR registered after the state was written, write a new one; a lost race is run again."""
+    remaining = dict(written_at)
+    while remaining:
+        elections = {
+            at: after_restarts(context, at, context.leadership[at], mzxid)
+            for at, mzxid in remaining.items()
+            if not context.is_to_be_deleted(at.topic)
+        }
+        states = {at: state for at, state in elections.items() if state is not None}
+        written, raced, _failed = yield from write_states(context, states)
+        for at in written:
+            yield election_note(context, at, Strategy.RESTARTED)
+        remaining = {}
+        results: list[ReadResult] = (yield Read(tuple(state_path(*at) for at in raced))) if raced else []
+        for at, result in zip(raced, results, strict=True):
+            state = decode_state(at, result)
+            if state is not None and result.stat is not None:
+                context.leadership[at] = state
+                remaining[at] = result.stat.mzxid

@@ -16,6 +16,11 @@ from tidegauge_controller.decisions.leaders import partitions_to_rebalance
 from tidegauge_lab.simulator.dice import Dice
 from tidegauge_lab.simulator.world import World
 
+MUST_SURVIVE, MAY_LOSE = "must-survive", "may-lose"
+"""The two modes of histories; see ``swarm_of``."""
+FLUSHING = 0.3
+"""The part of the histories that must survive in which every record is flushed before anybody hears of it."""
+
 Action = Callable[[World, Dice, "Swarm"], str]
 """Does it; the words are for people, empty where nothing was done."""
 
@@ -30,6 +35,7 @@ class Swarm:
     loss: float
     weights: tuple[float, ...]
     power: str
+    flushes: bool
 
 
 def produce(world: World, dice: Dice, swarm: Swarm) -> str:
@@ -273,8 +279,9 @@ def kill(world: World, dice: Dice, swarm: Swarm) -> str:
 def cut_power(world: World, dice: Dice, swarm: Swarm) -> str:
     """A machine loses its power, and records that were never flushed.
 
-    By the swarm's ``power`` these are any ("any"), those that are not committed ("uncommitted"), or those that nobody
-    else has seen either ("unseen"): what a follower has reported or a leader has given away is kept then.
+    By the swarm's ``power`` these are any ("any"), those that are not committed ("uncommitted"), those of them that the
+    broker has not reported as a follower ("unreported"), for what is reported may be committed any moment; or those
+    that it has not given away as a leader either ("unseen").
     """
     running = [b for b, broker in world.brokers.items() if broker.is_running]
     if not running or swarm.power == "none":
@@ -285,8 +292,10 @@ def cut_power(world: World, dice: Dice, swarm: Swarm) -> str:
     least = broker.flushed
     if swarm.power != "any":
         least = max(least, len(world.checker.committed))
-    if swarm.power == "unseen":
+    if swarm.power in {"unseen", "unreported"}:
         least = max(least, broker.reported)
+    if swarm.power == "unseen":
+        least = max(least, broker.given)
     least = min(end, least)
     keep = broker.log.whole_batches_below(end - dice.below(end - least + 1))
     world.cut_power(broker_id, keep)
@@ -445,7 +454,11 @@ ACTIONS: tuple[tuple[Action, float, bool], ...] = (
 
 
 def swarm_of(seed: int, rule: str, power: str) -> Swarm:
-    """The settings of the history with this seed."""
+    """The settings of the history with this seed.
+
+    In a history that must survive, a power cut takes what lies below no replica's high watermark, or, where
+    ``log.flush.interval.messages=1``, whatever is not flushed. In one that may lose, any record that is not flushed.
+    """
     random = Random(f"swarm {seed}")
     replicas = list(range(1, random.choice((3, 3, 3, 2, 4)) + 1))
     random.shuffle(replicas)
@@ -453,13 +466,16 @@ def swarm_of(seed: int, rule: str, power: str) -> Swarm:
     for slow in (deliver, whole_round, decide):
         place = [action for action, _, _ in ACTIONS].index(slow)
         weights[place] *= random.choice((0.3, 1, 1))
+    flushes = power == MUST_SURVIVE and random.random() < FLUSHING
+    kept = "any" if flushes or power == MAY_LOSE else "unreported" if power == MUST_SURVIVE else power
     return Swarm(
         min_insync_replicas=random.choice((1, 1, 2)),
         replicas=tuple(replicas),
         max_records=random.choice((1, 1, 3)) if rule == "kip-320" else 1,
         loss=random.choice((0.0, 0.03, 0.1)),
         weights=tuple(weights),
-        power=power,
+        power=kept,
+        flushes=flushes,
     )
 
 

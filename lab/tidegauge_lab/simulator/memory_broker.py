@@ -93,7 +93,9 @@ class MemoryBroker:
         checkpoint: the high watermark that a new process finds.
         life: the number of the process, from 1.
         flushed: the offset below which its log is on disk for good, whatever happens to the power.
-        reported: the end of what others know of its log, by its requests as a follower or its answers as a leader.
+        reported: the end that it has told its leaders by its requests.
+        given: the end of what it has given to others as a leader.
+        flushes: whether it flushes every append before it goes on (log.flush.interval.messages=1).
         lines: the core's lines for the log, where ``keeps_lines`` is set.
     """
 
@@ -115,6 +117,8 @@ class MemoryBroker:
         self.life = 0
         self.flushed = 0
         self.reported = 0
+        self.given = 0
+        self.flushes = False
         self._flushed_epochs: list[EpochEntry] = []
         self.is_running = False
         self.broker_epoch = -1
@@ -159,6 +163,7 @@ class MemoryBroker:
         if to_offset < self.log.log_end_offset:
             self.log.truncate_to(to_offset)
         self.reported = min(self.reported, to_offset)
+        self.given = min(self.given, to_offset)
         self.log.epochs = [entry for entry in self._flushed_epochs if entry.start_offset < self.log.log_end_offset]
         self.flush()
 
@@ -202,16 +207,21 @@ class MemoryBroker:
     def _append_as_leader(self, effect: AppendAsLeader) -> None:
         assert effect.header.base_offset == self.log.log_end_offset, "I6"
         self.log.append(effect.header, patched(effect.records, effect.header))
+        if self.flushes:
+            self.flushed = self.log.log_end_offset
 
     def _append_as_follower(self, effect: AppendAsFollower) -> None:
         for header in effect.headers:
             data = effect.records[header.position : header.position + header.size_bytes]
             self.log.append(header if header.position == 0 else header._replace(position=0), data)
+        if self.flushes:
+            self.flushed = self.log.log_end_offset
 
     def _truncate(self, effect: TruncateLog) -> None:
         self.log.truncate_to(effect.to_offset)
         self.flushed = min(self.flushed, effect.to_offset)
         self.reported = min(self.reported, effect.to_offset)
+        self.given = min(self.given, effect.to_offset)
         self.core.log_truncated(effect.topic_partition, self.log.producer_state)
 
     def _write_epochs(self, effect: WriteEpochs) -> None:
@@ -228,7 +238,7 @@ class MemoryBroker:
         if result.read is not None and effect.max_bytes > 0:
             read = result.read
             records = self.log.read(read.from_offset, read.upper_bound, min(read.max_bytes, effect.max_bytes))
-            self.reported = max(self.reported, read.upper_bound)
+            self.given = max(self.given, read.upper_bound)
         answer = FetchedPartition(
             result.topic_partition,
             result.error,

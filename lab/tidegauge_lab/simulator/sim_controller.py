@@ -2,8 +2,9 @@
 
 A decision is a generator of requests (tidegauge_controller.decisions.steps); ``advance`` takes it as many requests
 further as it is told, so that the controller can die, lose its session or be outrun by another between any two. Every
-write checks ``/controller_epoch``; without a session a term reads and writes nothing, and with a new one of the same
-process it is that check alone that keeps it from writing. What was sent stays sent.
+write checks ``/controller_epoch``; without a session a term reads and writes nothing. With a new session of the same
+process it reads nothing either (a controller resigns before its broker registers anew, so no read of its term is ever
+answered in the next session), and it is that check alone that keeps it from writing. What was sent stays sent.
 
 Events wait in one queue, as in the controller: each is a function that begins a decision, and what is done with its
 result. A change of the brokers' znodes is a flag, as the watch it stands for: many changes, one look.
@@ -70,12 +71,13 @@ class SimController:
         """An event, at the end of the queue."""
         self._events.append((begin, done))
 
-    def advance(self, requests: int, *, has_session: bool) -> bool:
+    def advance(self, requests: int, *, has_session: bool, reads: bool = True) -> bool:
         """Go on with the decision under way, or begin the next one.
 
         Args:
             requests: how many requests to ask at most.
             has_session: whether the broker has a session with ZooKeeper, be it another than that of the election.
+            reads: whether it is that of the election.
 
         Returns:
             Whether the term goes on; False once it was found out that it is over.
@@ -89,7 +91,7 @@ class SimController:
                     break
                 request = steps.send(self._reply)
                 self._reply = None
-                self._reply = self._answer(request, has_session=has_session)
+                self._reply = self._answer(request, has_session=has_session, reads=reads)
         except StopIteration as end:
             done, self._done = self._done, _nothing
             self._steps, self._reply = None, None
@@ -125,7 +127,7 @@ class SimController:
     def _is_elected(self) -> bool:
         return self.zookeeper.controller_epoch_version == self.context.epoch_version
 
-    def _answer(self, request: Request, *, has_session: bool) -> Any:
+    def _answer(self, request: Request, *, has_session: bool, reads: bool) -> Any:
         kind = type(request)
         if kind is Send:
             for broker_id, message in request.messages:  # type: ignore[union-attr]  # narrowed by ``kind``, for speed
@@ -133,7 +135,9 @@ class SimController:
                 if queue is not None:
                     queue.append(message)
             return None
-        if kind in {Read, ReadChildren, Write} and not has_session:
+        if (kind is Read or kind is ReadChildren) and not (reads and has_session):
+            raise ControllerMoved("the session has ended")
+        if kind is Write and not has_session:
             raise ControllerMoved("the session has ended")
         match request:
             case Read():

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
-from tidegauge_lab.simulator.actions import ACTIONS, Swarm, bounds, swarm_of
+from tidegauge_lab.simulator.actions import ACTIONS, MAY_LOSE, MUST_SURVIVE, Swarm, bounds, swarm_of
 from tidegauge_lab.simulator.checker import Checker, Violation
 from tidegauge_lab.simulator.dice import Dice, Schedule, Step
 from tidegauge_lab.simulator.world import World
 
 DEFAULT_RULE = "kip-320"
-POWER_MODES = ("none", "unseen", "uncommitted", "any")
-"""What a power cut may take: see ``actions.cut_power``."""
-DEFAULT_POWER = "unseen"
+POWER_MODES = (MUST_SURVIVE, MAY_LOSE, "none", "unseen", "unreported", "uncommitted", "any")
+"""What a power cut may take: see ``actions.swarm_of`` for the first two, ``actions.cut_power`` for the others."""
+DEFAULT_POWER = MUST_SURVIVE
 _LAG_MS = 2000
 _HEAL_ROUNDS = 30
 _ATTEMPTS = 12
@@ -65,9 +65,11 @@ def replay_schedule(
 
 def _run(seed: int, dice: Dice, schedule: Iterable[Step], swarm: Swarm, rule: str, *, tells: bool) -> History:
     history = History(seed)
-    checker = Checker(swarm.min_insync_replicas, may_lose=swarm.power == "any")
+    checker = Checker(swarm.min_insync_replicas, may_lose=swarm.power == "any" and not swarm.flushes)
     settings = CoreSettings(replica_lag_time_max_ms=_LAG_MS, replica_fetch_backoff_ms=100, truncation_rule=rule)
     world = World(swarm.replicas, settings, TopicRules(min_insync_replicas=swarm.min_insync_replicas), checker)
+    for broker in world.brokers.values():
+        broker.flushes = swarm.flushes
     rising = bounds(swarm.weights)
     try:
         for recorded in schedule:

@@ -293,7 +293,8 @@ class World:
         term = self.controllers[broker_id]
         has_session = broker_id not in self.without_session
         before = self.zookeeper.zxid
-        if not term.advance(requests, has_session=has_session):
+        reads = term.session == self.sessions[broker_id]
+        if not term.advance(requests, has_session=has_session, reads=reads):
             self.end_term(broker_id)
         if self.zookeeper.zxid != before and state_path(*AT) in self.zookeeper.nodes:
             self.state_now = self.zookeeper.state(AT)

@@ -97,6 +97,11 @@ _REPLICATION = (
         False,
         "Kafka 3.9 counts fetches of an earlier epoch after a re-election; the default does not (not in Kafka).",
     ),
+    flag(
+        "controller.failover.trusts.restarted.brokers",
+        False,
+        "Kafka 3.9: a new controller overlooks restarts; the default gives such leaders a new epoch (not in Kafka).",
+    ),
     whole(
         "min.insync.replicas",
         1,
