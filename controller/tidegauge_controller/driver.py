@@ -1,16 +1,18 @@
 """Executes what decisions ask for: reads and fenced writes in ZooKeeper, requests to brokers, lines for the log.
 
-Every write is a transaction [check of ``/controller_epoch``'s version, the write]; the writes of one step are
-pipelined. A failed check means that another controller was elected: ControllerMoved. So does a driver that has been
-closed, so that nothing of an ended term goes on. Source: KafkaZkClient (kafka-behaviour 7.3).
+Every write stands in a transaction with a check of ``/controller_epoch``'s version. A failed check means that another
+controller was elected: ControllerMoved. So does a driver that has been closed, so that nothing of an ended term goes
+on. Many writes of one step go together, some hundred to a transaction; where one of them fails, none of that
+transaction took effect, and each is written by itself. (Kafka sends a transaction for each write; so the znodes are the
+same, but here several may share a zxid.) Source: KafkaZkClient (kafka-behaviour 7.3).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from tidegauge.control import Endpoint
 from tidegauge.znodes import CONTROLLER_EPOCH
@@ -50,12 +52,17 @@ from tidegauge_controller.zookeeper import (
     ZooKeeperError,
 )
 
+Mutation: TypeAlias = CreateNode | SetNode | DeleteNode
 _OUTCOMES: dict[type[ZooKeeperError], Outcome] = {
     NoNode: Outcome.NO_NODE,
     NodeExists: Outcome.NODE_EXISTS,
     BadVersion: Outcome.BAD_VERSION,
 }
-_CHECK, _WRITE = 0, 1
+_CHECK = 0
+_LARGEST_TRANSACTION = 128
+_LARGEST_TRANSACTION_BYTES = 262_144
+"""A quarter of what ZooKeeper takes in one request (jute.maxbuffer)."""
+_BYTES_BESIDES_DATA = 128
 
 
 class Driver:
@@ -184,21 +191,42 @@ class Driver:
             await watch.armed
 
     async def _write_all(self, request: Write) -> list[WriteResult]:
-        results = await asyncio.gather(*(self._write(one) for one in request.operations), return_exceptions=True)
+        return await self._write_each(list(_transactions(request.operations)))
+
+    async def _write_each(self, transactions: Sequence[Sequence[Mutation]]) -> list[WriteResult]:
+        results = await asyncio.gather(*map(self._write_together, transactions), return_exceptions=True)
         done: list[WriteResult] = []
         for result in results:
             if isinstance(result, BaseException):
                 raise result  # after all have ended, so that none is under way when the controller resigns
-            done.append(result)
+            done += result
         return done
 
-    async def _write(self, operation: CreateNode | SetNode | DeleteNode) -> WriteResult:
-        check = CheckVersion(CONTROLLER_EPOCH, self._epoch_version)
+    async def _write_together(self, operations: Sequence[Mutation]) -> list[WriteResult]:
         try:
-            answers = await self._zookeeper.multi([check, operation])
+            answers = await self._zookeeper.multi([CheckVersion(CONTROLLER_EPOCH, self._epoch_version), *operations])
         except MultiFailed as failure:
             if failure.index == _CHECK:
                 raise ControllerMoved("Another controller has been elected") from failure
-            return WriteResult(_OUTCOMES.get(type(failure.error), Outcome.FAILED))
-        answer = answers[_WRITE]
-        return WriteResult(Outcome.OK, answer.version if isinstance(answer, ZnodeStat) else 0)
+            if len(operations) == 1:
+                return [WriteResult(_OUTCOMES.get(type(failure.error), Outcome.FAILED))]
+            return await self._write_each([[operation] for operation in operations])
+        return [
+            WriteResult(Outcome.OK, answer.version if isinstance(answer, ZnodeStat) else 0) for answer in answers[1:]
+        ]
+
+
+def _transactions(operations: Sequence[Mutation]) -> Iterator[list[Mutation]]:
+    """The operations in order, cut into what one transaction may hold."""
+    part: list[Mutation] = []
+    size_bytes = 0
+    for operation in operations:
+        data = None if isinstance(operation, DeleteNode) else operation.data
+        needed_bytes = _BYTES_BESIDES_DATA + len(operation.path) + len(data or b"")
+        if part and (len(part) == _LARGEST_TRANSACTION or size_bytes + needed_bytes > _LARGEST_TRANSACTION_BYTES):
+            yield part
+            part, size_bytes = [], 0
+        part.append(operation)
+        size_bytes += needed_bytes
+    if part:
+        yield part

@@ -45,13 +45,13 @@ class FakeZooKeeper:
         self.transactions.append(list(operations))
         await self.hold.wait()
         self.ended += 1
-        path = operations[1].path
-        if path in self.fail:
-            index, error = self.fail[path]
-            if isinstance(error, SessionExpired):
-                raise error
-            raise MultiFailed(index, error)
-        return [None, ZnodeStat(1, 2, 6, 0) if isinstance(operations[1], SetNode) else None]
+        for at, operation in enumerate(operations):
+            if operation.path in self.fail:
+                is_check, error = self.fail[operation.path]
+                if isinstance(error, SessionExpired):
+                    raise error
+                raise MultiFailed(0 if is_check == 0 else at, error)
+        return [ZnodeStat(1, 2, 6, 0) if isinstance(operation, SetNode) else None for operation in operations]
 
 
 class Stage:
@@ -84,11 +84,13 @@ def write_and_note() -> Steps[list[WriteResult]]:
     return results
 
 
-async def test_every_write_is_a_transaction_with_the_check(stage: Stage):
+CHECK = CheckVersion(CONTROLLER_EPOCH, EPOCH_VERSION)
+
+
+async def test_the_writes_of_a_step_are_a_transaction_with_the_check(stage: Stage):
     results = await stage.driver.run("Test", write_and_note())
     assert results == [WriteResult(Outcome.OK, 6), WriteResult(Outcome.OK, 0), WriteResult(Outcome.OK, 0)]
-    check = CheckVersion(CONTROLLER_EPOCH, EPOCH_VERSION)
-    assert stage.zookeeper.transactions == [[check, write] for write in WRITES]
+    assert stage.zookeeper.transactions == [[CHECK, *WRITES]]
     assert stage.notes == ["after the write"]
     assert stage.steps == ["Test/set /a", "Test/create /b", "Test/delete /c"]
 
@@ -106,17 +108,33 @@ async def test_a_refused_write_is_the_decisions_affair(stage: Stage, error: ZooK
     stage.zookeeper.fail["/a"] = (1, error)
     results = await stage.driver.run("Test", write_and_note())
     assert [result.outcome for result in results] == [outcome, Outcome.OK, Outcome.OK]
+    together, *alone = stage.zookeeper.transactions
+    assert together == [CHECK, *WRITES], "one refused, none done: each is tried by itself"
+    assert alone == [[CHECK, write] for write in WRITES]
+
+
+def write_states(count: int, size_bytes: int) -> Steps[list[WriteResult]]:
+    results: list[WriteResult] = yield Write(tuple(SetNode(f"/{at}", b"x" * size_bytes) for at in range(count)))
+    return results
+
+
+@pytest.mark.parametrize(("count", "size_bytes", "lengths"), [(300, 100, [128, 128, 44]), (5, 100_000, [2, 2, 1])])
+async def test_a_transaction_fits_into_a_request(stage: Stage, count: int, size_bytes: int, lengths: list[int]):
+    results = await stage.driver.run("Test", write_states(count, size_bytes))
+    assert results == [WriteResult(Outcome.OK, 6)] * count
+    assert [len(transaction) - 1 for transaction in stage.zookeeper.transactions] == lengths
+    assert [transaction[0] for transaction in stage.zookeeper.transactions] == [CHECK] * len(lengths)
 
 
 @pytest.mark.parametrize("failure", [(0, BadVersion()), (0, SessionExpired())])
 async def test_a_refused_check_or_an_expired_session_ends_the_decision(
     stage: Stage, failure: tuple[int, ZooKeeperError]
 ):
-    stage.zookeeper.fail["/b"] = failure
+    stage.zookeeper.fail["/0"] = failure
     expected = SessionExpired if isinstance(failure[1], SessionExpired) else ControllerMoved
     with pytest.raises(expected):
-        await stage.driver.run("Test", write_and_note())
-    assert stage.zookeeper.ended == len(WRITES), "none is under way when the controller resigns"
+        await stage.driver.run("Test", write_states(300, 100))
+    assert stage.zookeeper.ended == len(stage.zookeeper.transactions) == 3, "none is under way when it resigns"
     assert (stage.notes, stage.steps) == ([], [])
 
 
