@@ -9,29 +9,27 @@ columns of Spark's Kafka source.
 - ``next_offset`` is the first offset not yet decoded; compaction and control batches leave gaps, which are no loss.
   ``last_epoch`` is the leader epoch of what stands before it; -1 unknown.
 
-The records inside are decoded by aiokafka's compiled codec; compression comes with it.
+Batches are gathered until they make an Arrow batch of a good size, and decoded together (``columnar``); so a record
+that can't be read raises when its Arrow batch is due.
 Source: ``DefaultRecordBatch`` (kafka-behaviour 6.2); the schema is that of ``KafkaRecordToRowConverter``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
 
 import pyarrow as pa
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import LOG_APPEND_TIME_BIT, BatchHeader, crc_matches, iterate_headers
+from tidegauge.record_batch import BatchHeader, crc_matches, iterate_headers
 from tidegauge_spark.options import Columns
+from tidegauge_spark.pending import HEADERS, Arrow, BadRecordsError, PendingBatch, RecordColumns
 
 ROWS_PER_BATCH = 10_000
 """As many as spark.sql.execution.arrow.maxRecordsPerBatch; fewer cost time, more gain none."""
 BYTES_PER_BATCH = 16 * 1024 * 1024
-
-Arrow = Any
-"""pyarrow ships no types."""
 
 
 @cache
@@ -47,19 +45,21 @@ def arrow_schema(columns: Columns) -> Arrow:
         pa.field("timestampType", pa.int32()),
     ]
     if columns.headers:
-        pair = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-        fields.append(pa.field("headers", pa.list_(pa.field("element", pair))))
+        fields.append(pa.field("headers", HEADERS))
     if columns.leader_epoch:
         fields += [pa.field("leaderEpoch", pa.int32()), pa.field("highWatermark", pa.int64())]
     return pa.schema(fields)
 
 
-@cache
-def _codec() -> Any:
-    """Aiokafka's compiled codec, imported by the process that decodes."""
-    from aiokafka.record.default_records import DefaultRecordBatch  # noqa: PLC0415  (the driver never needs it)
+def _read_columns() -> Callable[..., RecordColumns]:
+    """The quick way where numpy is installed, which pyarrow and pyspark do without."""
+    try:
+        from tidegauge_spark import columnar  # noqa: PLC0415  (only the process that decodes)
+    except ModuleNotFoundError:
+        from tidegauge_spark import plain  # noqa: PLC0415  (as above)
 
-    return DefaultRecordBatch
+        return plain.read_columns
+    return columnar.read_columns
 
 
 class ArrowDecoder:
@@ -84,14 +84,8 @@ class ArrowDecoder:
 
     def _clear(self) -> None:
         self._bytes = 0
-        self._keys: list[bytes | None] = []
-        self._values: list[bytes | None] = []
-        self._offsets: list[int] = []
-        self._timestamps_ms: list[int] = []
-        self._timestamp_types: list[int] = []
-        self._headers: list[list[dict[str, Any]] | None] = []
-        self._leader_epochs: list[int] = []
-        self._high_watermarks: list[int] = []
+        self._records = 0
+        self._pending: list[PendingBatch] = []
 
     @property
     def done(self) -> bool:
@@ -113,11 +107,13 @@ class ArrowDecoder:
             if not crc_matches(buffer, header):
                 raise self._corrupt(header.base_offset, "its bytes do not match its CRC-32C")
             if not header.is_control:
-                self._add(buffer, header, high_watermark)
+                self._pending.append(PendingBatch(buffer, header, self.next_offset, high_watermark))
+                self._records += header.record_count
+                self._bytes += header.size_bytes
             self.next_offset = min(header.next_offset, self._until_offset)
             self.last_epoch = header.leader_epoch
-            if len(self._offsets) >= self._rows_per_batch or self._bytes >= BYTES_PER_BATCH:
-                yield self._take()
+            if self._records >= self._rows_per_batch or self._bytes >= BYTES_PER_BATCH:
+                yield from self.rest()
 
     def skip_to(self, offset: int) -> None:
         """Go on at this or a later offset, because those before are lost: of which epoch they were counts no more."""
@@ -125,9 +121,17 @@ class ArrowDecoder:
         self.next_offset = max(self.next_offset, min(offset, self._until_offset))
 
     def rest(self) -> Iterator[Arrow]:
-        """Yields what is left once the range is done; nothing if nothing is."""
-        if self._offsets:
-            yield self._take()
+        """Yields what is left once the range is done; nothing if nothing is.
+
+        Raises:
+            TidegaugeError: CORRUPT_MESSAGE, records that can't be read.
+        """
+        pending = self._pending
+        self._clear()
+        if pending:
+            batch = self._take(pending)
+            if batch.num_rows:
+                yield batch
 
     def _headers_of(self, buffer: bytes) -> Iterator[BatchHeader]:
         try:
@@ -141,50 +145,23 @@ class ArrowDecoder:
             f"Record batch for partition {self._topic_partition} at offset {offset} is invalid, cause: {why}",
         )
 
-    def _add(self, buffer: bytes, header: BatchHeader, high_watermark: int) -> None:
-        first = self.next_offset
-        until = self._until_offset
-        before = len(self._offsets)
-        add_key, add_value = self._keys.append, self._values.append
-        add_offset, add_timestamp = self._offsets.append, self._timestamps_ms.append
-        whole_batch = memoryview(buffer)[header.position : header.position + header.size_bytes]
+    def _take(self, pending: list[PendingBatch]) -> Arrow:
         try:
-            for record in _codec()(whole_batch):
-                offset = record.offset
-                if first <= offset < until:
-                    add_key(record.key)
-                    add_value(record.value)
-                    add_offset(offset)
-                    add_timestamp(record.timestamp)
-                    if self._columns.headers:
-                        pairs = [{"key": key, "value": value} for key, value in record.headers]
-                        self._headers.append(pairs or None)
-        except (ValueError, TypeError, IndexError, RuntimeError) as error:
-            raise self._corrupt(header.base_offset, str(error) or type(error).__name__) from None
-        rows = len(self._offsets) - before
-        self._bytes += header.size_bytes
-        self._timestamp_types += [1 if header.attributes & LOG_APPEND_TIME_BIT else 0] * rows
-        if self._columns.leader_epoch:
-            self._leader_epochs += [header.leader_epoch] * rows
-            self._high_watermarks += [high_watermark] * rows
-
-    def _take(self) -> Arrow:
-        rows = len(self._offsets)
-        milliseconds = pa.array(self._timestamps_ms, pa.timestamp("ms", tz="UTC"))
+            columns = _read_columns()(pending, self._until_offset, with_headers=self._columns.headers)
+        except BadRecordsError as error:
+            raise self._corrupt(error.batch.base_offset, str(error)) from None
+        rows = len(columns.offsets)
         arrays = [
-            pa.array(self._keys, pa.binary()),
-            pa.array(self._values, pa.binary()),
+            columns.keys,
+            columns.values,
             pa.repeat(pa.scalar(self._topic_partition.topic, pa.string()), rows),
             pa.repeat(pa.scalar(self._topic_partition.partition, pa.int32()), rows),
-            pa.array(self._offsets, pa.int64()),
-            milliseconds.cast(pa.timestamp("us", tz="UTC")),
-            pa.array(self._timestamp_types, pa.int32()),
+            columns.offsets,
+            columns.timestamps_us.view(pa.timestamp("us", tz="UTC")),
+            columns.timestamp_types,
         ]
-        schema = arrow_schema(self._columns)
         if self._columns.headers:
-            arrays.append(pa.array(self._headers, schema.field("headers").type))
+            arrays.append(columns.headers)
         if self._columns.leader_epoch:
-            arrays.append(pa.array(self._leader_epochs, pa.int32()))
-            arrays.append(pa.array(self._high_watermarks, pa.int64()))
-        self._clear()
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+            arrays += [columns.leader_epochs, columns.high_watermarks]
+        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self._columns))
