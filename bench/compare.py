@@ -1,4 +1,8 @@
-"""Tidegauge beside Apache Kafka 3.9 in one run: throughput, latency, start-up, memory. See README.md here."""
+"""Tidegauge beside Apache Kafka 3.9 in one run: throughput, latency, start-up, memory, failover. See README.md here.
+
+Both clusters stand side by side and work in turn, pair by pair: each workload is done by the one, then by the other,
+each round in the other order, so that what else the machine does meets both alike.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +10,108 @@ import argparse
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+import failures
 import kafka_side
-import measure
-import tidegauge_side
+import mock_side
+import table
+from measure import BrokerSide, Workload, resident_bytes, workloads
+from tidegauge_side import Tidegauge
+
+ROUNDS = 3
+KILLS = 10
+QUICK_KILLS = 1
+
+
+def _note(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def _start(side: BrokerSide, figures: table.Figures) -> None:
+    began = time.perf_counter()
+    side.start()
+    figures.add("-", table.START, side.name, time.perf_counter() - began)
+    figures.add("-", table.IDLE_MEMORY, side.name, resident_bytes(list(side.pids().values())) / 1e6)
+
+
+def _one(side: BrokerSide, workload: Workload, topic: str, figures: table.Figures) -> None:
+    side.create(topic, workload.partitions)
+    rate = side.produce(topic, workload)
+    figures.add(workload.name, table.PRODUCE, side.name, rate)
+    figures.add(workload.name, table.CONSUME, side.name, side.consume(topic, workload))
+    latency = side.latency(topic, workload, rate / 2)
+    figures.add(workload.name, table.P50, side.name, latency.p50_ms)
+    figures.add(workload.name, table.P99, side.name, latency.p99_ms)
+    figures.add(workload.name, table.P999, side.name, latency.p999_ms)
+
+
+def _work(sides: list[BrokerSide], figures: table.Figures, rounds: int, *, quick: bool) -> None:
+    for side in sides:
+        _start(side, figures)
+    for round_number in range(rounds):
+        for number, workload in enumerate(workloads(quick=quick)):
+            for side in sides if round_number % 2 == 0 else reversed(sides):
+                _note(f"round {round_number + 1}: {side.name}, {workload.name}")
+                _one(side, workload, f"bench-{round_number}-{number}", figures)
+    for side in sides:
+        figures.add("-", table.LOADED_MEMORY, side.name, resident_bytes(list(side.pids().values())) / 1e6)
+
+
+def _fail(sides: list[BrokerSide], figures: table.Figures, rounds: int, *, quick: bool) -> None:
+    for number in range(rounds):
+        for side in sides:
+            _note(f"{side.name}: a follower catches up")
+            figures.add("-", table.CATCH_UP, side.name, failures.catch_up_rate(side, f"away-{number}"))
+    for side in sides:
+        _note(f"{side.name}: leaders die")
+        for gap in failures.failover_gaps(side, QUICK_KILLS if quick else KILLS):
+            figures.add("-", table.GAP, side.name, gap)
+
+
+def _mock(figures: table.Figures, rounds: int, *, quick: bool) -> None:
+    """The third column, where its library is installed."""
+    try:
+        for _ in range(rounds):
+            for workload in workloads(quick=quick):
+                _note(f"{mock_side.NAME}, {workload.name}")
+                produced, consumed = mock_side.run(workload)
+                figures.add(workload.name, table.PRODUCE, mock_side.NAME, produced)
+                figures.add(workload.name, table.CONSUME, mock_side.NAME, consumed)
+    except mock_side.Unavailable as problem:
+        _note(f"librdkafka's mock cluster is left out: {problem}")
 
 
 def main() -> None:
-    """Run both sides and print the table."""
+    """Run all sides and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer and smaller workloads")
+    parser.add_argument("--quick", action="store_true", help="fewer workloads, a tenth of the records, one kill")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each workload is done (default 3)")
     parser.add_argument("--without-kafka", action="store_true", help="our side alone")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--without-failures", action="store_true", help="no kills, no catching up")
+    parser.add_argument("--json", type=Path, help="also write every figure to this file")
     arguments = parser.parse_args()
-    cells = measure.workloads(arguments.quick)
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
-    theirs = None
+    figures = table.Figures()
+    sides: list[BrokerSide] = [Tidegauge(folder)]
     try:
-        ours = tidegauge_side.run(folder, cells)
         if not arguments.without_kafka:
             try:
-                theirs = kafka_side.run(folder, cells)
+                sides.append(kafka_side.Kafka(folder))
             except kafka_side.Unavailable as problem:
-                print(f"Apache Kafka is left out: {problem}", file=sys.stderr)
-    finally:
+                _note(f"Apache Kafka is left out: {problem}")
+        _work(sides, figures, arguments.rounds, quick=arguments.quick)
+        if not arguments.without_failures:
+            _fail(sides, figures, arguments.rounds, quick=arguments.quick)
+        _mock(figures, arguments.rounds, quick=arguments.quick)
+    finally:  # a run that ends early has still measured something
+        for side in sides:
+            side.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    print(measure.markdown(ours, theirs))
-    if arguments.json is not None:
-        arguments.json.write_text(measure.as_json(ours, theirs) + "\n")
+        print(figures.markdown(sides[0].name))
+        if arguments.json is not None:
+            arguments.json.write_text(figures.as_json() + "\n")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Apache Kafka's side: version 3.9 in ZooKeeper mode, three brokers, Kafka's own tools, from Maven Central.
 
 Everything is resolved into a cache folder with ``mvn dependency:copy-dependencies``. Where Maven or the network is
-missing, ``Unavailable`` says so and the runner prints our figures alone.
+missing, ``Unavailable`` says so and the runner prints our figures alone. The JVM options are those of Kafka's own
+start scripts.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -14,12 +16,18 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
-from measure import Figures, Side, Workload, resident_bytes
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
+from measure import Latency, Workload
 
 VERSION = "3.9.1"
 CACHE = Path(os.environ.get("TIDEGAUGE_BENCH_CACHE", "~/.cache/tidegauge-bench")).expanduser()
-HEAP = "-Xmx512m"
+COMMON = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+BROKER_JVM = (*COMMON, "-Xmx1G", "-Xms1G")
+TOOL_JVM = (*COMMON, "-Xmx512M")
 READY_SECONDS = 60
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>bench</groupId><artifactId>bench</artifactId><version>1</version><dependencies>
@@ -63,99 +71,163 @@ def _free_port() -> int:
 
 
 class Kafka:
-    """ZooKeeper and three brokers of Apache Kafka."""
+    """Their side; see ``measure.BrokerSide``."""
+
+    name = f"Apache Kafka {VERSION}"
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.classpath = f"{jars()}/*"
-        self.zookeeper_port = _free_port()
-        self.ports = [_free_port() for _ in range(3)]
-        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports)
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self._folder = folder / "kafka"
+        self._classpath = f"{jars()}/*"
+        self._zookeeper_port = _free_port()
+        self._ports = [_free_port() for _ in range(3)]
+        self._bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def _start(self, name: str, main: str, config: dict[str, str]) -> subprocess.Popen[bytes]:
-        path = self.folder / f"{name}.properties"
+    def _start(self, name: str, main: str, config: dict[str, str]) -> None:
+        path = self._folder / f"{name}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
-        command = ["java", HEAP, "-XX:+UseG1GC", "-cp", self.classpath, main, str(path)]
-        with (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        self.processes.append(process)
-        return process
+        command = ["java", *BROKER_JVM, "-cp", self._classpath, main, str(path)]
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def _start_broker(self, number: int) -> None:
+        self._start(
+            f"broker-{number}",
+            "kafka.Kafka",
+            {
+                "broker.id": str(number),
+                "listeners": f"PLAINTEXT://127.0.0.1:{self._ports[number]}",
+                "zookeeper.connect": self.zookeeper(),
+                "zookeeper.session.timeout.ms": "4000",
+                "log.dirs": str(self._folder / f"data-{number}"),
+                "offsets.topic.replication.factor": "1",
+                "auto.create.topics.enable": "false",
+            },
+        )
 
     def start(self) -> None:
-        """Start all; returns when the brokers' ports are open."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """As ``BrokerSide``."""
+        self._folder.mkdir(parents=True, exist_ok=True)
         self._start(
             "zookeeper",
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             {
-                "dataDir": str(self.folder / "zookeeper"),
-                "clientPort": str(self.zookeeper_port),
+                "dataDir": str(self._folder / "zookeeper"),
+                "clientPort": str(self._zookeeper_port),
                 "clientPortAddress": "127.0.0.1",
+                "tickTime": "2000",
                 "admin.enableServer": "false",
                 "maxClientCnxns": "0",
             },
         )
-        _wait_for(self.zookeeper_port)
-        for number, port in enumerate(self.ports):
-            self._start(
-                f"broker-{number}",
-                "kafka.Kafka",
-                {
-                    "broker.id": str(number),
-                    "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-                    "zookeeper.connect": f"127.0.0.1:{self.zookeeper_port}",
-                    "log.dirs": str(self.folder / f"data-{number}"),
-                    "offsets.topic.replication.factor": "1",
-                    "auto.create.topics.enable": "false",
-                },
-            )
-        for port in self.ports:
+        _wait_for(self._zookeeper_port)
+        for number in range(3):
+            self._start_broker(number)
+        for port in self._ports:
             _wait_for(port)
+        asyncio.run(self._first_record())
 
-    def tool(self, main: str, *arguments: str) -> str:
-        """Run one of Kafka's tools; its stdout."""
-        command = ["java", HEAP, "-cp", self.classpath, main, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-        if done.returncode != 0:
-            raise RuntimeError(f"{main} failed: {done.stdout[-500:]}{done.stderr[-500:]}")
-        return done.stdout
+    async def _first_record(self) -> None:
+        await self._create("first", 1)
+        async with AIOKafkaProducer(bootstrap_servers=self._bootstrap, acks="all") as producer:
+            await producer.send_and_wait("first", b"x")
 
-    def create(self, topic: str, partitions: int) -> None:
-        """Create a topic with replication factor 3, as soon as three brokers are there."""
-        self.tool(
-            "org.apache.kafka.tools.TopicCommand",
-            *("--bootstrap-server", self.bootstrap, "--create", "--topic", topic),
-            *("--partitions", str(partitions), "--replication-factor", "3"),
-        )
-
-    def produce(self, topic: str, records: int, size: int, *properties: str, throughput: int = -1) -> str:
-        """Kafka's producer-perf-test; its summary line."""
-        return self.tool(
-            "org.apache.kafka.tools.ProducerPerformance",
-            *("--topic", topic, "--num-records", str(records), "--record-size", str(size)),
-            *("--throughput", str(throughput), "--producer-props", f"bootstrap.servers={self.bootstrap}", *properties),
-        ).splitlines()[-1]
-
-    def consume(self, topic: str, records: int) -> float:
-        """Kafka's consumer-perf-test; records per second of fetching."""
-        output = self.tool(
-            "org.apache.kafka.tools.ConsumerPerformance",
-            *("--bootstrap-server", self.bootstrap, "--topic", topic, "--messages", str(records), "--timeout", "60000"),
-        )
-        header, values = (line.split(", ") for line in output.splitlines() if ", " in line)
-        return float(values[header.index("fetch.nMsg.sec")])
+    async def _create(self, topic: str, partitions: int) -> None:
+        """By a client that needs no start-up of its own; again until three brokers are there."""
+        deadline = time.monotonic() + READY_SECONDS
+        admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+        await admin.start()
+        try:
+            while True:
+                try:
+                    answer: Any = await admin.create_topics([NewTopic(topic, partitions, 3)])
+                    if answer.topic_errors[0][1] == 0:
+                        return
+                    problem = str(answer.topic_errors[0])
+                except KafkaError as error:
+                    problem = str(error)
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"{topic} could not be created: {problem}")
+                await asyncio.sleep(0.05)
+        finally:
+            await admin.close()
 
     def stop(self) -> None:
-        """End all, gently first."""
-        for process in reversed(self.processes):
+        """As ``BrokerSide``."""
+        for process in reversed(self._processes.values()):
             process.send_signal(signal.SIGTERM)
-        for process in self.processes:
+        for process in self._processes.values():
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    def pids(self) -> dict[int, int]:
+        """As ``BrokerSide``."""
+        brokers = {number: self._processes[f"broker-{number}"] for number in range(3)}
+        return {number: process.pid for number, process in brokers.items() if process.poll() is None}
+
+    def zookeeper(self) -> str:
+        """As ``BrokerSide``."""
+        return f"127.0.0.1:{self._zookeeper_port}"
+
+    def create(self, topic: str, partitions: int) -> None:
+        """As ``BrokerSide``."""
+        asyncio.run(self._create(topic, partitions))
+
+    def _tool(self, main: str, *arguments: str) -> str:
+        command = ["java", *TOOL_JVM, "-cp", self._classpath, main, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        if done.returncode != 0:
+            raise RuntimeError(f"{main} failed: {done.stdout[-500:]}{done.stderr[-500:]}")
+        return done.stdout
+
+    def _perf(self, topic: str, records: int, workload: Workload, throughput: float, *properties: str) -> str:
+        return self._tool(
+            "org.apache.kafka.tools.ProducerPerformance",
+            *("--topic", topic, "--num-records", str(records), "--record-size", str(workload.record_bytes)),
+            *("--throughput", str(int(throughput)), "--producer-props", f"bootstrap.servers={self._bootstrap}"),
+            *(f"acks={workload.acks}", *properties),
+        ).splitlines()[-1]
+
+    def produce(self, topic: str, workload: Workload) -> float:
+        """As ``BrokerSide``, by producer-perf-test."""
+        line = self._perf(topic, workload.records, workload, -1, "linger.ms=5", "batch.size=65536")
+        return float(_number(r"([\d.]+) records/sec", line))
+
+    def consume(self, topic: str, workload: Workload) -> float:
+        """As ``BrokerSide``, by consumer-perf-test: its rate without the group's rebalance."""
+        output = self._tool(
+            "org.apache.kafka.tools.ConsumerPerformance",
+            *("--bootstrap-server", self._bootstrap, "--topic", topic),
+            *("--messages", str(workload.records), "--timeout", "60000"),
+        )
+        header, values = (line.split(", ") for line in output.splitlines() if ", " in line)
+        return float(values[header.index("fetch.nMsg.sec")])
+
+    def latency(self, topic: str, workload: Workload, rate: float) -> Latency:
+        """As ``BrokerSide``, by producer-perf-test."""
+        line = self._perf(topic, int(rate * workload.latency_seconds), workload, max(1, rate))
+        found = [_number(rf"([\d.]+) ms {share}", line) for share in ("50th", "99th", r"99\.9th", "max latency")]
+        return Latency(*(float(value) for value in found))
+
+    def kill(self, broker_id: int) -> None:
+        """As ``BrokerSide``."""
+        process = self._processes[f"broker-{broker_id}"]
+        process.kill()
+        process.wait()
+
+    def restart(self, broker_id: int) -> None:
+        """As ``BrokerSide``."""
+        self._start_broker(broker_id)
+
+
+def _number(pattern: str, line: str) -> str:
+    found = re.search(pattern, line)
+    if found is None:
+        raise RuntimeError(f"unexpected output of Kafka's tool: {line}")
+    return found[1]
 
 
 def _wait_for(port: int) -> None:
@@ -167,38 +239,4 @@ def _wait_for(port: int) -> None:
                 return
         if time.monotonic() > deadline:
             raise Unavailable(f"nothing listens on port {port} after {READY_SECONDS} s")
-        time.sleep(0.05)
-
-
-def _run(kafka: Kafka, workload: Workload, number: int) -> Figures:
-    topic = f"bench-{number}"
-    kafka.create(topic, workload.partitions)
-    fast = kafka.produce(
-        topic, workload.records, workload.record_bytes, f"acks={workload.acks}", "linger.ms=5", "batch.size=65536"
-    )
-    consumed = kafka.consume(topic, workload.records)
-    slow = kafka.produce(topic, 500, workload.record_bytes, f"acks={workload.acks}", throughput=200)
-    rate = re.search(r"([\d.]+) records/sec", fast)
-    p50 = re.search(r"([\d.]+) ms 50th", slow)
-    p99 = re.search(r"([\d.]+) ms 99th", slow)
-    if rate is None or p50 is None or p99 is None:
-        raise RuntimeError(f"unexpected output: {fast} / {slow}")
-    return Figures(float(rate[1]), consumed, float(p50[1]), float(p99[1]))
-
-
-def run(folder: Path, cells: list[Workload]) -> Side:
-    """All workloads, one after the other, on one cluster."""
-    side = Side(f"Apache Kafka {VERSION}")
-    began = time.perf_counter()
-    kafka = Kafka(folder / "kafka")
-    try:
-        kafka.start()
-        kafka.create("first", 1)
-        kafka.produce("first", 1, 1, "acks=all")
-        side.start_up_seconds = time.perf_counter() - began
-        for number, workload in enumerate(cells):
-            side.figures[workload.name] = _run(kafka, workload, number)
-        side.memory_bytes = resident_bytes([process.pid for process in kafka.processes[1:]])
-    finally:
-        kafka.stop()
-    return side
+        time.sleep(0.02)

@@ -1,15 +1,21 @@
-"""What one side of a comparison gives: figures by name, and how they are printed side by side.
+"""What is measured, in words both sides share: workloads, latencies, memory, and the interface of a side.
 
-Figures are only ever compared within one run: the machines are shared and noisy, so a ratio means something and an
-absolute number little.
+Figures are only ever compared within one run, pair by pair: the machines are shared and noisy, so a ratio means
+something and an absolute number little.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, Protocol
+
+BYTES_PER_CELL = 150_000_000
+MOST_RECORDS = 600_000
+LATENCY_SECONDS = 10
+QUICK_SHARE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +24,17 @@ class Workload:
 
     Attributes:
         record_bytes: size of a record's value.
-        partitions: of the topic.
+        partitions: of the topic, which has three replicas.
         acks: ``1`` or ``all``.
         records: how many are written and read.
+        latency_seconds: how long the run at half load takes.
     """
 
     record_bytes: int
     partitions: int
     acks: str
     records: int
+    latency_seconds: int
 
     @property
     def name(self) -> str:
@@ -34,100 +42,81 @@ class Workload:
         return f"{self.record_bytes} B, {self.partitions} partition{'s' * (self.partitions > 1)}, acks={self.acks}"
 
 
-@dataclass(slots=True)
-class Figures:
-    """One side's result for one workload."""
+class Latency(NamedTuple):
+    """From ``send`` to acknowledgement, in ms, over all records of a run."""
 
-    produce_records_per_second: float = 0.0
-    consume_records_per_second: float = 0.0
-    latency_p50_ms: float = 0.0
-    latency_p99_ms: float = 0.0
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+    max_ms: float
 
 
-@dataclass(slots=True)
-class Side:
-    """All results of one side.
-
-    Attributes:
-        name: Tidegauge or Apache Kafka with its version.
-        start_up_seconds: from nothing to the first acknowledged record.
-        memory_bytes: resident memory of all brokers, after the workloads.
-        figures: by the workload's name.
-    """
+class BrokerSide(Protocol):
+    """Three brokers and a client, ours or theirs. Brokers are known by their ids."""
 
     name: str
-    start_up_seconds: float = 0.0
-    memory_bytes: int = 0
-    figures: dict[str, Figures] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Start ZooKeeper and the brokers, from nothing, and return once a first record is acknowledged."""
+
+    def stop(self) -> None:
+        """End all of it."""
+
+    def pids(self) -> dict[int, int]:
+        """The living brokers' process ids by broker id."""
+        ...
+
+    def zookeeper(self) -> str:
+        """``host:port``, with a chroot if there is one."""
+        ...
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Create a topic with three replicas; returns when it can be written to."""
+
+    def produce(self, topic: str, workload: Workload) -> float:
+        """Write all records as fast as possible; records a second, to the last acknowledgement."""
+        ...
+
+    def consume(self, topic: str, workload: Workload) -> float:
+        """Read all records; records a second of fetching."""
+        ...
+
+    def latency(self, topic: str, workload: Workload, rate: float) -> Latency:
+        """Write at a steady rate (records a second) for ``latency_seconds``."""
+        ...
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL."""
+
+    def restart(self, broker_id: int) -> None:
+        """Start a broker that was killed; returns at once or later."""
 
 
-def workloads(quick: bool) -> list[Workload]:
-    """The cells: record sizes, partitions and acks; fewer and smaller for a quick look."""
-    volume = 10_000_000 if quick else 60_000_000
+def workloads(*, quick: bool) -> list[Workload]:
+    """The cells: record sizes, partitions and acks; a tenth of the records, and fewer cells, for a quick look."""
+    share = QUICK_SHARE if quick else 1
     sizes = (100, 1024) if quick else (100, 1024, 10240)
     return [
-        Workload(size, partitions, acks, max(2_000, min(200_000, volume // size)))
+        Workload(
+            size, partitions, acks, min(MOST_RECORDS, BYTES_PER_CELL // size) // share, max(2, LATENCY_SECONDS // share)
+        )
         for size in sizes
         for partitions in (1, 12)
         for acks in ("1", "all")
     ]
 
 
-def resident_bytes(pids: list[int]) -> int:
+def resident_bytes(pids: Sequence[int]) -> int:
     """Resident memory of some processes together."""
     pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def percentile(values: list[float], share: float) -> float:
-    """The value below which a share of the values lies."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+def latency_of(samples_ms: Sequence[float]) -> Latency:
+    """The percentiles of some samples, which may not be empty."""
+    ordered = sorted(samples_ms)
 
+    def at(share: float) -> float:
+        return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
-def markdown(ours: Side, theirs: Side | None) -> str:
-    """The table; a ratio above 1 is in our favour."""
-    lines = [
-        "| workload | measure | " + ours.name + (f" | {theirs.name} | ratio |" if theirs else " |"),
-        "|---|---|---|" + ("---|---|" if theirs else ""),
-    ]
-
-    def row(workload: str, measure: str, own: float, other: float | None, *, less_is_better: bool, form: str) -> None:
-        cells = [workload, measure, form.format(own)]
-        if theirs is not None and other is not None:
-            ratio = (other / own if less_is_better else own / other) if own and other else 0.0
-            cells += [form.format(other), f"{ratio:.2f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-
-    for name, own in ours.figures.items():
-        other = theirs.figures.get(name) if theirs else None
-        for measure, attribute, less, form in (
-            ("produce, records/s", "produce_records_per_second", False, "{:,.0f}"),
-            ("consume, records/s", "consume_records_per_second", False, "{:,.0f}"),
-            ("latency p50, ms", "latency_p50_ms", True, "{:.2f}"),
-            ("latency p99, ms", "latency_p99_ms", True, "{:.2f}"),
-        ):
-            theirs_value = None if other is None else getattr(other, attribute)
-            row(name, measure, getattr(own, attribute), theirs_value, less_is_better=less, form=form)
-    row(
-        "-",
-        "start-up to the first acknowledged record, s",
-        ours.start_up_seconds,
-        theirs.start_up_seconds if theirs else None,
-        less_is_better=True,
-        form="{:.2f}",
-    )
-    row(
-        "-",
-        "memory of all brokers, MB",
-        ours.memory_bytes / 1e6,
-        theirs.memory_bytes / 1e6 if theirs else None,
-        less_is_better=True,
-        form="{:,.0f}",
-    )
-    return "\n".join(lines)
-
-
-def as_json(ours: Side, theirs: Side | None) -> str:
-    """The same for machines."""
-    return json.dumps({"ours": asdict(ours), "theirs": None if theirs is None else asdict(theirs)}, indent=2)
+    return Latency(at(0.5), at(0.99), at(0.999), ordered[-1])

@@ -5,87 +5,139 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Literal
 
-from measure import Figures, Side, Workload, percentile, resident_bytes
+from measure import Latency, Workload, latency_of
 
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin, Consumer, Producer
 from tidegauge_lab.cluster import LocalCluster
 
-LATENCY_RECORDS = 500
+LINGER_MS = 5
+BATCH_BYTES = 65_536
+SETTINGS = {"zookeeper.session.timeout.ms": "4000"}
+AHEAD_SECONDS = 0.002
+
+
+def _acks(workload: Workload) -> Literal["all", 1]:
+    return 1 if workload.acks == "1" else "all"
 
 
 async def _produce(bootstrap: list[str], topic: str, workload: Workload) -> float:
-    """Records per second, from the first send to the last acknowledgement."""
     value = b"x" * workload.record_bytes
-    acks = 1 if workload.acks == "1" else "all"
-    async with Producer(bootstrap, acks=acks, linger_ms=5, batch_size_bytes=65_536) as producer:
+    async with Producer(bootstrap, acks=_acks(workload), linger_ms=LINGER_MS, batch_size_bytes=BATCH_BYTES) as producer:
         began = time.perf_counter()
         for number in range(workload.records):
             await producer.send(topic, value, partition=number % workload.partitions)
         await producer.flush()
         seconds = time.perf_counter() - began
-        assert producer.counters.failed == 0
+        if producer.counters.failed:
+            raise RuntimeError(f"{producer.counters.failed} records were not acknowledged")
     return workload.records / seconds
 
 
-async def _latencies(bootstrap: list[str], topic: str, workload: Workload) -> list[float]:
-    """One record at a time, from send to acknowledgement, in ms."""
-    value = b"x" * workload.record_bytes
-    acks = 1 if workload.acks == "1" else "all"
-    found: list[float] = []
-    async with Producer(bootstrap, acks=acks) as producer:
-        for _ in range(LATENCY_RECORDS):
-            began = time.perf_counter()
-            await (await producer.send(topic, value, partition=0))
-            found.append((time.perf_counter() - began) * 1000)
-    return found[len(found) // 10 :]
-
-
-async def _consume(bootstrap: list[str], topic: str, workload: Workload, total: int) -> float:
+async def _consume(bootstrap: list[str], topic: str, workload: Workload) -> float:
     async with Consumer(bootstrap) as consumer:
-        consumer_partitions = [TopicPartition(topic, number) for number in range(workload.partitions)]
-        consumer.assign(consumer_partitions)
+        consumer.assign([TopicPartition(topic, number) for number in range(workload.partitions)])
         await consumer.seek_to_beginning()
         began = time.perf_counter()
         read = 0
-        while read < total:
+        while read < workload.records:
             read += len(await consumer.poll(timeout_ms=1_000, max_records=100_000))
         return read / (time.perf_counter() - began)
 
 
-async def _run(cluster: LocalCluster, workload: Workload, number: int) -> Figures:
-    topic = f"bench-{number}"
-    bootstrap = cluster.bootstrap_servers
+async def _latency(bootstrap: list[str], topic: str, workload: Workload, rate: float) -> Latency:
+    """An open loop, as Kafka's tool has one: a slow answer doesn't hold the next record back."""
+    value = b"x" * workload.record_bytes
+    samples: list[float] = []
+
+    def note(began: float) -> None:
+        samples.append((time.perf_counter() - began) * 1_000)
+
+    async with Producer(bootstrap, acks=_acks(workload)) as producer:
+        start = time.perf_counter()
+        for number in range(int(rate * workload.latency_seconds)):
+            ahead = start + number / rate - time.perf_counter()
+            if ahead > AHEAD_SECONDS:
+                await asyncio.sleep(ahead)
+            began = time.perf_counter()
+            answer = await producer.send(topic, value, partition=number % workload.partitions)
+            answer.add_done_callback(lambda _, began=began: note(began))
+        await producer.flush()
+    return latency_of(samples)
+
+
+async def _create(bootstrap: list[str], topic: str, partitions: int) -> None:
     async with Admin(bootstrap) as admin:
-        await admin.create_topic(topic, partitions=workload.partitions, replication_factor=3)
+        await admin.create_topic(topic, partitions=partitions, replication_factor=3)
         await admin.wait_for_topic(topic)
-    produced = await _produce(bootstrap, topic, workload)
-    consumed = await _consume(bootstrap, topic, workload, workload.records)
-    latencies = await _latencies(bootstrap, topic, workload)
-    return Figures(produced, consumed, percentile(latencies, 0.5), percentile(latencies, 0.99))
 
 
-async def _first_record(cluster: LocalCluster) -> None:
-    async with Admin(cluster.bootstrap_servers) as admin:
-        await admin.create_topic("first", partitions=1, replication_factor=3)
-    async with Producer(cluster.bootstrap_servers) as producer:
+async def _first_record(bootstrap: list[str]) -> None:
+    await _create(bootstrap, "first", 1)
+    async with Producer(bootstrap) as producer:
         await (await producer.send("first", b"x"))
 
 
-def run(folder: Path, cells: list[Workload]) -> Side:
-    """All workloads, one after the other, on one cluster."""
-    side = Side("Tidegauge")
-    began = time.perf_counter()
-    cluster = LocalCluster.create(folder / "tidegauge", 3, profile="kafka")
-    try:
-        cluster.up()
-        asyncio.run(_first_record(cluster))
-        side.start_up_seconds = time.perf_counter() - began
-        for number, workload in enumerate(cells):
-            side.figures[workload.name] = asyncio.run(_run(cluster, workload, number))
-        pids = [cluster.pid_of(entry.id) for entry in cluster.file.brokers]
-        side.memory_bytes = resident_bytes([pid for pid in pids if pid is not None])
-    finally:
-        cluster.down()
-    return side
+class Tidegauge:
+    """Our side; see ``measure.BrokerSide``."""
+
+    name = "Tidegauge"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "tidegauge"
+        self._cluster: LocalCluster | None = None
+        self._runner = asyncio.Runner()
+
+    @property
+    def cluster(self) -> LocalCluster:
+        """The cluster, once started."""
+        if self._cluster is None:
+            raise RuntimeError("not started")
+        return self._cluster
+
+    def start(self) -> None:
+        """As ``BrokerSide``."""
+        self._cluster = LocalCluster.create(self._folder, 3, profile="kafka", settings=SETTINGS)
+        self._cluster.up()
+        self._runner.run(_first_record(self.cluster.bootstrap_servers))
+
+    def stop(self) -> None:
+        """As ``BrokerSide``."""
+        if self._cluster is not None:
+            self._cluster.down(purge=True)
+        self._runner.close()
+
+    def pids(self) -> dict[int, int]:
+        """As ``BrokerSide``."""
+        found = {entry.id: self.cluster.pid_of(entry.id) for entry in self.cluster.file.brokers}
+        return {broker_id: pid for broker_id, pid in found.items() if pid is not None}
+
+    def zookeeper(self) -> str:
+        """As ``BrokerSide``."""
+        return self.cluster.file.zookeeper_address
+
+    def create(self, topic: str, partitions: int) -> None:
+        """As ``BrokerSide``."""
+        self._runner.run(_create(self.cluster.bootstrap_servers, topic, partitions))
+
+    def produce(self, topic: str, workload: Workload) -> float:
+        """As ``BrokerSide``."""
+        return self._runner.run(_produce(self.cluster.bootstrap_servers, topic, workload))
+
+    def consume(self, topic: str, workload: Workload) -> float:
+        """As ``BrokerSide``."""
+        return self._runner.run(_consume(self.cluster.bootstrap_servers, topic, workload))
+
+    def latency(self, topic: str, workload: Workload, rate: float) -> Latency:
+        """As ``BrokerSide``."""
+        return self._runner.run(_latency(self.cluster.bootstrap_servers, topic, workload, rate))
+
+    def kill(self, broker_id: int) -> None:
+        """As ``BrokerSide``."""
+        self.cluster.kill(broker_id)
+
+    def restart(self, broker_id: int) -> None:
+        """As ``BrokerSide``."""
+        self.cluster.start(broker_id)

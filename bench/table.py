@@ -1,0 +1,84 @@
+"""Figures by (workload, measure) and side, and how they are printed: medians, spread, ratios.
+
+A ratio above 1 is in our favour, whichever way the measure counts.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import defaultdict
+from typing import NamedTuple
+
+
+class Measure(NamedTuple):
+    """One kind of figure: its words, whether less is better, and how it is printed."""
+
+    words: str
+    less_is_better: bool
+    form: str
+
+
+PRODUCE = Measure("produce, records/s", less_is_better=False, form="{:,.0f}")
+CONSUME = Measure("consume, records/s", less_is_better=False, form="{:,.0f}")
+P50 = Measure("latency p50 at half load, ms", less_is_better=True, form="{:,.2f}")
+P99 = Measure("latency p99 at half load, ms", less_is_better=True, form="{:,.2f}")
+P999 = Measure("latency p99.9 at half load, ms", less_is_better=True, form="{:,.2f}")
+START = Measure("from nothing to the first acknowledged record, s", less_is_better=True, form="{:.2f}")
+IDLE_MEMORY = Measure("memory of three idle brokers, MB", less_is_better=True, form="{:,.0f}")
+LOADED_MEMORY = Measure("memory of three brokers after the load, MB", less_is_better=True, form="{:,.0f}")
+GAP = Measure("longest wait for an acknowledgement over a leader's kill -9, s", less_is_better=True, form="{:.2f}")
+CATCH_UP = Measure("a follower that was away catches up, MB/s", less_is_better=False, form="{:,.1f}")
+
+
+class Figures:
+    """All figures of a run: for each workload and measure, each side's values in the order of the rounds."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, Measure], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+
+    def add(self, workload: str, measure: Measure, side: str, value: float) -> None:
+        """Keep one figure."""
+        self._values[workload, measure][side].append(value)
+
+    def markdown(self, ours: str) -> str:
+        """The table; each figure is the median, with the least and the greatest of the rounds behind it."""
+        others = [
+            name for name in dict.fromkeys(name for sides in self._values.values() for name in sides) if name != ours
+        ]
+        heads = ["workload", "measure", ours]
+        for other in others:
+            heads += [other, "ratio"]
+        lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+        for (workload, measure), sides in self._values.items():
+            cells = [workload, measure.words, _spread(measure, sides.get(ours, []))]
+            for other in others:
+                cells += [_spread(measure, sides.get(other, [])), _ratio(measure, sides, ours, other)]
+            lines.append("| " + " | ".join(cells) + " |")
+        return "\n".join(lines)
+
+    def as_json(self) -> str:
+        """Every single value, for machines."""
+        rows = [
+            {"workload": workload, "measure": measure.words, "less_is_better": measure.less_is_better, "values": sides}
+            for (workload, measure), sides in self._values.items()
+        ]
+        return json.dumps(rows, indent=2)
+
+
+def _spread(measure: Measure, values: list[float]) -> str:
+    if not values:
+        return "-"
+    middle = measure.form.format(statistics.median(values))
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({measure.form.format(min(values))} to {measure.form.format(max(values))})"
+
+
+def _ratio(measure: Measure, sides: dict[str, list[float]], ours: str, other: str) -> str:
+    if not sides.get(ours) or not sides.get(other):
+        return "-"
+    own, theirs = statistics.median(sides[ours]), statistics.median(sides[other])
+    if not own or not theirs:
+        return "-"
+    return f"{theirs / own if measure.less_is_better else own / theirs:.2f}"
