@@ -14,12 +14,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from enum import Enum
 
 from tidegauge.partition import TopicPartition
 from tidegauge_client.partition_queue import Batch, Identity, PartitionQueue, Promise
 from tidegauge_client.records import BatchBuilder, NewRecord
 
 MAX_PRODUCER_EPOCH = 32767
+
+
+class Room(Enum):
+    """What a record found, and left behind."""
+
+    LEFT = "left"
+    """It went into an open batch, which takes more."""
+    NEW = "new"
+    """It opened a batch: its linger.ms begins."""
+    NONE = "none"
+    """It filled a batch, or found one that was full."""
 
 
 class Accumulator:
@@ -63,27 +75,29 @@ class Accumulator:
         *,
         reserved_bytes: int,
         now_ms: float,
-    ) -> bool:
-        """Add a record to the partition's open batch, or to a new one; whether it filled a batch."""
-        pending = self.queue(topic_partition).pending
-        batch = pending[-1] if pending and pending[-1].builder is not None else None
-        is_full = False
-        if batch is None or not _fits(batch, record):
-            is_full = batch is not None
-            if batch is not None:
+    ) -> Room:
+        """Add a record to the partition's open batch, or to a new one."""
+        queue = self._queues.get(topic_partition) or self.queue(topic_partition)
+        pending = queue.pending
+        batch = pending[-1] if pending else None
+        builder = None if batch is None else batch.builder
+        room = Room.LEFT
+        if batch is None or builder is None or not builder.append(*record):
+            room = Room.NEW
+            if batch is not None and builder is not None:
                 batch.close()
+                room = Room.NONE
             builder = BatchBuilder(compression=self._compression, max_size_bytes=self._batch_size_bytes)
             self._serial += 1
             batch = Batch(topic_partition, (self._serial,), now_ms, builder)
-            fits = _fits(batch, record)
+            fits = builder.append(*record)
             assert fits, "a batch takes its first record, however large"
             pending.append(batch)
             self.incomplete.add(batch)
         batch.promises.append(promise)
         batch.timestamps_ms.append(record.timestamp_ms)
         batch.reserved_bytes += reserved_bytes
-        builder_now = batch.builder
-        return is_full or (builder_now is not None and builder_now.size_bytes >= self._batch_size_bytes)
+        return Room.NONE if builder.size_bytes >= self._batch_size_bytes else room
 
     def ready(
         self, now_ms: float, *, is_hurried: bool, leader_epoch: Callable[[TopicPartition], int]
@@ -163,8 +177,3 @@ class Accumulator:
         self.incomplete.clear()
         self._queues.clear()
         return left
-
-
-def _fits(batch: Batch, record: NewRecord) -> bool:
-    assert batch.builder is not None, "only an open batch is asked"
-    return batch.builder.append(record.value, record.key, record.timestamp_ms, record.headers)

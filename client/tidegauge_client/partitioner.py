@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import bisect
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
@@ -64,16 +64,19 @@ class StickyPartitioner:
         self._partition: int | None = None
         self._produced_bytes = 0
 
-    def partition(self, available: Sequence[int], everyone: Sequence[int], queue_length: Callable[[int], int]) -> int:
-        """The partition for the next record.
+    def partition(
+        self, everyone: Collection[int], is_available: Callable[[int], bool], queue_length: Callable[[int], int]
+    ) -> int:
+        """The partition for the next record; what is not known yet is asked for only when another is drawn.
 
         Args:
-            available: partitions that have a leader.
             everyone: all partitions.
+            is_available: whether a partition has a leader.
             queue_length: batches that wait for a partition.
         """
         if self._partition is None or self._partition not in everyone:
-            self._partition = self._next(available or everyone, queue_length)
+            available = [partition for partition in everyone if is_available(partition)]
+            self._partition = self._next(available or list(everyone), queue_length)
             self._produced_bytes = 0
         return self._partition
 

@@ -22,7 +22,7 @@ from typing import Literal, Self
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.v1 import produce_pb2
-from tidegauge_client.accumulator import Accumulator
+from tidegauge_client.accumulator import Accumulator, Room
 from tidegauge_client.buffer_memory import BufferMemory
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
@@ -102,6 +102,7 @@ class Producer:
         self._max_request_size_bytes = max_request_size_bytes
         self._max_block_ms = max_block_ms
         self._retry_backoff_ms = retry_backoff_ms
+        self._most_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)
         self._memory = BufferMemory(buffer_memory_bytes)
         self._cluster = Cluster(bootstrap_servers, retry_backoff_ms=retry_backoff_ms)
         self._cluster.on_change(self._wake_up)
@@ -127,6 +128,7 @@ class Producer:
         )
         self._sticky: dict[str, StickyPartitioner] = {}
         self._wake = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._identifying: asyncio.Task[None] | None = None
         self._streams: set[asyncio.Task[None]] = set()
@@ -149,7 +151,8 @@ class Producer:
             TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server answers.
         """
         await self._cluster.refresh()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run())
 
     async def stop(self, timeout_ms: float | None = None) -> None:
         """Send what is left, wait for its acknowledgements, and close; what a time limit leaves is reported."""
@@ -226,20 +229,19 @@ class Producer:
             TypeError: key or value is not bytes.
         """
         self._check_open()
-        if not (_is_payload(key) and _is_payload(value)):
+        if not (
+            (key is None or type(key) is bytes or _is_payload(key)) and (type(value) is bytes or _is_payload(value))
+        ):
             raise TypeError("key and value are bytes or None")
         size_bytes = estimate_size_bytes(key, value, headers)
-        self._check_size(size_bytes)
+        if size_bytes > self._most_record_bytes:
+            raise self._too_large(size_bytes)
         info = self._cluster.info.topics.get(topic)
         if info is None or info.error is not ErrorCode.NONE or (partition or 0) not in info.partitions:
             info = await self._wait_for_partition(topic, partition, self._max_block_ms)
         if not self._memory.try_take(size_bytes):
             self._wake_up()
             await self._memory.take(size_bytes, self._max_block_ms)
-        promise: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        if timestamp_ms is None:
-            timestamp_ms = int(time.time() * 1000)
-        record = NewRecord(value, key, timestamp_ms, headers)
         sticky = None
         if partition is None:
             if key is not None:
@@ -247,18 +249,27 @@ class Producer:
             else:
                 sticky = self._sticky_of(topic)
                 partition = self._draw(info, sticky)
+        if timestamp_ms is None:
+            timestamp_ms = int(time.time() * 1000)
         try:
             self._check_open()
-            is_full = self._accumulator.append(
-                TopicPartition(topic, partition), record, promise, reserved_bytes=size_bytes, now_ms=now_ms()
+            promise: asyncio.Future[RecordMetadata] = asyncio.Future(loop=self._loop)
+            room = self._accumulator.append(
+                TopicPartition(topic, partition),
+                NewRecord(value, key, timestamp_ms, headers),
+                promise,
+                reserved_bytes=size_bytes,
+                now_ms=now_ms(),
             )
         except BaseException:
             self._memory.release(size_bytes)
             raise
         self._sender.counters.sent += 1
+        is_full = room is Room.NONE
         if sticky is not None:
             sticky.produced(size_bytes, batch_is_full=is_full)
-        self._wake.set()
+        if room is not Room.LEFT:
+            self._wake.set()  # a record in an open batch changes nothing for the sender
         self._since_yield += 1
         if is_full or self._since_yield >= YIELD_EVERY:
             self._since_yield = 0
@@ -271,17 +282,14 @@ class Producer:
         if self._task is None or self._is_stopping:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the producer is not running; start it, or use async with")
 
-    def _check_size(self, size_bytes: int) -> None:
-        for limit_bytes, name in (
-            (self._max_request_size_bytes, "max.request.size"),
-            (self._memory.size_bytes, "buffer.memory"),
-        ):
-            if size_bytes > limit_bytes:
-                raise TidegaugeError(
-                    ErrorCode.MESSAGE_TOO_LARGE,
-                    f"The message is {size_bytes} bytes when serialized which is larger than {limit_bytes}, which is "
-                    f"the value of the {name} configuration.",
-                )
+    def _too_large(self, size_bytes: int) -> TidegaugeError:
+        is_request = size_bytes > self._max_request_size_bytes
+        limit_bytes = self._max_request_size_bytes if is_request else self._memory.size_bytes
+        return TidegaugeError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The message is {size_bytes} bytes when serialized which is larger than {limit_bytes}, which is "
+            f"the value of the {'max.request.size' if is_request else 'buffer.memory'} configuration.",
+        )
 
     async def _wait_for_partition(self, topic: str, partition: int | None, timeout_ms: float) -> TopicInfo:
         problem = topic_name_problem(topic)
@@ -308,10 +316,10 @@ class Producer:
         return found
 
     def _draw(self, info: TopicInfo, sticky: StickyPartitioner) -> int:
-        everyone = list(info.partitions)
-        available = [index for index, part in info.partitions.items() if part.leader_id is not None]
         return sticky.partition(
-            available, everyone, lambda index: self._accumulator.queue_length(TopicPartition(info.name, index))
+            info.partitions,
+            lambda index: info.partitions[index].leader_id is not None,
+            lambda index: self._accumulator.queue_length(TopicPartition(info.name, index)),
         )
 
     # The task that drives the sender --------------------------------------------------------------------------
@@ -391,8 +399,8 @@ class Producer:
         self._memory.release(batch.reserved_bytes)
         for promise in batch.promises:
             # An answer nobody asks for is no fault: asyncio would otherwise report it as one.
-            if isinstance(promise, asyncio.Future) and not promise.cancelled():
-                promise.exception()
+            if isinstance(promise, asyncio.Future) and not promise.cancelled() and promise.exception() is None:
+                break  # the records of a batch fare alike
         if not self._flushes:
             return
         place = batch.place[0]

@@ -135,7 +135,7 @@ class BatchBuilder:
     def append(self, value: bytes | None, key: bytes | None, timestamp_ms: int, headers: Headers = ()) -> bool:
         """Add a record; False when it does not fit. The first always does, however large it is."""
         appended = self._builder.append(
-            self.record_count, timestamp=timestamp_ms, key=key, value=value, headers=list(headers)
+            self.record_count, timestamp=timestamp_ms, key=key, value=value, headers=list(headers) if headers else []
         )
         if appended is None:
             return False

@@ -300,11 +300,13 @@ class Sender:
         self._accumulator.incomplete.discard(batch)
         self.counters.acked += batch.record_count
         topic, partition = batch.topic_partition
-        for index, promise in enumerate(batch.promises):
+        step = 0 if base_offset == UNKNOWN_OFFSET else 1
+        offset = base_offset
+        for promise, created_ms in zip(batch.promises, batch.timestamps_ms, strict=True):
             if not promise.done():
-                offset = UNKNOWN_OFFSET if base_offset == UNKNOWN_OFFSET else base_offset + index
-                timestamp_ms = batch.timestamps_ms[index] if log_append_time_ms is None else log_append_time_ms
+                timestamp_ms = created_ms if log_append_time_ms is None else log_append_time_ms
                 promise.set_result(RecordMetadata(topic, partition, offset, timestamp_ms))
+            offset += step
         self._on_done(batch)
 
     def _report(self, batch: Batch, problem: TidegaugeError) -> None:

@@ -31,15 +31,19 @@ def no_queue(partition: int) -> int:
     return 0
 
 
+def every_one(partition: int) -> bool:
+    return True
+
+
 def test_without_a_key_a_partition_is_kept_until_a_batch_is_full() -> None:
     draws = iter([1, 0])
     sticky = StickyPartitioner(100, lambda _: next(draws))
 
-    first = sticky.partition([0, 1], [0, 1], no_queue)
+    first = sticky.partition([0, 1], every_one, no_queue)
     sticky.produced(90, batch_is_full=False)
-    second = sticky.partition([0, 1], [0, 1], no_queue)
+    second = sticky.partition([0, 1], every_one, no_queue)
     sticky.produced(20, batch_is_full=True)
-    third = sticky.partition([0, 1], [0, 1], no_queue)
+    third = sticky.partition([0, 1], every_one, no_queue)
 
     assert (first, second, third) == (1, 1, 0)
 
@@ -49,11 +53,11 @@ def test_the_switch_waits_for_a_full_batch_but_not_longer_than_two() -> None:
     draws = iter([0, 1])
     sticky = StickyPartitioner(100, lambda _: next(draws))
 
-    assert sticky.partition([0, 1], [0, 1], no_queue) == 0
+    assert sticky.partition([0, 1], every_one, no_queue) == 0
     sticky.produced(150, batch_is_full=False)
-    assert sticky.partition([0, 1], [0, 1], no_queue) == 0
+    assert sticky.partition([0, 1], every_one, no_queue) == 0
     sticky.produced(50, batch_is_full=False)
-    assert sticky.partition([0, 1], [0, 1], no_queue) == 1
+    assert sticky.partition([0, 1], every_one, no_queue) == 1
 
 
 def test_a_long_queue_is_drawn_less_often() -> None:
@@ -62,11 +66,11 @@ def test_a_long_queue_is_drawn_less_often() -> None:
     drawn = []
     for number in range(6):
         sticky = StickyPartitioner(100, lambda _, number=number: number)
-        drawn.append(sticky.partition([0, 1], [0, 1], lengths.__getitem__))
+        drawn.append(sticky.partition([0, 1], every_one, lengths.__getitem__))
 
     assert drawn == [0, 1, 1, 1, 1, 1]
 
 
 def test_partitions_without_a_leader_are_drawn_only_if_none_has_one() -> None:
-    assert StickyPartitioner(1, lambda _: 0).partition([2], [0, 1, 2], no_queue) == 2
-    assert StickyPartitioner(1, lambda _: 0).partition([], [5, 6], no_queue) == 5
+    assert StickyPartitioner(1, lambda _: 0).partition([0, 1, 2], lambda index: index == 2, no_queue) == 2
+    assert StickyPartitioner(1, lambda _: 0).partition([5, 6], lambda _: False, no_queue) == 5
