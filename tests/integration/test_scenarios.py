@@ -199,6 +199,45 @@ def test_a_test_plays_a_story_of_its_own_and_the_limit_holds(tmp_path: Path, zoo
         scenario.play(scenario.load(str(file)), tmp_path / "over", zookeeper=zookeeper)
 
 
+INJECTED = """\
+title: Errors, delays and disks that a story injects.
+cluster: {brokers: 3, controller: 0}
+topics:
+  - {name: story, assignment: [1, 2]}
+steps:
+  - inject_error: {broker: 1, rpc: Produce, error: NOT_ENOUGH_REPLICAS, nth: 2}
+  - produce: m1
+  - produce: {values: m2, via: 1, error: NOT_ENOUGH_REPLICAS}
+  - produce: m3
+  - isolate: {broker: 1, from: clients, delay_ms: 50}
+  - inject_disk: {broker: 1, delay_ms: 50, operation: append, path: story-0}
+  - produce: m4
+  - clear_faults: 1
+  - sync: [1, 2]
+  - produce: m5
+  - wait_leo: {2: 4}
+  - expire_zk_session: 2
+  - wait_epoch: 1
+  - wait_isr: [1, 2]
+  - inject_disk: {broker: 1, errno: EIO, operation: append, path: story-0}
+  - produce: {values: m6, via: 1, error: KAFKA_STORAGE_ERROR}
+  - wait_leader: 2
+  - produce: m7
+  - verify: {}
+  - expect: {isr: [2], log: {2: [m1, m3, m4, m5, m7]}, answers: {m2: NOT_ENOUGH_REPLICAS}}
+"""
+
+
+def test_a_story_injects_errors_delays_and_failing_disks(tmp_path: Path, zookeeper: str) -> None:
+    """Row B5: the whole vocabulary of faults, also what a broker takes from `inject-error` and `inject-disk`."""
+    file = tmp_path / "injected.yaml"
+    file.write_text(INJECTED)
+    told: list[str] = []
+    outcome = scenario.play(scenario.load(str(file)), tmp_path / "run", zookeeper=zookeeper, tell=told.append)
+    assert outcome.passed, "\n".join([outcome.failure, *told])
+    assert any("Produce answers NOT_ENOUGH_REPLICAS" in line for line in told), told
+
+
 def test_ctrl_c_takes_the_cluster_and_its_zookeeper_down(tmp_path: Path) -> None:
     file = tmp_path / "endless.yaml"
     file.write_text(ONE_BROKER % "wait_leader: none")

@@ -28,10 +28,11 @@ from tidegauge_client.sync import LoopThread
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.scenario import faults, steps
 from tidegauge_lab.scenario.facts import Facts, replica_of
 from tidegauge_lab.scenario.files_on_disk import logged_records
 from tidegauge_lab.scenario.readers import NOBODY
-from tidegauge_lab.switches import Direction, Plane, Step, Switches, Until
+from tidegauge_lab.switches import Direction, Fault, Step, Switches, Until
 from tidegauge_lab.topic_books import Sources, folders_of, read_and_audit
 from tidegauge_lab.waiting import TimeLimitError
 
@@ -275,10 +276,22 @@ class Hands:
         """One round of a held follower."""
         return self._run(self._switches.step_fetch(at, broker_id, until=Until(until)))
 
-    def isolate(self, broker_id: int, origin: str | tuple[int, ...], direction: str) -> None:
-        """Cut a broker off."""
-        ends = Plane(origin) if isinstance(origin, str) else origin
-        self._run(self._switches.isolate(broker_id, ends, Direction(direction)))
+    def isolate(self, step: steps.Isolate) -> Fault:
+        """Cut a broker off, or make its connections slow or lossy."""
+        direction = Direction(step.direction)
+        return self._run(self._switches.isolate(step.broker, faults.ends_of(step), direction, faults.effect_of(step)))
+
+    def inject_error(self, step: steps.InjectError) -> Fault:
+        """Make calls of an RPC fail at a broker."""
+        return self._run(self._switches.inject_error(step.broker, faults.injected_by(step)))
+
+    def inject_disk(self, step: steps.InjectDisk) -> Fault:
+        """Make a broker's disk slow or failing."""
+        return self._run(self._switches.set_disk(step.broker, faults.disk_effect_of(step)))
+
+    def clear_faults(self, broker_id: int) -> None:
+        """End all faults inside a broker."""
+        self._run(self._switches.clear(broker_id))
 
     def heal(self, broker_id: int) -> None:
         """End its cuts."""

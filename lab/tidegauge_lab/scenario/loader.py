@@ -21,7 +21,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.broker_settings import DEFAULT_PROFILE, check_settings
-from tidegauge_lab.scenario import readers, steps
+from tidegauge_lab.scenario import faults, readers, steps
 from tidegauge_lab.scenario.model import LIMIT_SECONDS, SETTINGS, Scenario, Topic
 from tidegauge_lab.scenario.readers import NOBODY, Reader
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, Sequence, read_yaml
@@ -308,6 +308,8 @@ class _Context:
             if isinstance(step, steps.CreateTopic):
                 self._replicas(step.line, step.assignment)
                 self._counts[step.name] = len(step.assignment)
+            if isinstance(step, faults.FaultStep) and (problem := faults.problem_of(step)):
+                self._tell(step.line, problem)
             for partition in step.held if isinstance(step, steps.Start) else ():
                 self._partition(step.line, partition)
             if isinstance(step, steps.PartitionStep):

@@ -278,7 +278,20 @@ class Player:
 
     @_do.register
     def _isolate(self, step: steps.Isolate) -> None:
-        self._hands.isolate(step.broker, step.origin, step.direction)
+        self._tell(f"           broker {step.broker}: {self._hands.isolate(step).text}")
+
+    @_do.register
+    def _inject_error(self, step: steps.InjectError) -> None:
+        self._tell(f"           broker {step.broker}: {self._hands.inject_error(step).text}")
+
+    @_do.register
+    def _inject_disk(self, step: steps.InjectDisk) -> None:
+        self._tell(f"           broker {step.broker}: {self._hands.inject_disk(step).text}")
+
+    @_do.register
+    def _clear_faults(self, step: steps.ClearFaults) -> None:
+        for broker_id in step.brokers:
+            self._hands.clear_faults(broker_id)
 
     @_do.register
     def _heal(self, step: steps.Heal) -> None:

@@ -72,6 +72,14 @@ def seconds(node: Node) -> float:
     return float(value)
 
 
+def probability(node: Node) -> float:
+    """A chance: more than 0, at most 1."""
+    value = node.value if isinstance(node, Scalar) else None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
+        raise MalformedYaml(node.line, f"a probability (more than 0, at most 1) is expected, not {shown(node)}")
+    return float(value)
+
+
 def truth(node: Node) -> bool:
     """``true`` or ``false``."""
     if not isinstance(node, Scalar) or not isinstance(node.value, bool):

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.log.lab_disk import OPERATIONS
 from tidegauge_lab.scenario import readers
 from tidegauge_lab.scenario.readers import LoggedRecord, Reader
 
@@ -204,6 +205,9 @@ class Isolate(Step):
         "in: calls that arrive at it; out: calls it makes, answers included",
         default="both",
     )
+    delay_ms: int | None = argument(readers.positive, "each message waits so long instead", default=None)
+    drop: float | None = argument(readers.probability, "each call is lost with this chance instead", default=None)
+    seed: int = argument(readers.integer, "of these chances (0)", default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +217,55 @@ class Heal(Step):
     verb = "heal"
     main = "brokers"
     about = "end all cuts of these brokers"
+
+    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InjectError(Step):
+    """Calls of an RPC that fail."""
+
+    verb = "inject_error"
+    about = "make calls of an RPC fail at a broker: the next one, or as nth, times and probability say"
+
+    broker: int = argument(readers.integer, "the broker")
+    rpc: str = argument(readers.text, "Produce, Fetch, ReplicaFetch, LeaderAndIsr, ..., as in the .proto files")
+    error: ErrorCode = argument(readers.error_name, "Kafka's error, put into the answer", default=ErrorCode.NONE)
+    grpc_status: str = argument(readers.text, "or the call ends with this status, as UNAVAILABLE", default="")
+    after_effect: bool = argument(
+        readers.truth, "true: the call takes effect, only its answer is exchanged", default=False
+    )
+    nth: int = argument(readers.positive, "begin with the nth call (1)", default=1)
+    times: int = argument(readers.integer, "so many fail (1); 0: without end", default=1)
+    probability: float = argument(readers.probability, "with which each then fails (1)", default=1.0)
+    seed: int = argument(readers.integer, "of these chances (0)", default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InjectDisk(Step):
+    """A disk that is slow, or fails."""
+
+    verb = "inject_disk"
+    about = "make a broker's disk slow, or let it fail"
+
+    broker: int = argument(readers.integer, "the broker")
+    delay_ms: int | None = argument(readers.positive, "each operation takes so much longer", default=None)
+    errno: str = argument(readers.text, "or fails so, as EIO or ENOSPC", default="")
+    operation: str = argument(
+        readers.choice(*OPERATIONS), "append, sync, truncate, replace, rename or remove; default: each", default=""
+    )
+    path: str = argument(readers.text, "only files with this text in their path", default="")
+    nth: int = argument(readers.positive, "begin with the nth operation (1)", default=1)
+    times: int = argument(readers.integer, "so many (0: without end, the default)", default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearFaults(Step):
+    """The end of all faults."""
+
+    verb = "clear_faults"
+    main = "brokers"
+    about = "end all faults inside these brokers: cuts, errors, disks; held followers stay held"
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
 
@@ -451,6 +504,9 @@ STEPS: dict[str, type[Step]] = {
         Start,
         Isolate,
         Heal,
+        InjectError,
+        InjectDisk,
+        ClearFaults,
         ExpireSession,
         Elect,
         Sync,

@@ -63,6 +63,14 @@ def test_arguments_become_values_of_their_kind() -> None:
     )
     cut = step("isolate: {broker: 1, from: [0, 2], direction: in}")
     assert cut == steps.Isolate(line=6, broker=1, origin=(0, 2), direction="in")
+    slow = step("isolate: {broker: 1, from: zookeeper, delay_ms: 200}")
+    assert slow == steps.Isolate(line=6, broker=1, origin="zookeeper", delay_ms=200)
+    failing = step("inject_error: {broker: 0, rpc: Produce, error: NOT_ENOUGH_REPLICAS, nth: 3, probability: 0.5}")
+    assert failing == steps.InjectError(
+        line=6, broker=0, rpc="Produce", error=ErrorCode.NOT_ENOUGH_REPLICAS, nth=3, probability=0.5
+    )
+    disk = step("inject_disk: {broker: 2, errno: ENOSPC, operation: append, path: story-0}")
+    assert disk == steps.InjectDisk(line=6, broker=2, errno="ENOSPC", operation="append", path="story-0")
     expected = step("expect: {log: {1: [m1@0, m2]}, epochs: {0: [[0, 0], [2, 5]]}, isr: [], leader: none}")
     assert isinstance(expected, steps.Expect)
     assert expected.log == {1: (LoggedRecord("m1", 0), LoggedRecord("m2"))}
@@ -90,6 +98,20 @@ def test_arguments_become_values_of_their_kind() -> None:
         ("wait_leader: nobody", "6: a broker id or none is expected, not 'nobody'"),
         ("elect: clean", "6: preferred or unclean is expected, not 'clean'"),
         ("isolate: 1", "6: isolate needs its arguments by name: broker, from, direction"),
+        ("isolate: {broker: 1, from: 1}", "6: broker 1 can't be cut from itself"),
+        ("isolate: {broker: 1, from: clients, direction: out}", "6: a broker makes no calls to clients"),
+        ("isolate: {broker: 1, from: 0, delay_ms: 5, drop: 0.5}", "6: calls are delayed or dropped, not both"),
+        ("isolate: {broker: 1, from: 0, drop: 2}", "6: a probability (more than 0, at most 1) is expected, not '2'"),
+        ("inject_error: {broker: 1, error: NOT_CONTROLLER}", "6: inject_error needs 'rpc'"),
+        ("inject_error: {broker: 1, rpc: Produce}", "6: say with what the calls fail: error or grpc_status"),
+        ("inject_error: {broker: 1, rpc: Prodce, grpc_status: UNAVAILABLE}", "6: there is no RPC 'Prodce'"),
+        ("inject_error: {broker: 1, rpc: Produce, grpc_status: GONE}", "6: gRPC has no status GONE"),
+        ("inject_error: {broker: 1, rpc: CreateTopics, error: NOT_CONTROLLER}", "6: CreateTopics can answer"),
+        ("inject_error: {broker: 1, rpc: Produce, error: NOT_CONTROLLER, nth: 0}", "6: a number of 1 or more"),
+        ("inject_disk: {broker: 1}", "6: say what the disk does: delay_ms or errno, one of both"),
+        ("inject_disk: {broker: 1, errno: EEK}", "6: EEK is no error of the operating system"),
+        ("inject_disk: {broker: 1, delay_ms: 1, operation: write}", "6: append or sync or truncate or replace or"),
+        ("clear_faults: 3", "6: there is no broker 3 in this scenario"),
         ("isolate: {broker: 1, from: disk}", "6: brokers or zookeeper or clients is expected, not 'disk'"),
         ("hold_fetch: {brokers: 1, release: 1}", "6: true or false is expected, not '1'"),
         ("wait_isr: {isr: 1, partition: story}", "6: 'story' is not a partition; write TOPIC-PARTITION"),
