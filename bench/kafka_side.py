@@ -208,7 +208,7 @@ class Kafka:
 
     def latency(self, topic: str, workload: Workload, rate: float) -> Latency:
         """As ``BrokerSide``, by producer-perf-test."""
-        line = self._perf(topic, int(rate * workload.latency_seconds), workload, max(1, rate))
+        line = self._perf(topic, int(rate * workload.latency_seconds), workload, max(1, rate), "batch.size=65536")
         found = [_number(rf"([\d.]+) ms {share}", line) for share in ("50th", "99th", r"99\.9th", "max latency")]
         return Latency(*(float(value) for value in found))
 

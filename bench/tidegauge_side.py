@@ -55,7 +55,7 @@ async def _latency(bootstrap: list[str], topic: str, workload: Workload, rate: f
     def note(began: float) -> None:
         samples.append((time.perf_counter() - began) * 1_000)
 
-    async with Producer(bootstrap, acks=_acks(workload)) as producer:
+    async with Producer(bootstrap, acks=_acks(workload), batch_size_bytes=BATCH_BYTES) as producer:
         start = time.perf_counter()
         for number in range(int(rate * workload.latency_seconds)):
             ahead = start + number / rate - time.perf_counter()
