@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab tests bench
 
-.PHONY: help demo test test-long soak compose-test bench check format proto proto-drift constraints java clean
+.PHONY: help demo test test-long soak compose-test bench check format pictures proto proto-drift constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -52,6 +52,9 @@ check: .venv proto-drift ## Format, lint, types, import rules, proto lint, drift
 format: .venv ## Format and sort.
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --select I $(CODE)
+
+pictures: .venv java ## docs/images: the page in a headless Chromium, and commands in a terminal.
+	$(BIN)/python -m tools.pictures
 
 # The generator has an environment of its own: it is older than the runtime, so that the generated code runs on
 # the oldest grpcio and protobuf that pyproject.toml allows.

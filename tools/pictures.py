@@ -1,0 +1,235 @@
+# ruff: noqa: INP001 - run with -m from the checkout, where tests.integration.chromium is found
+"""Makes docs/images: watch.png by a headless Chromium, and failover.svg, a recording of commands in a terminal.
+
+Real commands on a real cluster of three brokers in a temporary folder; ``make pictures`` calls it. What differs from
+machine to machine (the folder, ports, processes) is shown as a first ``tidegauge up`` shows it.
+
+failover.svg stands alone: no script, no font or file from elsewhere. Its lines come as they came in the terminal, long
+waits shortened; who asked for less motion, or looks at it where nothing moves, sees all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from fcntl import ioctl
+from io import StringIO
+from pathlib import Path
+from select import select
+from struct import pack
+from termios import TIOCSWINSZ
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+from tests.integration.chromium import Page, chromium
+
+from tidegauge_lab.cluster import LocalCluster
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+BIN = Path(sys.executable).parent
+COLUMNS, ROWS = 80, 40
+PROMPT = "\x1b[1;32m$\x1b[0m "
+LONGEST_WAIT_SECONDS = 1.2
+BETWEEN_COMMANDS_SECONDS = 0.9
+BETWEEN_LINES_SECONDS = 0.03
+
+SVG = """\
+<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" role="img">
+<title>A failover in a terminal</title>
+<style>
+.{unique_id}-matrix {{
+  font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
+  font-size: {char_height}px; line-height: {line_height}px;
+}}
+.{unique_id}-title {{ font: bold 18px sans-serif; }}
+{styles}
+/* motion */
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal"><rect width="{terminal_width}" height="{terminal_height}"/></clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+
+
+class Line(NamedTuple):
+    """A line of the recording: when it came, and its text with colours."""
+
+    at_seconds: float
+    text: str
+
+
+class Terminal:
+    """Runs commands in a terminal of 80 columns and keeps what it shows."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "TIDEGAUGE_DIR"}},
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "TERM": "xterm-256color",
+        }
+        self._now = 0.4
+        self.lines: list[Line] = []
+
+    def run(self, command: str, *, until: str | None = None) -> None:
+        """Run a command to its end, or until its screen holds a pattern: then it is interrupted."""
+        self.lines.append(Line(self._now, PROMPT + command))
+        self._now += BETWEEN_COMMANDS_SECONDS
+        shown, last = "", time.monotonic()
+        for part in self._output(command, until):
+            now = time.monotonic()
+            self._now += min(now - last, LONGEST_WAIT_SECONDS)
+            last = now
+            shown = (shown + part).rpartition("\x1b[H")[2]  # a screen that is painted again begins there
+        text = re.sub(r"\x1b\[[KJ]|\^C", "", shown).replace("\r", "")
+        for line in text.rstrip("\n").split("\n") if text else ():
+            self.lines.append(Line(self._now, line))
+            self._now += BETWEEN_LINES_SECONDS
+        self.lines.append(Line(self._now, ""))
+        self._now += BETWEEN_COMMANDS_SECONDS
+
+    def _output(self, command: str, until: str | None) -> Iterator[str]:
+        said = ""
+        ours, theirs = pty.openpty()
+        ioctl(theirs, TIOCSWINSZ, pack("HHHH", ROWS, COLUMNS, 0, 0))
+        process = subprocess.Popen(
+            ["bash", "-c", command],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        end = time.monotonic() + 120
+        with suppress(OSError):  # EIO: nobody holds the other end any more
+            while time.monotonic() < end and (part := os.read(ours, 65536) if select([ours], [], [], 60)[0] else b""):
+                yield part.decode()
+                said += part.decode()
+                if until is not None and re.search(until, said):
+                    process.terminate()
+                    break
+        os.close(ours)
+        process.wait(30)
+
+
+def svg(lines: list[Line]) -> str:
+    """The recording as a picture that plays once."""
+    console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
+    for line in lines:
+        console.print(Text.from_ansi(line.text), soft_wrap=False)
+    picture = console.export_svg(title="", code_format=SVG, unique_id="terminal")
+    motion = [
+        f'[clip-path="url(#terminal-line-{number})"]{{animation:come 1ms {line.at_seconds:.2f}s backwards}}'
+        for number, line in enumerate(lines)
+        if line.text
+    ]
+    styles = "@keyframes come{from{visibility:hidden}}\n@media (prefers-reduced-motion:no-preference){\n%s\n}"
+    return picture.replace("/* motion */", styles % "\n".join(motion))
+
+
+def failover(folder: Path) -> str:
+    """A leader is killed while somebody looks, and comes back."""
+    terminal = Terminal(folder)
+    run(folder, "create-topic", "orders", "--replica-assignment", "2:0:1")
+    terminal.run("tidegauge produce orders --count 1000")
+    terminal.run("tidegauge kill --leader-of orders-0")
+    terminal.run("tidegauge wait --leader orders-0=0 && tidegauge produce orders --count 500")
+    terminal.run("tidegauge timeline --kind fault --kind election --kind role --since 20s")
+    terminal.run("tidegauge describe-topic orders --replicas --watch", until=r"broker 1.*1500.*1500.*\n")
+    terminal.run("tidegauge explain orders-0 | grep -A9 'Out of sync'")
+    return svg(terminal.lines)
+
+
+def run(folder: Path, *arguments: str) -> None:
+    """Run a verb on the cluster below the folder."""
+    subprocess.run(
+        [BIN / "tidegauge", *arguments, "--dir", folder / "tidegauge-data"], check=True, stdout=subprocess.DEVNULL
+    )
+
+
+@contextmanager
+def watching(folder: Path) -> Iterator[str]:
+    """The address of a running ``tidegauge watch``."""
+    command = [BIN / "tidegauge", "watch", "--dir", folder / "tidegauge-data", "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[0]
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+NEUTRAL = """
+document.addEventListener("DOMContentLoaded", () => {
+  const original = take;
+  window.take = (change) => {
+    if (change.name) change.name = "/srv/try/tidegauge-data";
+    if (change.zookeeper) change.zookeeper.address = "127.0.0.1:12181";
+    for (const broker of Object.values(change.brokers || {})) {
+      broker.address = `127.0.0.1:${19092 + broker.id}`;
+      if (broker.pid) broker.pid = 8400 + broker.id;
+    }
+    original(change);
+  };
+});
+"""
+
+
+def screenshot(folder: Path, page: Page, address: str) -> None:
+    """A broker is down, and a follower is held, so that the high watermark of its partition lags."""
+    run(folder, "start", "2")
+    for topic, assignment in (("invoices", "0:1:2,1:2:0"), ("payments", "1:0")):
+        run(folder, "create-topic", topic, "--replica-assignment", assignment)
+        for partition in range(assignment.count(",") + 1):
+            run(folder, "produce", topic, "--count", "600", "--partition", str(partition))
+    run(folder, "wait", "--in-sync")
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=NEUTRAL)
+    page.open(address)
+    row = "[...document.querySelectorAll('.group')].find(one => one.textContent.startsWith('%s'))?.textContent || ''"
+    page.until(f"({row % 'payments-0'}).includes('LEO 600')")
+    run(folder, "kill", "2")
+    run(folder, "wait", "--leader", "invoices-1=1")
+    page.until("document.body.textContent.includes('no session')")
+    run(folder, "hold-fetch", "invoices-0", "--broker", "1")
+    run(folder, "produce", "invoices", "--count", "250", "--acks", "1", "--partition", "0")
+    page.until(f"({row % 'invoices-0'}).includes('LEO 850')")
+    page.look(1280, 1060, dark=False)
+    page.screenshot(IMAGES / "watch.png")
+
+
+def main() -> None:
+    """Make both."""
+    with tempfile.TemporaryDirectory(prefix="tidegauge-pictures-") as name:
+        folder = Path(name)
+        cluster = LocalCluster.create(folder / "tidegauge-data", 3, settings={"replica.lag.time.max.ms": "60000"})
+        try:
+            cluster.up()
+            (IMAGES / "failover.svg").write_text(failover(folder), encoding="utf-8")
+            with watching(folder) as address, chromium(folder / "chromium") as page:
+                screenshot(folder, page, address)
+        finally:
+            cluster.down()
+
+
+if __name__ == "__main__":
+    main()
