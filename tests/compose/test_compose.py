@@ -149,7 +149,6 @@ async def test_the_spark_job_reads_on_through_a_killed_leader(
     project.variable("TOPIC", topic)
     async with Admin(project.bootstrap_servers) as admin:
         await create(admin, topic)
-        await asyncio.to_thread(project.compose, "--profile", "spark", "build", "spark")
         await asyncio.to_thread(project.compose, "--profile", "spark", "up", "-d", "--no-deps", "spark")
         async with stream(project, topic) as acknowledged:
             await asyncio.to_thread(until, lambda: rows(project, topic) > 0, 240, "a first batch")
