@@ -10,9 +10,10 @@ from __future__ import annotations
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 
-def requirements(pyproject: dict[str, dict[str, object]], extras: list[str]) -> list[str]:
+def requirements(pyproject: dict[str, Any], extras: list[str]) -> list[str]:
     """The dependencies, and those of the extras.
 
     Raises:
