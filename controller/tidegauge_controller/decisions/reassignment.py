@@ -23,9 +23,11 @@ Rules:
     1. The topic's znode is the truth: whoever becomes controller, and a target's broker that comes back, goes on from
        it. Every phase may be repeated.
     2. To cancel is to reassign to ORS: TRS is in the ISR or was before, so it ends at once.
-    3. Two things are more careful than Kafka. U1 and B6 change their partition alone, expecting the version read, so
-       that partitions which an admin adds meanwhile are kept. And B6 waits until the live brokers in RR have answered
-       their deletion: a controller that dies before leaves nothing behind on their disks.
+    3. Three things are more careful than Kafka. U1 and B6 change their partition alone, expecting the version read, so
+       that partitions which an admin adds meanwhile are kept. B6 waits until the live brokers in RR have answered
+       their deletion: a controller that dies before leaves nothing behind on their disks. And a deletion waits for all
+       the topic's reassignments (Kafka: for the first that ends), but for none that cannot end: a topic to be deleted
+       elects no leaders any more, so one without a leader is given up.
 
 Source: KafkaController.onPartitionReassignment and what it calls (kafka-behaviour 8.17).
 """
@@ -174,12 +176,24 @@ def resume_reassignments(
     context: ControllerContext, begun: Collection[TopicPartition] = (), target_brokers: Collection[int] | None = None
 ) -> Steps[None]:
     """Go on after a fail-over, or (with ``target_brokers``) when a target's broker has come back."""
+    yield from give_up_where_deleted(context)
     for at in sorted(context.reassigning):
         assignment = context.assignment(at)
         if at in begun or at in context.removals:
             continue
         if target_brokers is None or any(replica in target_brokers for replica in assignment.target):
             yield from _or_note(context, at, _reassign(context, at, assignment))
+
+
+def give_up_where_deleted(context: ControllerContext) -> Steps[None]:
+    """A topic's deletion waits for its reassignments; one without a leader would let it wait for ever (rule 3)."""
+    for at in sorted(context.reassigning):
+        known = context.leadership.get(at)
+        led = known is not None and context.is_online(known.leader, at)
+        if context.is_to_be_deleted(at.topic) and not led:
+            context.reassigning.discard(at)
+            context.removals.pop(at, None)
+            yield from _deletion_goes_on(context, at.topic)
 
 
 def complete_reassignments(context: ControllerContext) -> Steps[None]:
@@ -214,6 +228,7 @@ def process_replicas_deleted(
 
 def process_removers_gone(context: ControllerContext, broker_ids: Collection[int]) -> Steps[None]:
     """These brokers are dead: what they have to delete stays on their disks, as in Kafka."""
+    yield from give_up_where_deleted(context)
     for broker_id in broker_ids:
         yield from process_replicas_removed(context, broker_id, list(context.removals))
 
@@ -253,7 +268,8 @@ def _reassign(context: ControllerContext, at: TopicPartition, wanted: Assignment
         context.topics_ineligible_for_deletion.add(at.topic)
     yield from _update(context, at, wanted)
     if not (yield from _is_complete(context, at, wanted)):
-        yield from _bump_leader_epoch(context, at)  # A1
+        if at in context.leadership:  # a partition that never had a leader has no epoch yet
+            yield from _bump_leader_epoch(context, at)  # A1
         yield from change_replicas(context, [Replica(at, r) for r in wanted.adding], ReplicaStatus.NEW)  # A2
         return
     yield from change_replicas(context, [Replica(at, r) for r in wanted.adding], ReplicaStatus.ONLINE)  # B1
@@ -348,8 +364,13 @@ def _finish(context: ControllerContext, at: TopicPartition) -> Steps[None]:
     batch = RequestBatch(context)
     batch.update_metadata(context.live_or_shutting_down, [at])
     yield batch.send()
-    if all(other.topic != at.topic for other in context.reassigning):
-        yield from resume_deletions(context, [at.topic])
+    yield from _deletion_goes_on(context, at.topic)
+
+
+def _deletion_goes_on(context: ControllerContext, topic: str) -> Steps[None]:
+    """The topic's deletion, if it waits, and if no other partition of it is being reassigned."""
+    if all(other.topic != topic for other in context.reassigning):
+        yield from resume_deletions(context, [topic])
 
 
 def _write_assignment(at: TopicPartition, assignment: Assignment) -> Steps[None]:

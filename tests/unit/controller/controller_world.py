@@ -33,6 +33,7 @@ from tidegauge.znodes import (
     topic_config_path,
     topic_path,
 )
+from tidegauge_controller.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.decisions.broker_events import (
     is_of_this_life,
     process_broker_change,
@@ -40,6 +41,7 @@ from tidegauge_controller.decisions.broker_events import (
 )
 from tidegauge_controller.decisions.deletion import process_delete_markers
 from tidegauge_controller.decisions.reassignment import (
+    alter_reassignments,
     complete_reassignments,
     process_legacy_reassignments,
     process_replicas_deleted,
@@ -138,6 +140,9 @@ class World:
     Args:
         lives: how many steps the first controller lives; None: it does not die.
         prompt: the brokers that get each request at once, while the decision still runs; the others when it is over.
+
+    Attributes:
+        may_keep: replicas that may be left at a broker that lost them and was not told.
     """
 
     def __init__(self, lives: int | None, prompt: frozenset[int]) -> None:
@@ -150,6 +155,7 @@ class World:
             self.register(broker_id)
         self.queues: dict[int, deque[ControlRequest]] = {}
         self.answers: deque[tuple[int, ControlRequest, PartitionsResponse]] = deque()
+        self.may_keep: set[tuple[int, TopicPartition]] = set()
         self.mortal = False
         self.elect(CONTROLLER)
         self.make_topic(OLD)
@@ -231,6 +237,25 @@ class World:
             if deleted:
                 self.term.run(process_replicas_deleted(context, broker_id, deleted, response))
 
+    def reassign(self, topic: str, targets: dict[int, tuple[int, ...] | None]) -> None:
+        """What the admin asks for; then leaders take in who is added, as long as that takes."""
+        wanted = {TopicPartition(topic, partition): target for partition, target in targets.items()}
+        self.term.run(alter_reassignments(self.term.context, wanted))
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Targets get in sync, and the reassignments end."""
+        self.settle()
+        for at in sorted(self.term.context.reassigning):
+            leader = self.brokers.get(self.zookeeper.state(at).leader)
+            replicas = self.term.context.assignment(at).replicas
+            if leader is not None and at in self.term.context.reassigning:
+                isr = tuple(r for r in replicas if broker_path(r) in self.zookeeper.nodes)
+                proposal = leader.proposal(at, self.term.context.topic_ids[at.topic], isr)
+                for verdict in self.term.run(process_alter_partition(self.term.context, proposal)).partitions:
+                    leader.hear(verdict)
+                self.settle()
+
     # What must hold
 
     def leader_epochs(self) -> dict[TopicPartition, int]:
@@ -257,9 +282,12 @@ class World:
                 found.append(f"{at}: leader {state.leader}, ISR {state.isr}")
         for broker in self.brokers.values():
             own = {at for at, replicas in assigned.items() if broker.broker_id in replicas}
-            if broker.disk != own:
+            left = {at for broker_id, at in self.may_keep if broker_id == broker.broker_id}
+            if broker.disk - left != own - left:
                 found.append(f"broker {broker.broker_id} has on disk {sorted(broker.disk)}, not {sorted(own)}")
-            if broker.roles != {at: known[at] for at in own}:
+            if {at: role for at, role in broker.roles.items() if at in own or at not in left} != {
+                at: known[at] for at in own
+            }:
                 found.append(f"broker {broker.broker_id} follows {broker.roles}, not {known}")
             if broker.metadata != known:
                 found.append(f"broker {broker.broker_id} tells clients {broker.metadata}, not {known}")

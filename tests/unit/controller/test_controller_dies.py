@@ -12,8 +12,10 @@ from collections.abc import Callable
 import pytest
 from controller_world import BROKERS, CONTROLLER, NEW, OLD, OTHER, SUCCESSOR, Died, World
 
+from tidegauge.partition import TopicPartition
 from tidegauge.znodes import TopicNode, broker_path, delete_topic_path, topic_path
 from tidegauge_controller.decisions.leaders import elect_leaders, process_controlled_shutdown
+from tidegauge_controller.decisions.reassignment import alter_reassignments
 
 # What the controller is doing when it dies
 
@@ -62,7 +64,45 @@ def elect_the_preferred(world: World) -> None:
     world.settle()
 
 
-SCENARIOS = [create, delete, add_partitions, lose_a_broker, shut_a_broker_down, elect_the_preferred]
+def fewer_replicas_at_first(world: World) -> None:
+    world.mortal = False
+    world.reassign(OLD, {2: (2,)})
+    world.mortal = True
+
+
+def reassign(world: World) -> None:
+    """One partition loses the controller's replica, which leads; the other gets two replicas for one."""
+    fewer_replicas_at_first(world)
+    world.reassign(OLD, {0: (2, 3), 2: (3, 1)})
+
+
+def replace_and_cancel(world: World) -> None:
+    fewer_replicas_at_first(world)
+    context = world.term.context
+    for target in ((3, 1), (1, 2), None):
+        world.term.run(alter_reassignments(context, {TopicPartition(OLD, 2): target}))
+    world.catch_up()
+
+
+SCENARIOS = [
+    create,
+    delete,
+    add_partitions,
+    lose_a_broker,
+    shut_a_broker_down,
+    elect_the_preferred,
+    reassign,
+    replace_and_cancel,
+]
+LEFT_ON_DISKS = {
+    reassign: [
+        (CONTROLLER, TopicPartition(OLD, 0))
+    ],  # the controller's own replica: it was dead when another deleted it
+    replace_and_cancel: [
+        (CONTROLLER, TopicPartition(OLD, 2)),
+        (OTHER, TopicPartition(OLD, 2)),
+    ],  # U1 forgets the added ones before their brokers delete: as Kafka
+}
 PROMPT = [frozenset[int](), frozenset({OTHER}), frozenset({SUCCESSOR}), frozenset(BROKERS)]
 
 
@@ -82,6 +122,8 @@ def test_the_next_controller_finishes_or_undoes_what_the_last_one_began(
             died = True
         world.mortal = False
         before = world.leader_epochs()
+        if died and scenario in {reassign, replace_and_cancel}:
+            world.may_keep = set(LEFT_ON_DISKS[scenario])
         take_over(world)
         assert world.disagreements() == [], f"died after step {lives}"
         for at, epoch in before.items():
@@ -99,6 +141,7 @@ def take_over(world: World) -> None:
         if broker_path(broker_id) not in world.zookeeper.nodes:
             world.register(broker_id)
             world.settle()
+    world.catch_up()
 
 
 def done(scenario: Callable[[World], None], world: World, *, begun: bool) -> None:
@@ -108,5 +151,10 @@ def done(scenario: Callable[[World], None], world: World, *, begun: bool) -> Non
         assert not [path for path in paths if OLD in path]
     if scenario is create and begun:
         assert world.zookeeper.children(f"{topic_path(NEW)}/partitions") == ["0", "1", "2"]
+    if scenario is reassign and begun:
+        node = TopicNode.decode(OLD, paths[topic_path(OLD)].data)
+        assert not node.adding_replicas
+        assert not node.removing_replicas
+        assert tuple(node.assignment[0]) == (2, 3)
     if scenario is add_partitions:
         assert world.zookeeper.children(f"{topic_path(OLD)}/partitions") == ["0", "1", "2", "3"]

@@ -1,8 +1,8 @@
 """Whatever happens in whatever order, states stay sound and all agree in the end (rows Z2 to Z5, R1, R2; 7.3, 8.4-8.8).
 
 Random walks through a model of the whole cluster: brokers die, bounce, shut down and return, topics come, grow and go,
-leaders propose in-sync replicas, requests arrive late or not at all, controllers change, and a controller that was
-replaced goes on as if it were not. Every write of a state is held against the one before it.
+leaders propose in-sync replicas, replicas are reassigned, requests arrive late or not at all, controllers change, and a
+controller that was replaced goes on as if it were not. Every write of a state is held against the one before it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tidegauge_controller.decisions.alter_partition import process_alter_partiti
 from tidegauge_controller.decisions.broker_events import process_broker_change
 from tidegauge_controller.decisions.deletion import process_delete_markers
 from tidegauge_controller.decisions.leaders import elect_leaders, process_controlled_shutdown, rebalance_leaders
+from tidegauge_controller.decisions.reassignment import alter_reassignments, complete_reassignments
 from tidegauge_controller.decisions.steps import ControllerMoved, ControlRequest, Steps
 from tidegauge_controller.decisions.topic_events import process_topic_change, process_topic_data
 
@@ -149,7 +150,21 @@ class Walk(World):
         if topic_path(name) in self.zookeeper.nodes:
             node = TopicNode.decode(name, self.zookeeper.nodes[topic_path(name)].data)
             grown = {**node.assignment, len(node.assignment): self.replicas()}
-            self.zookeeper.set(topic_path(name), TopicNode(grown, node.topic_id).encode())
+            changed = TopicNode(grown, node.topic_id, node.adding_replicas, node.removing_replicas)
+            self.zookeeper.set(topic_path(name), changed.encode())
+
+    def reassign(self) -> None:
+        """Other replicas, or none of it; which of the old ones hear that they go, nobody knows here."""
+        context = self.term.context
+        partitions = list(context.partitions())
+        if partitions:
+            at = self.random.choice(partitions)
+            target = self.random.choice([self.replicas(), self.replicas(), None])
+            self.may_keep |= {(broker_id, at) for broker_id in BROKERS}
+            self.term.run(alter_reassignments(context, {at: target}))
+
+    def see_reassignments(self) -> None:
+        self.term.run(complete_reassignments(self.term.context))
 
     def delete(self) -> None:
         name = self.random.choice(self.topics() or [OLD])
@@ -225,6 +240,8 @@ class Walk(World):
             self.shut_down,
             self.create,
             self.grow,
+            self.reassign,
+            self.see_reassignments,
             self.delete,
             self.replace_the_controller,
             self.act_stale,
@@ -242,7 +259,8 @@ class Walk(World):
             if not self.is_up(broker_id):
                 self.register(broker_id)
                 self.settle()
-        self.settle()
+        self.catch_up()
+        assert not self.term.context.reassigning
 
 
 @pytest.mark.parametrize("seed", range(150))
