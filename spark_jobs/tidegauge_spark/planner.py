@@ -21,8 +21,8 @@ from tidegauge_spark.offsets import Offsets
 
 GROUP_ABOVE = 8
 """Up to so many ranges each has a task of its own, as with Kafka's source."""
-GROUP_OFFSETS = 2_000
-"""So many offsets may share a task; they take less time than the task itself."""
+GROUP_OFFSETS = 20_000
+"""So many offsets may share a task; they take less time than the task itself (1 us each, and 50 ms)."""
 
 
 class OffsetRange(NamedTuple):

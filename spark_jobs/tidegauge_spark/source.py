@@ -165,7 +165,7 @@ def read_range(options: Options, client: Any, partition: RangePartition) -> Iter
     while not decoder.done:
         try:
             for fetched in client.fetch(
-                topic_partition, planned, lambda: decoder.next_offset, lambda: decoder.last_epoch
+                topic_partition, planned, lambda: decoder.next_offset, lambda: decoder.last_epoch, until_offset
             ):
                 yield from decoder.decode(fetched.records, fetched.high_watermark)
                 if decoder.done:

@@ -16,16 +16,18 @@ Source: retry rules of ``KafkaConsumer`` and ``OffsetFetcher``; ``tidegauge.erro
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import grpc
 
 from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import iterate_headers
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, metadata_pb2, offsets_pb2
 from tidegauge_spark.epochs import EpochEnd
 from tidegauge_spark.options import ConnectionOptions, Subscription
@@ -79,6 +81,16 @@ class Fetched(NamedTuple):
     high_watermark: int
 
 
+class Asked(NamedTuple):
+    """A fetch that is under way; ``call`` is gRPC's future."""
+
+    offset: int
+    last_epoch: int
+    leader_id: int
+    address: str
+    call: Any
+
+
 class LogCutError(TidegaugeError):
     """The leader's log parts from what was read: the records before the position are not those that were read."""
 
@@ -88,6 +100,21 @@ class LogCutError(TidegaugeError):
             f"Log truncation detected for partition {topic_partition} at offset {offset}: from offset {diverges_at} on "
             "the leader's log differs from what was read (an unclean election, or the topic was made anew)",
         )
+
+
+def _give_up(asked: Asked | str | None) -> None:
+    """Nobody waits for this fetch any more."""
+    if isinstance(asked, Asked):
+        asked.call.cancel()
+
+
+def _end_of(records: bytes) -> tuple[int, int]:
+    """The offset behind some batches and the leader epoch of the last one; -1 where there are none that can be read."""
+    end = (-1, -1)
+    with contextlib.suppress(TidegaugeError):  # whoever decodes them says what is wrong
+        for header in iterate_headers(records):
+            end = (header.next_offset, header.leader_epoch)
+    return end
 
 
 class Patience:
@@ -304,9 +331,11 @@ class ClusterClient:
         planned: PartitionLeader,
         position: Callable[[], int],
         last_epoch: Callable[[], int] = lambda: -1,
+        until_offset: int = 0,
     ) -> Iterator[Fetched]:
         """Batches from ``position()`` on, below the high watermark, for as long as the caller takes them.
 
+        While the caller works on an answer, the next fetch is under way, as in a Kafka consumer.
         ``kafkaConsumer.pollTimeoutMs`` counts anew whenever the position has moved.
 
         Args:
@@ -314,6 +343,7 @@ class ClusterClient:
             planned: what the planner knew: an older leader epoch or another topic id is not believed.
             position: the next offset to fetch; the caller moves it while it takes what is yielded.
             last_epoch: leader epoch of the record before the position; -1 unknown, then nobody looks for a cut.
+            until_offset: from there on nothing is fetched ahead.
 
         Raises:
             LogCutError: the records before the position are not in the leader's log.
@@ -324,22 +354,35 @@ class ClusterClient:
         if not self._addresses:
             self._refresh({topic_partition.topic})
         patience = Patience(self, self.options.poll_timeout_ms, f"read {topic_partition}")
-        while True:
-            before = position()
-            fetched = self._fetch_once(topic_partition, planned, before, last_epoch())
-            if isinstance(fetched, Fetched):
-                yield fetched
-                if position() != before:
-                    patience.renew()
-                    continue
-                fetched = f"offset {before} is wanted and the high watermark stays at {fetched.high_watermark}"
-            patience.failed(fetched)
-            self._refresh({topic_partition.topic})
+        ahead: Asked | str | None = None
+        try:
+            while True:
+                before, epoch = position(), last_epoch()
+                if isinstance(ahead, Asked) and ahead[:2] == (before, epoch):
+                    asked: Asked | str = ahead
+                else:
+                    _give_up(ahead)
+                    asked = self._ask_fetch(topic_partition, planned, before, epoch)
+                ahead = None
+                fetched = asked if isinstance(asked, str) else self._fetched(topic_partition, planned, asked)
+                if isinstance(fetched, Fetched):
+                    end, end_epoch = _end_of(fetched.records)
+                    if before < end < until_offset:
+                        ahead = self._ask_fetch(topic_partition, planned, end, end_epoch)
+                    yield fetched
+                    if position() != before:
+                        patience.renew()
+                        continue
+                    fetched = f"offset {before} is wanted and the high watermark stays at {fetched.high_watermark}"
+                patience.failed(fetched)
+                self._refresh({topic_partition.topic})
+        finally:
+            _give_up(ahead)
 
-    def _fetch_once(
+    def _ask_fetch(
         self, topic_partition: TopicPartition, planned: PartitionLeader, offset: int, last_epoch: int
-    ) -> Fetched | str:
-        """One fetch: what came, or why nothing did."""
+    ) -> Asked | str:
+        """Send one fetch, or say why there is nobody to send it to."""
         leader = self._leaders.get(topic_partition)
         if leader is not None and planned.topic_id and leader.topic_id != planned.topic_id:
             raise TidegaugeError(
@@ -361,20 +404,28 @@ class ClusterClient:
         )
         address = self._addresses[leader.leader_id]
         timeout_s = (self.options.request_timeout_ms + FETCH_MAX_WAIT_MS) / 1000
+        call = self._stub(address).Fetch.future(request, timeout=timeout_s)
+        return Asked(offset, last_epoch, leader.leader_id, address, call)
+
+    def _fetched(self, topic_partition: TopicPartition, planned: PartitionLeader, asked: Asked) -> Fetched | str:
+        """Wait for a fetch: what came, or why nothing did."""
         try:
-            result = self._stub(address).Fetch(request, timeout=timeout_s).partitions[0]
+            result = asked.call.result().partitions[0]
+        except grpc.FutureCancelledError:
+            return f"broker {asked.leader_id} at {asked.address}: the channel was closed"
         except grpc.RpcError as error:
-            return f"broker {leader.leader_id} {self._gone(address, error)}"
+            return f"broker {asked.leader_id} {self._gone(asked.address, error)}"
         code = ErrorCode.of(result.error)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE and last_epoch >= 0:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and asked.last_epoch >= 0:
             # Also the answer of a leader that knows no epochs: the offset alone decides then.
-            return self._fetch_once(topic_partition, planned, offset, -1)
+            again = self._ask_fetch(topic_partition, planned, asked.offset, -1)
+            return again if isinstance(again, str) else self._fetched(topic_partition, planned, again)
         if code is ErrorCode.NONE and result.HasField("diverging_epoch"):
-            raise LogCutError(topic_partition, offset, min(offset, result.diverging_epoch.end_offset))
+            raise LogCutError(topic_partition, asked.offset, min(asked.offset, result.diverging_epoch.end_offset))
         if code is ErrorCode.NONE:
             return Fetched(result.records, result.high_watermark)
         if ERROR_TABLE[code].retriable:
-            return f"broker {leader.leader_id} said {code.name}: {result.error_message}"
+            return f"broker {asked.leader_id} said {code.name}: {result.error_message}"
         raise TidegaugeError(code, result.error_message)
 
     # --- metadata ---
