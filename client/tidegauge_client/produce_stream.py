@@ -73,8 +73,10 @@ class ProduceStream:
             problem = reading.result() if reading.done() else None
         finally:
             call.cancel()
-            for task in (writing, reading):
-                task.cancel()
+            writing.cancel()
+            # The read ends by itself now; gRPC's last word on it must find the event loop still open.
+            await asyncio.wait({reading}, timeout=STATUS_SECONDS)
+            reading.cancel()
             await asyncio.gather(writing, reading, return_exceptions=True)
         if not self._is_closed:
             ended = f"the broker at {self._address} ended the stream"
