@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ class Kafka:
         self._classpath = f"{jars()}/*"
         self._zookeeper_port = _free_port()
         self._ports = [_free_port() for _ in range(3)]
-        self._bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def _start(self, name: str, main: str, config: dict[str, str]) -> None:
@@ -129,18 +130,18 @@ class Kafka:
 
     async def _first_record(self) -> None:
         await self._create("first", 1)
-        async with AIOKafkaProducer(bootstrap_servers=self._bootstrap, acks="all") as producer:
+        async with AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all") as producer:
             await producer.send_and_wait("first", b"x")
 
-    async def _create(self, topic: str, partitions: int) -> None:
+    async def _create(self, topic: str, partitions: int, replicas: int = 3) -> None:
         """By a client that needs no start-up of its own; again until three brokers are there."""
         deadline = time.monotonic() + READY_SECONDS
-        admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
         await admin.start()
         try:
             while True:
                 try:
-                    answer: Any = await admin.create_topics([NewTopic(topic, partitions, 3)])
+                    answer: Any = await admin.create_topics([NewTopic(topic, partitions, replicas)])
                     if answer.topic_errors[0][1] == 0:
                         return
                     problem = str(answer.topic_errors[0])
@@ -172,9 +173,9 @@ class Kafka:
         """As ``BrokerSide``."""
         return f"127.0.0.1:{self._zookeeper_port}"
 
-    def create(self, topic: str, partitions: int) -> None:
+    def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
         """As ``BrokerSide``."""
-        asyncio.run(self._create(topic, partitions))
+        asyncio.run(self._create(topic, partitions, replicas))
 
     def _tool(self, main: str, *arguments: str) -> str:
         command = ["java", *TOOL_JVM, "-cp", self._classpath, main, *arguments]
@@ -187,7 +188,7 @@ class Kafka:
         return self._tool(
             "org.apache.kafka.tools.ProducerPerformance",
             *("--topic", topic, "--num-records", str(records), "--record-size", str(workload.record_bytes)),
-            *("--throughput", str(int(throughput)), "--producer-props", f"bootstrap.servers={self._bootstrap}"),
+            *("--throughput", str(int(throughput)), "--producer-props", f"bootstrap.servers={self.bootstrap}"),
             *(f"acks={workload.acks}", *properties),
         ).splitlines()[-1]
 
@@ -196,11 +197,16 @@ class Kafka:
         line = self._perf(topic, workload.records, workload, -1, "linger.ms=5", "batch.size=65536")
         return float(_number(r"([\d.]+) records/sec", line))
 
+    def produce_together(self, topic: str, workload: Workload, producers: int) -> float:
+        """As ``BrokerSide``."""
+        with ThreadPoolExecutor(producers) as pool:
+            return sum(pool.map(lambda _: self.produce(topic, workload), range(producers)))
+
     def consume(self, topic: str, workload: Workload) -> float:
         """As ``BrokerSide``, by consumer-perf-test: its rate without the group's rebalance."""
         output = self._tool(
             "org.apache.kafka.tools.ConsumerPerformance",
-            *("--bootstrap-server", self._bootstrap, "--topic", topic),
+            *("--bootstrap-server", self.bootstrap, "--topic", topic),
             *("--messages", str(workload.records), "--timeout", "60000"),
         )
         header, values = (line.split(", ") for line in output.splitlines() if ", " in line)

@@ -70,11 +70,15 @@ class BrokerSide(Protocol):
         """``host:port``, with a chroot if there is one."""
         ...
 
-    def create(self, topic: str, partitions: int) -> None:
-        """Create a topic with three replicas; returns when it can be written to."""
+    def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
+        """Create a topic; returns when it can be written to."""
 
     def produce(self, topic: str, workload: Workload) -> float:
         """Write all records as fast as possible; records a second, to the last acknowledgement."""
+        ...
+
+    def produce_together(self, topic: str, workload: Workload, producers: int) -> float:
+        """As ``produce``, by several producers at once, each a process and each writing all; the sum of their rates."""
         ...
 
     def consume(self, topic: str, workload: Workload) -> float:

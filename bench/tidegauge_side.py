@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +36,11 @@ async def _produce(bootstrap: list[str], topic: str, workload: Workload) -> floa
         if producer.counters.failed:
             raise RuntimeError(f"{producer.counters.failed} records were not acknowledged")
     return workload.records / seconds
+
+
+def _produce_alone(work: tuple[list[str], str, Workload]) -> float:
+    """In a process of its own."""
+    return asyncio.run(_produce(*work))
 
 
 async def _consume(bootstrap: list[str], topic: str, workload: Workload) -> float:
@@ -68,9 +75,9 @@ async def _latency(bootstrap: list[str], topic: str, workload: Workload, rate: f
     return latency_of(samples)
 
 
-async def _create(bootstrap: list[str], topic: str, partitions: int) -> None:
+async def _create(bootstrap: list[str], topic: str, partitions: int, replicas: int = 3) -> None:
     async with Admin(bootstrap) as admin:
-        await admin.create_topic(topic, partitions=partitions, replication_factor=3)
+        await admin.create_topic(topic, partitions=partitions, replication_factor=replicas)
         await admin.wait_for_topic(topic)
 
 
@@ -118,13 +125,20 @@ class Tidegauge:
         """As ``BrokerSide``."""
         return self.cluster.file.zookeeper_address
 
-    def create(self, topic: str, partitions: int) -> None:
+    def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
         """As ``BrokerSide``."""
-        self._runner.run(_create(self.cluster.bootstrap_servers, topic, partitions))
+        self._runner.run(_create(self.cluster.bootstrap_servers, topic, partitions, replicas))
 
     def produce(self, topic: str, workload: Workload) -> float:
         """As ``BrokerSide``."""
         return self._runner.run(_produce(self.cluster.bootstrap_servers, topic, workload))
+
+    def produce_together(self, topic: str, workload: Workload, producers: int) -> float:
+        """As ``BrokerSide``."""
+        with ProcessPoolExecutor(producers, mp_context=multiprocessing.get_context("spawn")) as pool:
+            return sum(
+                pool.map(_produce_alone, [(self.cluster.bootstrap_servers, topic, workload)] * producers, chunksize=1)
+            )
 
     def consume(self, topic: str, workload: Workload) -> float:
         """As ``BrokerSide``."""

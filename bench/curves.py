@@ -1,0 +1,145 @@
+"""How throughput grows, or falls, with partitions, replicas, record size and producers: one picture with four curves.
+
+Both sides do each point in turn, as in ``compare.py``; a point is the median of the rounds. Needs matplotlib for the
+picture; the figures are printed without it too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kafka_side
+from measure import BrokerSide, Workload
+from tidegauge_side import Tidegauge
+
+BYTES_PER_POINT = 60_000_000
+MOST_RECORDS = 300_000
+LEAST_RECORDS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a curve: what is varied stands beside what is kept."""
+
+    partitions: int = 12
+    replicas: int = 3
+    record_bytes: int = 1_024
+    producers: int = 1
+
+    @property
+    def workload(self) -> Workload:
+        """The records of each producer."""
+        records = max(LEAST_RECORDS, min(MOST_RECORDS, BYTES_PER_POINT // self.record_bytes)) // self.producers
+        return Workload(self.record_bytes, self.partitions, "all", records, 0)
+
+
+CURVES: dict[str, list[tuple[int, Point]]] = {
+    "partitions": [(count, Point(partitions=count)) for count in (1, 4, 16, 64, 256)],
+    "replicas": [(count, Point(replicas=count)) for count in (1, 2, 3)],
+    "record size, bytes": [(size, Point(record_bytes=size)) for size in (100, 1_024, 10_240, 102_400)],
+    "producers": [(count, Point(producers=count)) for count in (1, 2, 4, 8)],
+}
+Measured = dict[str, dict[str, list[tuple[int, float]]]]
+
+
+def _megabytes_per_second(side: BrokerSide, point: Point, topic: str) -> float:
+    side.create(topic, point.partitions, point.replicas)
+    return side.produce_together(topic, point.workload, point.producers) * point.record_bytes / 1e6
+
+
+def measure_curves(sides: Sequence[BrokerSide], rounds: int) -> Measured:
+    """MB a second by curve and side."""
+    found: Measured = {}
+    for curve, points in CURVES.items():
+        found[curve] = {side.name: [] for side in sides}
+        for number, (x, point) in enumerate(points):
+            for side in sides:
+                topics = [f"{curve.split(',')[0].replace(' ', '-')}-{number}-{turn}" for turn in range(rounds)]
+                rates = [_megabytes_per_second(side, point, topic) for topic in topics]
+                found[curve][side.name].append((x, statistics.median(rates)))
+                print(
+                    f"{curve} {x}: {side.name} {found[curve][side.name][-1][1]:.1f} MB/s", file=sys.stderr, flush=True
+                )
+    return found
+
+
+def draw(measured: Measured, picture: Path) -> None:
+    """The four curves in one PNG."""
+    matplotlib: Any = importlib.import_module("matplotlib")
+    matplotlib.use("Agg")
+    plot: Any = importlib.import_module("matplotlib.pyplot")
+    figure, axes = plot.subplots(2, 2, figsize=(10, 7))
+    for axis, (curve, sides) in zip(axes.flat, measured.items(), strict=True):
+        for name, points in sides.items():
+            axis.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
+        axis.set_xlabel(curve)
+        axis.set_ylabel("MB/s written, acks=all")
+        axis.set_ylim(bottom=0)
+        if len(next(iter(sides.values()))) > 3:
+            axis.set_xscale("log", base=2)
+            ticks = [x for x, _ in next(iter(sides.values()))]
+            axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+            axis.minorticks_off()
+        axis.grid(alpha=0.3)
+        axis.legend()
+    figure.tight_layout()
+    figure.savefig(picture, dpi=110)
+
+
+def table(measured: Measured) -> str:
+    """The same as Markdown."""
+    names = list(next(iter(measured.values())))
+    lines = [
+        "| varied | value | " + " | ".join(f"{name}, MB/s" for name in names) + " |",
+        "|---|" + "---|" * (1 + len(names)),
+    ]
+    for curve, sides in measured.items():
+        lines += [
+            f"| {curve} | {row[0][0]:,} | " + " | ".join(f"{rate:.1f}" for _, rate in row) + " |"
+            for row in zip(*sides.values(), strict=True)
+        ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, print and draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="how often each point is measured (default 3)")
+    parser.add_argument("--without-kafka", action="store_true", help="our side alone")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--png", type=Path, help="draw the curves into this file")
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
+    sides: list[BrokerSide] = [Tidegauge(folder)]
+    try:
+        if not arguments.without_kafka:
+            try:
+                sides.append(kafka_side.Kafka(folder))
+            except kafka_side.Unavailable as problem:
+                print(f"Apache Kafka is left out: {problem}", file=sys.stderr)
+        for side in sides:
+            side.start()
+        measured = measure_curves(sides, arguments.rounds)
+    finally:
+        for side in sides:
+            side.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    print(table(measured))
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(measured, indent=2) + "\n")
+    if arguments.png is not None:
+        draw(measured, arguments.png)
+
+
+if __name__ == "__main__":
+    main()
