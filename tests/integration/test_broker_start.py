@@ -5,6 +5,7 @@ Issue: a port in use, a data folder of another broker or another cluster, a lock
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -17,6 +18,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.waiting import until
+
+from tidegauge.znodes import BROKER_IDS, BrokerNode, broker_path
+from tidegauge_controller.zookeeper import ZooKeeper
 
 
 def free_port() -> int:
@@ -132,6 +136,20 @@ def test_a_port_in_use_is_refused(broker):
     assert f"127.0.0.1:{broker.port}" in sentence
 
 
+def test_an_address_that_another_broker_advertises_is_refused(broker):
+    """KafkaServer.createBrokerInfo: clients of the one would meet the other, as with a copied compose service."""
+    broker.start()
+    until(broker.is_ready)
+    sentence = broker.refused(
+        broker_id="8",
+        log_dirs=str(broker.folder / "other"),
+        listeners=f"PLAINTEXT://127.0.0.1:{free_port()}",
+        advertised_listeners=f"PLAINTEXT://127.0.0.1:{broker.port}",
+    )
+    assert f"Configured end points 127.0.0.1:{broker.port} in advertised listeners" in sentence
+    assert "already registered by broker 7" in sentence
+
+
 def test_a_zookeeper_that_does_not_answer_is_told(broker):
     nobody = f"127.0.0.1:{free_port()}"
     sentence = broker.refused(zookeeper_connect=nobody, zookeeper_connection_timeout_ms="1500")
@@ -155,12 +173,20 @@ def test_a_broker_refuses_to_run_without_its_assertions(broker):
     assert "python -O" in broker.refused("-O")
 
 
-def test_a_broker_started_before_its_old_session_has_ended_waits_and_says_so(broker):
-    """docs/not-emulated.md: Kafka fails here; we wait for ZooKeeper to end the old session."""
+async def test_a_broker_started_before_its_old_session_has_ended_waits_and_says_so(broker):
+    """docs/not-emulated.md: Kafka fails here; we wait for ZooKeeper to end the old session.
+
+    The old session is the test's own, so that it ends when the test wants, however long a broker takes to start.
+    """
+    where = broker.settings["zookeeper.connect"]
+    earlier = await ZooKeeper.connect(where, session_timeout_ms=30_000, connection_timeout_ms=30_000)
+    await earlier.ensure_path(BROKER_IDS)
+    node = BrokerNode(7, "127.0.0.1", broker.port, 1_700_000_000_000)
+    await earlier.create(broker_path(7), node.encode(), ephemeral=True)
     process = broker.start()
-    until(broker.is_ready)
-    process.kill()
-    process.communicate()
-    again = broker.start()
-    until(broker.is_ready)
-    assert "waiting until ZooKeeper ends it" in broker.stop(again)
+    waits = "still belongs to session"
+    assert await asyncio.to_thread(lambda: any(waits in line for line in process.stderr)), "it ended"
+    assert not await asyncio.to_thread(broker.is_ready)
+    await earlier.close()
+    await asyncio.to_thread(until, broker.is_ready)
+    broker.stop(process)

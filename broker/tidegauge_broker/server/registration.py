@@ -5,6 +5,8 @@ Rules:
   set in one transaction, so its version is 1 (7.1).
 - A znode of another session is not ours to touch: after ``kill -9`` the old one lives until its session ends. Kafka
   gives up then; we wait for it to go and say so (docs/not-emulated.md).
+- At its start, not at a renewal, a broker refuses to advertise an address that another registered broker advertises
+  (KafkaServer.createBrokerInfo): clients of the one would meet the other.
 - An expired session takes the znode with it. The controller candidate resigns at once; once there is a new session
   the broker registers again, with a new broker epoch, and only then stands for controller again (8.2, 8.3).
 """
@@ -18,6 +20,7 @@ from typing import Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.znodes import (
+    BROKER_IDS,
     CLUSTER_ID,
     PERSISTENT_PATHS,
     BrokerNode,
@@ -133,8 +136,10 @@ class Registration:
 
         Raises:
             TidegaugeError: INVALID_REQUEST, another broker with this id and another address is alive, or what stands
-            in its place cannot be read.
+            in its place cannot be read, or another broker advertises an address of this one.
         """
+        if self._candidate is None:
+            await self._refuse_taken_addresses()
         path = broker_path(self._node.broker_id)
         while True:
             try:
@@ -154,6 +159,23 @@ class Registration:
             raise SessionExpired(f"{path} went right after its creation")
         LOG.info("Registered broker %d at path %s with broker epoch %d", self._node.broker_id, path, stat.czxid)
         self._registered(stat.czxid)
+
+    async def _refuse_taken_addresses(self) -> None:
+        ours = {listener.address for listener in self._node.listeners}
+        for child in await self._zookeeper.children(BROKER_IDS):
+            if not child.isdecimal() or int(child) == self._node.broker_id:
+                continue
+            try:
+                data, _ = await self._zookeeper.get(broker_path(int(child)))
+                other = BrokerNode.decode(int(child), data)
+            except (NoNode, MalformedZnode):
+                continue  # it has just gone, or is nobody's address
+            if taken := sorted(ours & {listener.address for listener in other.listeners}):
+                raise TidegaugeError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Configured end points {','.join(taken)} in advertised listeners are already registered by broker "
+                    f"{other.broker_id}; give each broker a host or port of its own in advertised.listeners",
+                )
 
     async def _is_ours(self, path: str) -> bool:
         """A create that was sent twice meets its own first success."""
