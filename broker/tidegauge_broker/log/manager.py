@@ -28,6 +28,7 @@ from tidegauge.settings import Values
 from tidegauge_broker.log import checkpoints
 from tidegauge_broker.log.cleaner import Cleaning
 from tidegauge_broker.log.compaction import CleanablePart, OffsetMap, cleanable_part
+from tidegauge_broker.log.creation import Creation, NewLog, Place, at_a_time
 from tidegauge_broker.log.files import DISK, Disk, StorageError
 from tidegauge_broker.log.folder import LogFolder
 from tidegauge_broker.log.log_state import LogSettings
@@ -217,9 +218,13 @@ class LogManager:
             TidegaugeError: INCONSISTENT_TOPIC_ID, the log belongs to an earlier topic of that name.
             StorageError: its folder is offline, or it might lie in one that is, or the disk refused.
         """
-        log = self._logs.get(topic_partition)
-        if log is None:
-            log = self._create(topic_partition, is_new=is_new)
+        if topic_partition not in self._logs:
+            creation = self.begin_creation([NewLog(topic_partition, topic_id, is_new)])
+            creation.build()
+            self.adopt(creation)
+            if creation.refused:
+                raise creation.refused[topic_partition]
+        log = self._logs[topic_partition]
         log.folder.check_online()
         if topic_id and log.topic_id and log.topic_id != topic_id:
             raise TidegaugeError(
@@ -231,34 +236,36 @@ class LogManager:
             log.write_topic_id(topic_id)
         return log
 
-    def _create(self, topic_partition: TopicPartition, *, is_new: bool) -> PartitionLog:
-        if not is_new and self.offline_directories:
-            names = ", ".join(str(path) for path in self.offline_directories)
-            raise StorageError(f"Can not create log for {topic_partition} because log directories {names} are offline")
-        online = [folder for folder in self._folders if not folder.offline]
-        if not online:
-            raise StorageError(f"No log directories available for creating log for {topic_partition}")
-        folder = min(online, key=lambda candidate: len(candidate.logs))
-        settings = LogSettings.of(self._topic_values(topic_partition.topic))
-        directory = folder.path / str(topic_partition)
-        plan = LoadPlan(
-            clean=True,
-            recovery_point=0,
-            log_start_offset=0,
-            now_ms=self._now_ms(),
-            producer_id_expiration_ms=0,
-            disk=folder.disk,
-        )
-        try:
-            directory.mkdir(exist_ok=True)
-            state = load_log(directory, settings, plan)
-            folder.disk.sync_directory(folder.path)
-        except OSError as error:
-            raise folder.failed(error, f"creating log for {topic_partition}") from error
-        log = PartitionLog(topic_partition, directory, folder, state, settings, self._now_ms)
-        folder.logs[topic_partition] = self._logs[topic_partition] = log
-        _logger.info("Created log for partition %s in %s", topic_partition, directory)
-        return log
+    def begin_creation(self, wanted: Sequence[NewLog]) -> Creation:
+        """Choose a folder for each log that does not exist. Then ``build`` it in the pool, and ``adopt`` it here."""
+        places: list[Place] = []
+        refused: dict[TopicPartition, StorageError] = {}
+        offline = self.offline_directories
+        numbers = {folder: len(folder.logs) for folder in self._folders if not folder.offline}
+        settings = {topic: LogSettings.of(self._topic_values(topic)) for topic in {new[0].topic for new in wanted}}
+        for new in wanted:
+            if new.topic_partition in self._logs:
+                continue
+            if not new.is_new and offline:
+                names = ", ".join(map(str, offline))
+                refused[new.topic_partition] = StorageError(
+                    f"Can not create log for {new.topic_partition} because log directories {names} are offline"
+                )
+            elif not numbers:
+                refused[new.topic_partition] = StorageError(
+                    f"No log directories available for creating log for {new.topic_partition}"
+                )
+            else:
+                folder = min(numbers, key=lambda candidate: numbers[candidate])
+                numbers[folder] += 1
+                places.append(Place(new, folder, settings[new.topic_partition.topic]))
+        return Creation(places, refused, self._now_ms)
+
+    def adopt(self, creation: Creation) -> None:
+        """Take new logs in, once they are built. The event loop's."""
+        for log in creation.built:
+            log.folder.logs[log.topic_partition] = self._logs[log.topic_partition] = log
+            _logger.info("Created log for partition %s in %s", log.topic_partition, log.directory)
 
     def loaded(self, topic_partition: TopicPartition) -> LoadedLog:
         """What a partition starts from; its high watermark is the checkpoint's, clamped to the log.
@@ -336,6 +343,18 @@ class LogManager:
                 refusal = refusal or error
         if refusal is not None:
             raise refusal
+
+    def write_epochs(self, logs: Sequence[PartitionLog]) -> None:
+        """Write the leader epochs that were changed and not synced, some logs at a time. Blocks.
+
+        A folder whose disk refuses is offline afterwards.
+        """
+
+        def write(log: PartitionLog) -> None:
+            with suppress(StorageError):
+                log.write_owed_epochs()
+
+        at_a_time(write, logs)
 
     def flush_dirty(self) -> None:
         """Bring rolled segments to the disk. Blocks.

@@ -469,6 +469,16 @@ class PartitionLog:
             if sync:
                 self._epoch_checkpoint.write(entries)
 
+    def write_owed_epochs(self) -> None:
+        """Write leader-epoch-checkpoint if it was changed without ``sync``. Blocks; a pool thread may do it.
+
+        Raises:
+            StorageError: the disk refused; the folder is offline.
+        """
+        with self.storage("writing the leader epochs of"):
+            if not self._closed:
+                self._write_changed_epochs()
+
     def _write_changed_epochs(self) -> None:
         with self._epoch_lock:
             if self._epochs_changed:

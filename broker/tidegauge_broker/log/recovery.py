@@ -104,6 +104,23 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
     )
 
 
+def make_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState:
+    """The first files of a log in a folder that was made just now, so that there is nothing to look for.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, plan.disk).create_missing()
+    return LogState(
+        segments=[_create(directory, 0, settings, plan)],
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        producer_state=ProducerState(),
+        epochs=[],
+    )
+
+
 def _create(directory: Path, base_offset: int, settings: LogSettings, plan: LoadPlan) -> LogSegment:
     return LogSegment.create(
         directory,

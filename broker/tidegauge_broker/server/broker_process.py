@@ -420,6 +420,7 @@ class BrokerProcess:
         for task in self._tasks:
             await task.close()
         await self._servers.stop()
+        await self._replicas.until_quiet()
         self._replicas.close()
         high_watermarks = self._replicas.core.high_watermarks()
         await self._in_pool(lambda: self._logs.close(high_watermarks, clean=self.exit_code == 0))
@@ -439,6 +440,7 @@ class BrokerProcess:
         if hasattr(self, "_servers"):
             await self._servers.stop(grace_seconds=None)
         if hasattr(self, "_replicas"):
+            await self._replicas.until_quiet()
             self._replicas.close()
             await self._fetchers.close()
             await self._controller.stop()

@@ -344,7 +344,7 @@ class ControlServicer(control_service_pb2_grpc.ControlServiceServicer):
         """Stop replicas."""
         del context
         self._service.logical_clock.receive(request.header.logical_time)
-        message = wire.to_stop_replica_response(self._service.stop_replica(wire.from_stop_replica(request)))
+        message = wire.to_stop_replica_response(await self._service.stop_replica(wire.from_stop_replica(request)))
         message.logical_time = self._service.logical_clock.value
         return message
 

@@ -2,7 +2,12 @@
 
 Contract: everything here happens on the event loop, without an await between an event and the last of its effects;
 so nobody ever sees a half-done step. Appends and reads are done right here: they go to the page cache (ADR 0001).
-Opening a new replica's log and all that may block on the disk goes to the log pool.
+Making new replicas' logs and all that may block on the disk goes to the log pool.
+
+Control requests are taken one after the other, each to its end, even if its sender goes away: between its parts it
+waits for the pool. The leader epochs that a LeaderAndIsr makes are in force at once and on the disk before it is
+answered: the writes of many partitions go together, and nobody else waits for them. (What a process loses that is
+killed in between, recovery finds in the batches; an epoch without a batch is nobody's history.)
 
 Invariants:
 - Every token gets exactly one answer. When a log effect fails, the rest of the step is not executed: its answers
@@ -16,13 +21,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tidegauge.control import (
     IsrProposal,
     IsrVerdict,
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     PartitionsResponse,
     StopReplicaRequest,
@@ -30,6 +37,8 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, partition_problem
 from tidegauge.settings import Values
+from tidegauge_broker.log.creation import NewLog
+from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.broker import BrokerCore
@@ -127,6 +136,9 @@ class ReplicaManager:
         self._timer_ms = 0
         self._closed = False
         self._failed_directories: set[Path] = set()
+        self._control = asyncio.Lock()
+        self._control_tasks: set[asyncio.Task[PartitionsResponse]] = set()
+        self._epochs_owed: dict[TopicPartition, PartitionLog] | None = None
 
     # Clients and followers
 
@@ -185,31 +197,79 @@ class ReplicaManager:
         self, request: LeaderAndIsrRequest, values_of: Callable[[str], Awaitable[Values]]
     ) -> PartitionsResponse:
         """Open what must be opened, then let the core decide."""
-        loaded: dict[TopicPartition, LoadedLog | ErrorCode] = {}
+        return await self._in_turn(lambda: self._leader_and_isr(request, values_of))
+
+    async def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
+        """Stop replicas, and perhaps drop them."""
+        return await self._in_turn(lambda: self._stop_replica(request))
+
+    async def _in_turn(self, make: Callable[[], Coroutine[Any, Any, PartitionsResponse]]) -> PartitionsResponse:
+        async def take() -> PartitionsResponse:
+            async with self._control:
+                return await make()
+
+        task = asyncio.get_running_loop().create_task(take(), name="control-request")
+        self._control_tasks.add(task)
+        task.add_done_callback(self._control_tasks.discard)
+        return await asyncio.shield(task)
+
+    async def until_quiet(self) -> None:
+        """Wait for the control requests that have come."""
+        if self._control_tasks:
+            await asyncio.wait(set(self._control_tasks))
+
+    async def _leader_and_isr(
+        self, request: LeaderAndIsrRequest, values_of: Callable[[str], Awaitable[Values]]
+    ) -> PartitionsResponse:
         needed = {at for at in self.core.logs_needed(request) if partition_problem(at) is None}
         for topic in sorted({topic_partition.topic for topic_partition in needed}):
             self.core.configure_topic(topic, topic_rules(await values_of(topic)))
+        wanted = [item for item in request.partitions if item.state.topic_partition in needed]
+        refused = await self._create_logs(wanted)
+        loaded: dict[TopicPartition, LoadedLog | ErrorCode] = {
+            item.state.topic_partition: self._open(item, refused) for item in wanted
+        }
         for item in request.partitions:
-            if item.state.topic_partition in needed:
-                loaded[item.state.topic_partition] = self._open(
-                    item.state.topic_partition, item.state.topic_id, is_new=item.is_new
-                )
-            elif partition_problem(item.state.topic_partition) is not None:
+            if partition_problem(item.state.topic_partition) is not None:
                 loaded[item.state.topic_partition] = ErrorCode.INVALID_TOPIC_EXCEPTION
         response, effects = self.core.leader_and_isr(request, loaded, self._now_ms())
-        self._execute(effects)
+        self._epochs_owed = {}
+        try:
+            self._execute(effects)
+            owed = list(self._epochs_owed.values())
+        finally:
+            self._epochs_owed = None
+        if owed:
+            await self._in_log_pool(lambda: self.logs.write_epochs(owed))
+            self._tell_of_failures()
         return response
 
-    def _open(self, topic_partition: TopicPartition, topic_id: str, *, is_new: bool) -> LoadedLog | ErrorCode:
+    async def _create_logs(self, wanted: Sequence[LeaderAndIsrPartition]) -> Mapping[TopicPartition, StorageError]:
+        """Make those logs that do not exist; returns which could not be made."""
+        missing = [item for item in wanted if self.logs.get(item.state.topic_partition) is None]
+        if not missing:
+            return {}
+        creation = self.logs.begin_creation(
+            [NewLog(item.state.topic_partition, item.state.topic_id, item.is_new) for item in missing]
+        )
+        await self._in_log_pool(creation.build)
+        self.logs.adopt(creation)
+        return creation.refused
+
+    def _open(
+        self, item: LeaderAndIsrPartition, refused: Mapping[TopicPartition, StorageError]
+    ) -> LoadedLog | ErrorCode:
+        topic_partition = item.state.topic_partition
         try:
-            self.logs.get_or_create(topic_partition, topic_id, is_new=is_new)
+            if topic_partition in refused:
+                raise refused[topic_partition]
+            self.logs.get_or_create(topic_partition, item.state.topic_id, is_new=item.is_new)
             return self.logs.loaded(topic_partition)
         except TidegaugeError as problem:
             LOG.warning("The log of %s can't be opened: %s", topic_partition, problem.message)
             return problem.code
 
-    def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
-        """Stop replicas, and perhaps drop them."""
+    async def _stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
         response, effects = self.core.stop_replica(request, self._now_ms())
         self._execute(effects)
         return response
@@ -298,7 +358,7 @@ class ReplicaManager:
             case AdvanceLogStart():
                 self._log(effect.topic_partition).advance_log_start(effect.to_offset)
             case WriteEpochs():
-                self._log(effect.topic_partition).write_epochs(effect.entries, sync=effect.sync)
+                self._write_epochs(effect)
             case DeleteLog():
                 self.logs.delete(effect.topic_partition)
             case ProposeIsr():
@@ -309,6 +369,14 @@ class ReplicaManager:
                 self._events.note(effect.kind, effect.cause, effect.fields, effect.topic_partition)
             case LogLine():
                 LOG.log(_LEVELS[effect.level], "%s", effect.text)
+
+    def _write_epochs(self, effect: WriteEpochs) -> None:
+        log = self._log(effect.topic_partition)
+        if self._epochs_owed is None or not effect.sync:
+            log.write_epochs(effect.entries, sync=effect.sync)
+        else:
+            log.write_epochs(effect.entries, sync=False)
+            self._epochs_owed[effect.topic_partition] = log
 
     def _log(self, topic_partition: TopicPartition) -> PartitionLog:
         log = self.logs.get(topic_partition)

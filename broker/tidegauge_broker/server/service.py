@@ -213,9 +213,9 @@ class BrokerService:
             self.metadata_came.set()
         return error
 
-    def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
+    async def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
         """Stop replicas."""
-        return self._replicas.stop_replica(request)
+        return await self._replicas.stop_replica(request)
 
     # Brokers ask the controller
 

@@ -98,12 +98,9 @@ class MeteredService(BrokerService):
         self._took("UpdateMetadata", begin, failed=error is not ErrorCode.NONE)
         return error
 
-    def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
+    async def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
         """Timed."""
-        begin = time.monotonic()
-        response = super().stop_replica(request)
-        self._took("StopReplica", begin, failed=response.error is not ErrorCode.NONE)
-        return response
+        return await self._timed("StopReplica", super().stop_replica(request))
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Timed."""
