@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import CRC_START, LOG_APPEND_TIME_BIT, BatchHeader
-from tidegauge.record_inflation import check_inflated_size
+from tidegauge.record_inflation import inflated
 from tidegauge_broker.log.files import Buffer
 
 _CRC = Struct(">I")
@@ -39,9 +39,9 @@ def decode_records(batch: bytes) -> Iterator[StoredRecord]:
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, the bytes behind the header are no records: brokers take them as they come.
     """
-    check_inflated_size(batch)
+    whole = inflated(batch)
     try:
-        decoded: Any = DefaultRecordBatch(bytearray(batch))
+        decoded: Any = DefaultRecordBatch(memoryview(whole))
         for record in decoded:
             yield StoredRecord(record.offset, record.timestamp, record.key, record.value, list(record.headers))
     except Exception as problem:  # whatever the codecs raise

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, make_batch, read_header
-from tidegauge.record_inflation import check_inflated_size
+from tidegauge.record_inflation import inflated
 from tidegauge.v1 import fetch_pb2, offsets_pb2, produce_pb2
 from tidegauge_broker.replica.messages import TopicRules
 from tidegauge_broker.replica.validation import check_batch, only_batch
@@ -127,10 +127,10 @@ def test_a_compressed_bomb_is_refused_at_the_limit(name: str) -> None:
     bomb = with_payload(BOMBS[name](bytes(32 * LIMIT_BYTES)), CODECS[name])
     assert len(bomb) < LIMIT_BYTES
     with pytest.raises(TidegaugeError, match="when decompressed") as refusal:
-        check_inflated_size(bomb, LIMIT_BYTES)
+        inflated(bomb, LIMIT_BYTES)
     assert refusal.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
-    check_inflated_size(bomb, 64 * LIMIT_BYTES)
-    check_inflated_size(sound(codec=CODECS[name]), LIMIT_BYTES)
+    inflated(bomb, 64 * LIMIT_BYTES)
+    inflated(sound(codec=CODECS[name]), LIMIT_BYTES)
 
 
 @settings(max_examples=100, print_blob=True, deadline=None)
