@@ -342,7 +342,7 @@ class BrokerProcess:
         ]
         if settings.flag("log.cleaner.enable"):
             cleaner = LogCleaner(self._replicas, self._in_pool)
-            self._tasks.append(Periodic("cleaner", settings.integer("log.cleaner.backoff.ms"), cleaner.run))
+            self._tasks.append(Periodic("cleaner", lambda: settings.integer("log.cleaner.backoff.ms"), cleaner.run))
 
     # While it runs
 

@@ -4,32 +4,54 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 
 LOG = logging.getLogger("tidegauge.periodic")
+LOOK_AGAIN_SECONDS = 1.0
+"""So soon an interval that was changed counts, if the one before was longer."""
 
 
 class Periodic:
-    """Runs ``call`` every ``interval_ms``, the first time after ``first_ms`` or one interval, what is shorter."""
+    """Runs ``call`` every ``interval_ms``, the first time after ``first_ms`` or one interval, what is shorter.
+
+    An interval that may change while it runs is given as a function.
+    """
 
     def __init__(
-        self, name: str, interval_ms: int, call: Callable[[], Awaitable[None]], first_ms: int | None = None
+        self,
+        name: str,
+        interval_ms: int | Callable[[], int],
+        call: Callable[[], Awaitable[None]],
+        first_ms: int | None = None,
     ) -> None:
         self._name = name
-        self._interval_seconds = max(interval_ms, 10) / 1000
-        # Kafka waits log.initial.task.delay.ms even for shorter intervals; a lab that asks for 1 s means 1 s.
-        self._first_seconds = min(self._interval_seconds, (interval_ms if first_ms is None else first_ms) / 1000)
+        self._interval_ms = interval_ms
+        self._first_ms = first_ms
         self._call = call
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"periodic-{name}")
 
+    def _interval_seconds(self) -> float:
+        interval_ms = self._interval_ms if isinstance(self._interval_ms, int) else self._interval_ms()
+        return max(interval_ms, 10) / 1000
+
+    async def _pause(self, at_most_seconds: float) -> None:
+        """One interval, as long as it is at its end."""
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        while (left_seconds := begin + min(self._interval_seconds(), at_most_seconds) - loop.time()) > 0:
+            is_fixed = isinstance(self._interval_ms, int)
+            await asyncio.sleep(left_seconds if is_fixed else min(left_seconds, LOOK_AGAIN_SECONDS))
+
     async def _run(self) -> None:
-        await asyncio.sleep(self._first_seconds)
+        # Kafka waits log.initial.task.delay.ms even for shorter intervals; a lab that asks for 1 s means 1 s.
+        await self._pause(math.inf if self._first_ms is None else self._first_ms / 1000)
         while True:
             try:
                 await self._call()
             except Exception:
                 LOG.exception("The task '%s' failed; it is tried again", self._name)
-            await asyncio.sleep(self._interval_seconds)
+            await self._pause(math.inf)
 
     async def close(self) -> None:
         """End; a call under way in a thread is waited for by the pool."""
