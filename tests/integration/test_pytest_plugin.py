@@ -71,7 +71,27 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
             tidegauge_cluster.wait_in_sync(tidegauge_topic, timeout=60)
             assert tidegauge_cluster.describe(tidegauge_topic).min_isr == 2
             tidegauge_cluster.hold_fetch(tidegauge_topic, 1, brokers=[0])
+            tidegauge_cluster.isolate(1, "clients", delay_ms=20)
             assert not "on purpose"
+
+        def test_faults_inside_brokers(tidegauge_cluster, tidegauge_topic):
+            assert [broker.faults for broker in tidegauge_cluster.faults()] == [[], [], []], "the last test's are over"
+            leader = tidegauge_cluster.leader_of(tidegauge_topic)
+            fault = tidegauge_cluster.inject_error(leader, "Produce", "NOT_ENOUGH_REPLICAS", times=2)
+            tidegauge_cluster.inject_disk(leader, delay_ms=20, operation="append", path=tidegauge_topic)
+            with SyncProducer(tidegauge_cluster.bootstrap_servers) as producer:
+                assert producer.send(tidegauge_topic, b"a").result(60).offset == 0
+                assert producer.counters.retries == 2
+                assert {one.fault_id: one.met for one in tidegauge_cluster.faults()[leader].faults}[fault.fault_id] == 2
+                assert tidegauge_cluster.clear_faults() == 2
+                follower = next(one for one in tidegauge_cluster.brokers if one != leader)
+                tidegauge_cluster.sync(follower, tidegauge_topic)
+                tidegauge_cluster.kill(follower)
+                assert producer.send(tidegauge_topic, b"b").result(60).offset == 1
+            tidegauge_cluster.start(follower, held=[(tidegauge_topic, 0)], after_power_cut=True)
+            assert [str(at) for at in tidegauge_cluster.faults()[follower].held] == [f"{tidegauge_topic}-0"]
+            tidegauge_cluster.release_fetch(tidegauge_topic, brokers=[follower])
+            tidegauge_cluster.wait_in_sync(tidegauge_topic, timeout=60)
 
         def test_followers_fetch_by_themselves_again(tidegauge_cluster):
             topic = tidegauge_cluster.create_topic("held", assignment=[[0, 1]])
@@ -110,11 +130,14 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
     assert outcomes == {
         "test_failover": "passed",
         "test_the_next_one_finds_it_whole_and_fails": "failed",
+        "test_faults_inside_brokers": "passed",
         "test_followers_fetch_by_themselves_again": "passed",
         "test_a_broker_that_is_cut_off_does_not_hold_up_the_waits": "passed",
         "test_the_same_for_asyncio": "passed",
     }, printed
     assert re.search(r"tidegauge: the cluster -+\nfolder .*\nbroker 0 127\.0\.0\.1:\d+ up\n", printed), printed
+    assert "broker 1: calls from clients: delayed by 20 ms (met" in printed, printed
+    assert re.search(r"broker 0: fetches of test_the_next_one\S+-1 are held", printed), printed
     assert re.search(r"Topic: test_the_next_one\S+\tPartition: 1\tLeader: ", printed), printed
     assert re.search(r"broker-\d role test_the_next_one\S+-0 \(LeaderAndIsr\) .*role=\"leader\"", printed), printed
     assert "test_failover-1" not in printed, "what another test did says nothing of this one"

@@ -1,43 +1,30 @@
-"""The cluster as tests see it: ``Cluster`` for plain tests, ``Cluster.aio`` for asyncio ones, with the same methods.
+"""The cluster as plain tests see it: ``Cluster``; ``Cluster.aio`` is the same for asyncio tests.
 
 Rules:
-    1. A fault returns when its effect is true; a wait returns when what it waits for is true, or raises ``NotSoError``
-       with what is true instead. Nothing sleeps for a guessed time.
-    2. Topics made here have unique names, so that tests do not meet.
-    3. ``restore`` makes the cluster whole: all processes up, nothing held, no fault in force.
-    4. In an asyncio test use ``aio``: the plain methods block the test's event loop.
+    1. Each method is that of ``AsyncCluster``, done when it returns: see there.
+    2. In an asyncio test use ``aio``: the plain methods block the test's event loop.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import itertools
 import os
 import shutil
-import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.partition import TopicPartition
-from tidegauge_client.admin import Admin
-from tidegauge_client.cli.describe import Filter, text_lines
-from tidegauge_client.cli.wait import hw_condition, in_sync_condition, isr_condition, leader_condition
 from tidegauge_client.sync import LoopThread
-from tidegauge_client.topic_description import TopicDescription, describe
+from tidegauge_client.topic_description import TopicDescription
 from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster, Target
 from tidegauge_lab.ports import is_free
-from tidegauge_lab.processes import ProcessState
-from tidegauge_lab.pytest_plugin.conditions import NotSoError, new_leader_condition, wait_until
+from tidegauge_lab.pytest_plugin.aio import WAIT_SECONDS, AsyncCluster
+from tidegauge_lab.pytest_plugin.conditions import NotSoError
 from tidegauge_lab.pytest_plugin.plugin import TidegaugeOptions
-from tidegauge_lab.switches import Direction, Plane, Step, Switches, Until
+from tidegauge_lab.switches import BrokerSwitches, Direction, Fault, Plane, Step, Until
 
-WAIT_SECONDS = 30.0
-DESCRIBE_TIMEOUT_MS = 5_000
-PATIENCE_SECONDS = 10.0
 FIRST_PORT = 20_000
 PORTS = 6_000
 PORTS_APART = 16
@@ -58,276 +45,6 @@ def free_base_ports(count: int) -> Iterator[int]:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"there are no {count} free ports in a row")
         if all(is_free(port) for port in range(base, base + count)):
             yield base
-
-
-class AsyncCluster:
-    """The cluster for asyncio tests, whatever their event loops. ``timeout`` is in seconds everywhere."""
-
-    def __init__(self, local: LocalCluster, topics_of_test: list[str]) -> None:
-        self.local = local
-        self._topics_of_test = topics_of_test
-        self._numbers = itertools.count(1)
-        self._has_switched = False
-
-    @property
-    def bootstrap_servers(self) -> list[str]:
-        """``host:port`` of all brokers, whether they run or not."""
-        return self.local.bootstrap_servers
-
-    # Topics
-
-    async def create_topic(
-        self,
-        name: str = "topic",
-        *,
-        partitions: int | None = None,
-        replication_factor: int | None = None,
-        assignment: Sequence[Sequence[int]] = (),
-        configs: Mapping[str, str] | None = None,
-    ) -> str:
-        """Create a topic and wait until every broker knows its leaders.
-
-        Args:
-            name: how its name begins; what makes it unique is added.
-            partitions: 1 if nothing else is said.
-            replication_factor: 3 if nothing else is said, or as many as there are brokers.
-            assignment: instead of both, the replicas of each partition.
-            configs: the topic's settings.
-
-        Returns:
-            The whole name.
-        """
-        unique = f"{name}-{next(self._numbers)}-{uuid4().hex[:6]}"
-        counts: dict[str, Any] = {"assignment": assignment}
-        if not assignment:
-            counts = {
-                "partitions": partitions or 1,
-                "replication_factor": replication_factor or min(3, len(self.local.file.brokers)),
-            }
-        async with Admin(self.bootstrap_servers) as admin:
-            await admin.create_topic(unique, configs=configs, **counts)
-            await admin.wait_for_topic(unique)
-        self._topics_of_test.append(unique)
-        return unique
-
-    async def describe(self, topic: str) -> TopicDescription:
-        """Metadata, settings, and what every replica says of itself."""
-        async with Admin(self.bootstrap_servers, request_timeout_ms=DESCRIBE_TIMEOUT_MS) as admin:
-            (found,), _ = await describe(admin, [topic], with_replicas=True)
-        return found
-
-    async def describe_text(self, topics: Collection[str]) -> str:
-        """The same as ``tidegauge describe-topic --replicas`` prints it."""
-        async with Admin(self.bootstrap_servers, request_timeout_ms=DESCRIBE_TIMEOUT_MS) as admin:
-            found, _ = await describe(admin, topics, with_replicas=True)
-        return "\n".join(
-            line
-            for topic in found
-            for line in text_lines(topic, list(topic.info.partitions.values()), Filter(), replicas=True)
-        )
-
-    # State
-
-    async def leader_of(self, topic: str, partition: int = 0) -> int:
-        """The broker that leads now.
-
-        Raises:
-            TidegaugeError: nobody does; or no broker answers, on a slow machine, for ``PATIENCE_SECONDS``.
-        """
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                return await asyncio.to_thread(self.local.leader_of, topic, partition)
-            except TidegaugeError as problem:
-                if problem.code is not ErrorCode.BROKER_NOT_AVAILABLE or time.monotonic() >= deadline:
-                    raise
-
-    async def isr_of(self, topic: str, partition: int = 0) -> list[int]:
-        """The in-sync replicas, in stored order."""
-        return list((await self.describe(topic)).info.partitions[partition].isr)
-
-    async def high_watermark_of(self, topic: str, partition: int = 0) -> int | None:
-        """The leader's high watermark; None while nobody leads."""
-        described = await self.describe(topic)
-        return described.high_watermark(described.info.partitions[partition])
-
-    async def wait_leader(
-        self,
-        topic: str,
-        partition: int = 0,
-        leader: int | None = None,
-        *,
-        other_than: int | None = None,
-        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
-    ) -> int:
-        """Wait until there is a leader, or this one, or another than that one.
-
-        Returns:
-            Who leads.
-
-        Raises:
-            NotSoError: not in time.
-        """
-        at = TopicPartition(topic, partition)
-        condition = leader_condition(at, leader) if other_than is None else new_leader_condition(at, other_than)
-        await wait_until(self.bootstrap_servers, condition, timeout)
-        return await self.leader_of(topic, partition)
-
-    async def wait_isr(
-        self,
-        topic: str,
-        partition: int = 0,
-        *,
-        isr: Collection[int],
-        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
-    ) -> None:
-        """Wait until exactly these are in sync, in any order.
-
-        Raises:
-            NotSoError: not in time.
-        """
-        condition = isr_condition(TopicPartition(topic, partition), sorted(isr))
-        await wait_until(self.bootstrap_servers, condition, timeout)
-
-    async def wait_hw(
-        self,
-        topic: str,
-        partition: int = 0,
-        *,
-        hw: int,
-        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
-    ) -> None:
-        """Wait until the leader's high watermark is this or more.
-
-        Raises:
-            NotSoError: not in time.
-        """
-        await wait_until(self.bootstrap_servers, hw_condition(TopicPartition(topic, partition), hw), timeout)
-
-    async def wait_in_sync(
-        self,
-        topic: str | None = None,
-        *,
-        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
-    ) -> None:
-        """Wait until all replicas of a topic, or of all, are in their ISR.
-
-        Raises:
-            NotSoError: not in time.
-        """
-        await wait_until(self.bootstrap_servers, in_sync_condition(topic), timeout)
-
-    # Processes
-
-    async def kill(self, *targets: Target) -> None:
-        """SIGKILL to brokers, by id, or to ``ZOOKEEPER``."""
-        await asyncio.to_thread(self.local.kill, *targets)
-
-    async def stop(self, *targets: Target) -> None:
-        """Controlled shutdown."""
-        await asyncio.to_thread(self.local.stop, *targets)
-
-    async def pause(self, *targets: Target) -> None:
-        """SIGSTOP: alive and silent."""
-        await asyncio.to_thread(self.local.pause, *targets)
-
-    async def resume(self, *targets: Target) -> None:
-        """SIGCONT."""
-        await asyncio.to_thread(self.local.resume, *targets)
-
-    async def start(self, *targets: Target) -> None:
-        """Start on the old data and port; done when it is registered and answers."""
-        await asyncio.to_thread(self.local.start, *targets)
-
-    async def kill_leader(self, topic: str, partition: int = 0) -> int:
-        """Kill whoever leads the partition; returns who that was."""
-        leader = await self.leader_of(topic, partition)
-        await self.kill(leader)
-        return leader
-
-    async def controller(self) -> int:
-        """The active controller.
-
-        Raises:
-            TidegaugeError: there is none.
-        """
-        broker = (await asyncio.to_thread(self.local.status))["controller"]["broker"]
-        if broker is None:
-            raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "there is no active controller at the moment")
-        return int(broker)
-
-    # Faults inside brokers
-
-    async def isolate(
-        self, broker: int, ends: Plane | str | Sequence[int], direction: Direction | str = Direction.BOTH
-    ) -> None:
-        """Cut it off from ``brokers``, ``zookeeper``, ``clients``, or brokers by id; ``in``, ``out`` or ``both``."""
-        self._has_switched = True
-        other = Plane(ends) if isinstance(ends, str) else ends
-        async with Switches.of_cluster(self.local.file) as switches:
-            await switches.isolate(broker, other, Direction(direction))
-
-    async def heal(self, *brokers: int) -> None:
-        """End all cuts of these brokers, or of all that run."""
-        async with Switches.of_cluster(self.local.file) as switches:
-            for broker in brokers or self._up():
-                await switches.heal(broker)
-
-    async def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
-        """Hold the partition's followers on these brokers: they fetch only when stepped."""
-        self._has_switched = True
-        async with Switches.of_cluster(self.local.file) as switches:
-            await switches.hold_fetch(TopicPartition(topic, partition), brokers)
-
-    async def release_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
-        """Let them fetch by themselves again."""
-        async with Switches.of_cluster(self.local.file) as switches:
-            await switches.release_fetch(TopicPartition(topic, partition), brokers)
-
-    async def step_fetch(
-        self, topic: str, partition: int = 0, *, broker: int, until: Until | str = Until.ANSWER
-    ) -> Step:
-        """One round of a held follower; what it changed."""
-        async with Switches.of_cluster(self.local.file) as switches:
-            return await switches.step_fetch(TopicPartition(topic, partition), broker, until=Until(until))
-
-    async def expire_session(self, broker: int) -> None:
-        """End the broker's ZooKeeper session on the server, at once."""
-        self._has_switched = True
-        async with Switches.of_cluster(self.local.file) as switches:
-            await switches.expire_session(broker)
-
-    # Whole again
-
-    def _up(self) -> list[int]:
-        return [broker.id for broker in self.local.file.brokers if self.local.state_of(broker.id) is ProcessState.UP]
-
-    async def restore(self) -> None:
-        """All processes up, nothing held, no fault in force (rule 3). Quick where nothing was done.
-
-        Raises:
-            TidegaugeError: a process does not start.
-            TimeLimitError: the cluster is not ready in time.
-        """
-        targets: list[Target] = [broker.id for broker in self.local.file.brokers]
-        if self.local.file.zookeeper_managed:
-            targets.append(ZOOKEEPER)
-        states = {target: self.local.state_of(target) for target in targets}
-        paused = [target for target, state in states.items() if state is ProcessState.PAUSED]
-        if paused:
-            await self.resume(*paused)
-        was_switched, self._has_switched = self._has_switched, False
-        if was_switched:
-            async with Switches.of_cluster(self.local.file) as switches:
-                for broker in self._up():
-                    # One without lab.enable=true has nothing to clear.
-                    with contextlib.suppress(TidegaugeError):
-                        await switches.clear(broker, holds=True)
-        if any(state is not ProcessState.UP for state in states.values()):
-            await asyncio.to_thread(self.local.up)
-        elif was_switched:
-            # One that was cut off has to register again.
-            await asyncio.to_thread(self.local.wait_ready)
 
 
 class Cluster:
@@ -462,9 +179,9 @@ class Cluster:
         """SIGCONT."""
         self.local.resume(*targets)
 
-    def start(self, *targets: Target) -> None:
-        """Start on the old data and port; done when it is registered and answers."""
-        self.local.start(*targets)
+    def start(self, *targets: Target, held: Sequence[tuple[str, int]] = (), after_power_cut: bool = False) -> None:
+        """Start on the old data and port, held or after a power cut; done when it is registered and answers."""
+        self._loop.run(self.aio.start(*targets, held=held, after_power_cut=after_power_cut))
 
     def kill_leader(self, topic: str, partition: int = 0) -> int:
         """Kill whoever leads the partition; returns who that was."""
@@ -475,14 +192,41 @@ class Cluster:
         return self._loop.run(self.aio.controller())
 
     def isolate(
-        self, broker: int, ends: Plane | str | Sequence[int], direction: Direction | str = Direction.BOTH
-    ) -> None:
-        """Cut it off from ``brokers``, ``zookeeper``, ``clients``, or brokers by id; ``in``, ``out`` or ``both``."""
-        self._loop.run(self.aio.isolate(broker, ends, direction))
+        self,
+        broker: int,
+        ends: Plane | str | Sequence[int],
+        direction: Direction | str = Direction.BOTH,
+        **effect: Any,
+    ) -> Fault:
+        """Cut it off from ``brokers``, ``zookeeper``, ``clients``, or brokers by id; ``in``, ``out`` or ``both``.
+
+        Instead of a cut: ``delay_ms``; or ``drop``, with ``seed``.
+        """
+        return self._loop.run(self.aio.isolate(broker, ends, direction, **effect))
 
     def heal(self, *brokers: int) -> None:
         """End all cuts of these brokers, or of all that run."""
         self._loop.run(self.aio.heal(*brokers))
+
+    def inject_error(self, broker: int, rpc: str, error: ErrorCode | str = ErrorCode.NONE, **options: Any) -> Fault:
+        """Make calls of an RPC fail at a broker; options are those of ``AsyncFaults.inject_error``."""
+        return self._loop.run(self.aio.inject_error(broker, rpc, error, **options))
+
+    def inject_disk(self, broker: int, **options: Any) -> Fault:
+        """Make a broker's disk slow or failing; options are those of ``AsyncFaults.inject_disk``."""
+        return self._loop.run(self.aio.inject_disk(broker, **options))
+
+    def faults(self) -> list[BrokerSwitches]:
+        """What is in force on the brokers that run and answer."""
+        return self._loop.run(self.aio.faults())
+
+    def clear_faults(self, *brokers: int) -> int:
+        """End all faults of these brokers, or of all that run, and release their followers; returns how many."""
+        return self._loop.run(self.aio.clear_faults(*brokers))
+
+    def sync(self, broker: int, topic: str | None = None, partition: int = 0) -> None:
+        """Flush a replica's log to the disk, or all of the broker: a power cut can't take it any more."""
+        self._loop.run(self.aio.sync(broker, topic, partition))
 
     def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
         """Hold the partition's followers on these brokers: they fetch only when stepped."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from tidegauge.event_log import read_folder
 from tidegauge_lab.pytest_plugin.cluster import Cluster
+from tidegauge_lab.switches import BrokerSwitches
 
 MOST_EVENTS = 40
 MOST_TOPICS = 5
@@ -43,7 +44,19 @@ def cluster_lines(cluster: Cluster) -> str:
     """Which brokers are up, and what is in force on them."""
     local = cluster.local
     lines = [f"broker {broker.id} {broker.address} {local.state_of(broker.id).value}" for broker in local.file.brokers]
-    return "\n".join([f"folder {local.directory}", *lines])
+    return "\n".join([f"folder {local.directory}", *lines, *fault_lines(cluster.faults())])
+
+
+def fault_lines(switches: Iterable[BrokerSwitches]) -> list[str]:
+    """What is in force, a line each."""
+    return [
+        line
+        for broker in switches
+        for line in (
+            *(f"broker {broker.broker_id}: {fault.text} (met {fault.met})" for fault in broker.faults),
+            *(f"broker {broker.broker_id}: fetches of {at} are held" for at in broker.held),
+        )
+    ]
 
 
 def event_lines(events: Iterable[Mapping[str, Any]], since_ms: int, topics: Sequence[str]) -> list[str]:

@@ -1,0 +1,260 @@
+"""The cluster as asyncio tests see it; ``tidegauge_cluster.aio``. Its faults are in ``aio_faults``.
+
+Rules:
+    1. A fault returns when its effect is true; a wait returns when what it waits for is true, or raises ``NotSoError``
+       with what is true instead. Nothing sleeps for a guessed time.
+    2. Topics made here have unique names, so that tests do not meet.
+    3. ``restore`` makes the cluster whole: all processes up, nothing held, no fault in force, whoever put it there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin import Admin
+from tidegauge_client.cli.describe import Filter, text_lines
+from tidegauge_client.cli.wait import hw_condition, in_sync_condition, isr_condition, leader_condition
+from tidegauge_client.topic_description import TopicDescription, describe
+from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster, Target
+from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.pytest_plugin.aio_faults import AsyncFaults
+from tidegauge_lab.pytest_plugin.conditions import new_leader_condition, wait_until
+
+WAIT_SECONDS = 30.0
+DESCRIBE_TIMEOUT_MS = 5_000
+PATIENCE_SECONDS = 10.0
+
+
+class AsyncCluster(AsyncFaults):
+    """The cluster for asyncio tests, whatever their event loops. ``timeout`` is in seconds everywhere."""
+
+    def __init__(self, local: LocalCluster, topics_of_test: list[str]) -> None:
+        super().__init__(local)
+        self._topics_of_test = topics_of_test
+        self._numbers = itertools.count(1)
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        """``host:port`` of all brokers, whether they run or not."""
+        return self.local.bootstrap_servers
+
+    # Topics
+
+    async def create_topic(
+        self,
+        name: str = "topic",
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        assignment: Sequence[Sequence[int]] = (),
+        configs: Mapping[str, str] | None = None,
+    ) -> str:
+        """Create a topic and wait until every broker knows its leaders.
+
+        Args:
+            name: how its name begins; what makes it unique is added.
+            partitions: 1 if nothing else is said.
+            replication_factor: 3 if nothing else is said, or as many as there are brokers.
+            assignment: instead of both, the replicas of each partition.
+            configs: the topic's settings.
+
+        Returns:
+            The whole name.
+        """
+        unique = f"{name}-{next(self._numbers)}-{uuid4().hex[:6]}"
+        counts: dict[str, Any] = {"assignment": assignment}
+        if not assignment:
+            counts = {
+                "partitions": partitions or 1,
+                "replication_factor": replication_factor or min(3, len(self.local.file.brokers)),
+            }
+        async with Admin(self.bootstrap_servers) as admin:
+            await admin.create_topic(unique, configs=configs, **counts)
+            await admin.wait_for_topic(unique)
+        self._topics_of_test.append(unique)
+        return unique
+
+    async def describe(self, topic: str) -> TopicDescription:
+        """Metadata, settings, and what every replica says of itself."""
+        async with Admin(self.bootstrap_servers, request_timeout_ms=DESCRIBE_TIMEOUT_MS) as admin:
+            (found,), _ = await describe(admin, [topic], with_replicas=True)
+        return found
+
+    async def describe_text(self, topics: Collection[str]) -> str:
+        """The same as ``tidegauge describe-topic --replicas`` prints it."""
+        async with Admin(self.bootstrap_servers, request_timeout_ms=DESCRIBE_TIMEOUT_MS) as admin:
+            found, _ = await describe(admin, topics, with_replicas=True)
+        return "\n".join(
+            line
+            for topic in found
+            for line in text_lines(topic, list(topic.info.partitions.values()), Filter(), replicas=True)
+        )
+
+    # State
+
+    async def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The broker that leads now.
+
+        Raises:
+            TidegaugeError: nobody does; or no broker answers, on a slow machine, for ``PATIENCE_SECONDS``.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await asyncio.to_thread(self.local.leader_of, topic, partition)
+            except TidegaugeError as problem:
+                if problem.code is not ErrorCode.BROKER_NOT_AVAILABLE or time.monotonic() >= deadline:
+                    raise
+
+    async def isr_of(self, topic: str, partition: int = 0) -> list[int]:
+        """The in-sync replicas, in stored order."""
+        return list((await self.describe(topic)).info.partitions[partition].isr)
+
+    async def high_watermark_of(self, topic: str, partition: int = 0) -> int | None:
+        """The leader's high watermark; None while nobody leads."""
+        described = await self.describe(topic)
+        return described.high_watermark(described.info.partitions[partition])
+
+    async def wait_leader(
+        self,
+        topic: str,
+        partition: int = 0,
+        leader: int | None = None,
+        *,
+        other_than: int | None = None,
+        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
+    ) -> int:
+        """Wait until there is a leader, or this one, or another than that one.
+
+        Returns:
+            Who leads.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        at = TopicPartition(topic, partition)
+        condition = leader_condition(at, leader) if other_than is None else new_leader_condition(at, other_than)
+        await wait_until(self.bootstrap_servers, condition, timeout)
+        return await self.leader_of(topic, partition)
+
+    async def wait_isr(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        isr: Collection[int],
+        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
+    ) -> None:
+        """Wait until exactly these are in sync, in any order.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        condition = isr_condition(TopicPartition(topic, partition), sorted(isr))
+        await wait_until(self.bootstrap_servers, condition, timeout)
+
+    async def wait_hw(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        hw: int,
+        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
+    ) -> None:
+        """Wait until the leader's high watermark is this or more.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        await wait_until(self.bootstrap_servers, hw_condition(TopicPartition(topic, partition), hw), timeout)
+
+    async def wait_in_sync(
+        self,
+        topic: str | None = None,
+        *,
+        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
+    ) -> None:
+        """Wait until all replicas of a topic, or of all, are in their ISR.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        await wait_until(self.bootstrap_servers, in_sync_condition(topic), timeout)
+
+    # Processes
+
+    async def kill(self, *targets: Target) -> None:
+        """SIGKILL to brokers, by id, or to ``ZOOKEEPER``."""
+        await asyncio.to_thread(self.local.kill, *targets)
+
+    async def stop(self, *targets: Target) -> None:
+        """Controlled shutdown."""
+        await asyncio.to_thread(self.local.stop, *targets)
+
+    async def pause(self, *targets: Target) -> None:
+        """SIGSTOP: alive and silent."""
+        await asyncio.to_thread(self.local.pause, *targets)
+
+    async def resume(self, *targets: Target) -> None:
+        """SIGCONT."""
+        await asyncio.to_thread(self.local.resume, *targets)
+
+    async def start(
+        self, *targets: Target, held: Sequence[tuple[str, int]] = (), after_power_cut: bool = False
+    ) -> None:
+        """Start on the old data and port; done when it is registered and answers.
+
+        Args:
+            targets: broker ids, ``ZOOKEEPER``.
+            held: partitions, as ``(topic, 0)``, whose followers there are held from the start.
+            after_power_cut: what a broker never flushed is gone first.
+        """
+        partitions = [TopicPartition(*one) for one in held]
+        await asyncio.to_thread(self.local.start, *targets, held=partitions, after_power_cut=after_power_cut)
+
+    async def kill_leader(self, topic: str, partition: int = 0) -> int:
+        """Kill whoever leads the partition; returns who that was."""
+        leader = await self.leader_of(topic, partition)
+        await self.kill(leader)
+        return leader
+
+    async def controller(self) -> int:
+        """The active controller.
+
+        Raises:
+            TidegaugeError: there is none.
+        """
+        broker = (await asyncio.to_thread(self.local.status))["controller"]["broker"]
+        if broker is None:
+            raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "there is no active controller at the moment")
+        return int(broker)
+
+    # Whole again
+
+    async def restore(self) -> None:
+        """All processes up, nothing held, no fault in force (rule 3). Quick where nothing was done.
+
+        Raises:
+            TidegaugeError: a process does not start.
+            TimeLimitError: the cluster is not ready in time.
+        """
+        targets: list[Target] = [broker.id for broker in self.local.file.brokers]
+        if self.local.file.zookeeper_managed:
+            targets.append(ZOOKEEPER)
+        states = {target: self.local.state_of(target) for target in targets}
+        paused = [target for target, state in states.items() if state is ProcessState.PAUSED]
+        if paused:
+            await self.resume(*paused)
+        was_switched = await self._switch_off()
+        if any(state is not ProcessState.UP for state in states.values()):
+            await asyncio.to_thread(self.local.up)
+        elif was_switched:
+            # One that was cut off has to register again.
+            await asyncio.to_thread(self.local.wait_ready)

@@ -1,0 +1,200 @@
+"""Faults inside the brokers of a test's cluster: cuts, errors, disks, held followers; for asyncio tests.
+
+Rules:
+    1. A switch returns when its effect is true. What it needs to know stands in ``docs/faults.md``.
+    2. Brokers are asked over the Lab service, which no fault cuts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.switches import (
+    BrokerSwitches,
+    Direction,
+    DiskEffect,
+    Fault,
+    InjectedError,
+    NetworkEffect,
+    Plane,
+    Step,
+    Switches,
+    Until,
+)
+
+LOOK_SECONDS = 2.0
+
+
+def network_effect(delay_ms: int, drop: float, seed: int) -> NetworkEffect:
+    """A cut, or a delay, or a loss.
+
+    Raises:
+        ValueError: both a delay and a loss.
+    """
+    if delay_ms and drop:
+        raise ValueError("calls are delayed or dropped, not both: give delay_ms or drop")
+    return NetworkEffect(delay_ms, drop, seed)
+
+
+class AsyncFaults:
+    """The switches of a cluster's brokers."""
+
+    def __init__(self, local: LocalCluster) -> None:
+        self.local = local
+        self._sessions_ended = False
+
+    def _up(self) -> list[int]:
+        return [broker.id for broker in self.local.file.brokers if self.local.state_of(broker.id) is ProcessState.UP]
+
+    async def isolate(
+        self,
+        broker: int,
+        ends: Plane | str | Sequence[int],
+        direction: Direction | str = Direction.BOTH,
+        *,
+        delay_ms: int = 0,
+        drop: float = 0.0,
+        seed: int = 0,
+    ) -> Fault:
+        """Cut it off from ``brokers``, ``zookeeper``, ``clients``, or brokers by id; ``in``, ``out`` or ``both``.
+
+        Args:
+            broker: which.
+            ends: from what.
+            direction: calls that arrive at it, or those that it makes.
+            delay_ms: each message waits so long instead.
+            drop: each call is lost with this probability instead.
+            seed: of these chances.
+        """
+        other = Plane(ends) if isinstance(ends, str) else ends
+        effect = network_effect(delay_ms, drop, seed)
+        async with Switches.of_cluster(self.local.file) as switches:
+            return await switches.isolate(broker, other, Direction(direction), effect)
+
+    async def heal(self, *brokers: int) -> None:
+        """End all cuts, delays and losses of these brokers, or of all that run."""
+        async with Switches.of_cluster(self.local.file) as switches:
+            for broker in brokers or self._up():
+                await switches.heal(broker)
+
+    async def inject_error(
+        self,
+        broker: int,
+        rpc: str,
+        error: ErrorCode | str = ErrorCode.NONE,
+        *,
+        grpc_status: str = "",
+        after_effect: bool = False,
+        nth: int = 1,
+        times: int = 1,
+        probability: float = 1.0,
+        seed: int = 0,
+    ) -> Fault:
+        """Make calls of an RPC fail at a broker.
+
+        Args:
+            broker: which.
+            rpc: ``Produce``, ``Fetch``, ``ReplicaFetch``, ``LeaderAndIsr``, ...
+            error: Kafka's error, in the answer: ``NOT_ENOUGH_REPLICAS``, ...; or
+            grpc_status: the call ends with this: ``UNAVAILABLE``, ...
+            after_effect: the call takes effect, only its answer is exchanged.
+            nth: begin with the nth call.
+            times: so many fail; 0: without end.
+            probability: with which each then fails.
+            seed: of these chances.
+        """
+        code = ErrorCode[error] if isinstance(error, str) else error
+        injected = InjectedError(rpc, code, grpc_status, after_effect, nth - 1, times, probability, seed)
+        async with Switches.of_cluster(self.local.file) as switches:
+            return await switches.inject_error(broker, injected)
+
+    async def inject_disk(
+        self,
+        broker: int,
+        *,
+        delay_ms: int = 0,
+        errno: str = "",
+        operation: str = "",
+        path: str = "",
+        nth: int = 1,
+        times: int = 0,
+    ) -> Fault:
+        """Make a broker's disk slow (``delay_ms``) or failing (``errno``: ``EIO``, ``ENOSPC``).
+
+        Args:
+            broker: which.
+            delay_ms: each operation takes so much longer; or
+            errno: fails so.
+            operation: only ``append``, ``sync``, ``truncate``, ``replace``, ``rename`` or ``remove``.
+            path: only files with this text in their path.
+            nth: begin with the nth operation.
+            times: so many; 0: without end.
+        """
+        effect = DiskEffect(delay_ms, errno, operation, path, nth - 1, times)
+        async with Switches.of_cluster(self.local.file) as switches:
+            return await switches.set_disk(broker, effect)
+
+    async def faults(self) -> list[BrokerSwitches]:
+        """What is in force on the brokers that run and answer."""
+        async with Switches.of_cluster(self.local.file) as switches:
+
+            async def look(broker: int) -> BrokerSwitches | None:
+                with contextlib.suppress(TidegaugeError, TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        return await switches.list_faults(broker)
+                return None
+
+            found = await asyncio.gather(*map(look, self._up()))
+        return [one for one in found if one is not None]
+
+    async def clear_faults(self, *brokers: int) -> int:
+        """End all faults of these brokers, or of all that run, and release their followers; returns how many."""
+        async with Switches.of_cluster(self.local.file) as switches:
+
+            async def clear(broker: int) -> int:
+                ended, released = await switches.clear(broker, holds=True)
+                return len(ended) + len(released)
+
+            return sum(await asyncio.gather(*map(clear, brokers or self._up())))
+
+    async def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
+        """Hold the partition's followers on these brokers: they fetch only when stepped."""
+        async with Switches.of_cluster(self.local.file) as switches:
+            await switches.hold_fetch(TopicPartition(topic, partition), brokers)
+
+    async def release_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
+        """Let them fetch by themselves again."""
+        async with Switches.of_cluster(self.local.file) as switches:
+            await switches.release_fetch(TopicPartition(topic, partition), brokers)
+
+    async def step_fetch(
+        self, topic: str, partition: int = 0, *, broker: int, until: Until | str = Until.ANSWER
+    ) -> Step:
+        """One round of a held follower; what it changed."""
+        async with Switches.of_cluster(self.local.file) as switches:
+            return await switches.step_fetch(TopicPartition(topic, partition), broker, until=Until(until))
+
+    async def expire_session(self, broker: int) -> None:
+        """End the broker's ZooKeeper session on the server, at once."""
+        self._sessions_ended = True
+        async with Switches.of_cluster(self.local.file) as switches:
+            await switches.expire_session(broker)
+
+    async def sync(self, broker: int, topic: str | None = None, partition: int = 0) -> None:
+        """Flush a replica's log to the disk, or all of the broker: a power cut can't take it any more."""
+        at = None if topic is None else TopicPartition(topic, partition)
+        async with Switches.of_cluster(self.local.file) as switches:
+            await switches.sync_log(broker, at)
+
+    async def _switch_off(self) -> bool:
+        """End whatever is in force, whoever put it there; whether brokers may have to register again."""
+        was_ended, self._sessions_ended = self._sessions_ended, False
+        # A broker without lab.enable=true has nothing to clear.
+        ended = await asyncio.gather(*map(self.clear_faults, self._up()), return_exceptions=True)
+        return was_ended or any(one for one in ended if isinstance(one, int))
