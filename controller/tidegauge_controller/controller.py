@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tidegauge.control import (
@@ -47,9 +47,9 @@ from tidegauge.znodes import (
 )
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.channels import Channels, OpenChannel, open_channel
-from tidegauge_controller.decisions import broker_events, deletion, leaders, topic_events
+from tidegauge_controller.decisions import broker_events, deletion, leaders, reassignment, topic_events
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
-from tidegauge_controller.decisions.context import ControllerContext, ControllerSettings
+from tidegauge_controller.decisions.context import Assignment, ControllerContext, ControllerSettings
 from tidegauge_controller.decisions.failover import fail_over
 from tidegauge_controller.decisions.producer_ids import allocate_producer_ids
 from tidegauge_controller.decisions.steps import (
@@ -417,6 +417,8 @@ class Controller:
                 self._look(name, self._decide(name, deletion.process_delete_markers))
             case "LogDirEvent":
                 self._look(name, self._decide(name, broker_events.process_log_dir_notifications))
+            case reassignment.LEGACY_REQUEST:
+                self._look(name, self._decide(name, reassignment.process_legacy_znode))
             case topic_events.TOPIC_DATA:
                 look = f"{name} {subject}"
                 self._look(look, self._decide(look, lambda context: topic_events.process_topic_data(context, subject)))
@@ -432,7 +434,7 @@ class Controller:
                         "StopReplicaResponse",
                         broker_id,
                         request,
-                        lambda context: deletion.process_stop_replica_response(context, broker_id, deleted, response),
+                        lambda context: reassignment.process_replicas_deleted(context, broker_id, deleted, response),
                     )
             case LeaderAndIsrRequest():
                 self._put_answer(
@@ -476,12 +478,31 @@ class Controller:
     # What brokers and admins ask
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """A leader proposes in-sync replicas."""
-        return await self._ask(
-            "AlterPartition",
-            lambda context: process_alter_partition(context, request),
-            AlterPartitionResponse(ErrorCode.NOT_CONTROLLER),
-        )
+        """A leader proposes in-sync replicas. Afterwards a reassignment may be complete: an event of its own."""
+
+        def decide(context: ControllerContext) -> Steps[AlterPartitionResponse]:
+            if context.reassigning.intersection(proposal.topic_partition for proposal in request.partitions):
+                name = "PartitionReassignmentIsrChange"
+                self._look(name, self._decide(name, reassignment.complete_reassignments))
+            return process_alter_partition(context, request)
+
+        return await self._ask("AlterPartition", decide, AlterPartitionResponse(ErrorCode.NOT_CONTROLLER))
+
+    async def alter_reassignments(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, reassignment.Verdict] | None:
+        """Begin, replace or (None) cancel reassignments; answered once they have begun. None: not the controller."""
+        nobody: dict[TopicPartition, reassignment.Verdict] | None = None
+        name = "ApiPartitionReassignment"
+        return await self._ask(name, lambda context: reassignment.alter_reassignments(context, wanted), nobody)
+
+    async def list_reassignments(
+        self, partitions: Collection[TopicPartition] | None
+    ) -> dict[TopicPartition, Assignment] | None:
+        """The reassignments that run, of these partitions or (None) of all. None: not the controller."""
+        nobody: dict[TopicPartition, Assignment] | None = None
+        name = "ListPartitionReassignments"
+        return await self._ask(name, lambda context: reassignment.asked_to_list(context, partitions), nobody)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, list[TopicPartition]]:
         """A broker wants to stop. Answers the partitions with several replicas that it still leads."""

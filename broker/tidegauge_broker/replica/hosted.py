@@ -104,13 +104,16 @@ class HostedPartitions:
 
 
 def state_is_absurd(state: PartitionState) -> bool:
-    """Whether no controller can have decided this: the invariants stand on it, so it is refused and not believed."""
+    """Whether no controller can have decided this: the invariants stand on it, so it is refused and not believed.
+
+    An ISR may hold more than the replicas: those that a reassignment removes, from its end to their own (phase B3).
+    """
     replicas = set(state.replicas)
     return (
         state.leader_epoch < 0
         or state.partition_epoch < 0
         or len(replicas) != len(state.replicas)
-        or not replicas.issuperset(state.isr)
+        or not replicas.intersection(state.isr)
         or (state.leader != NO_LEADER and state.leader not in state.isr)
     )
 

@@ -28,6 +28,7 @@ from tidegauge.v1 import (
     metadata_pb2,
     offsets_pb2,
     produce_pb2,
+    reassignments_pb2,
     replication_service_pb2_grpc,
     topics_pb2,
 )
@@ -441,6 +442,51 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
                     topic=at.topic, partition=at.partition, status=_to_status(error, message)
                 )
                 for at, (error, message) in sorted(answers.items())
+            ]
+        )
+
+    async def AlterPartitionReassignments(
+        self, request: reassignments_pb2.AlterPartitionReassignmentsRequest, context: Context
+    ) -> reassignments_pb2.AlterPartitionReassignmentsResponse:
+        """Give partitions other replicas."""
+        del context
+        wanted = {
+            TopicPartition(item.topic, item.partition): None if item.cancel else tuple(item.replicas)
+            for item in request.partitions
+        }
+        answers = await self._service.alter_reassignments(wanted)
+        if answers is None:
+            status = _to_status(ErrorCode.NOT_CONTROLLER)
+            return reassignments_pb2.AlterPartitionReassignmentsResponse(status=status)
+        return reassignments_pb2.AlterPartitionReassignmentsResponse(
+            partitions=[
+                reassignments_pb2.ReassignPartitionResult(
+                    topic=at.topic, partition=at.partition, status=_to_status(error, message)
+                )
+                for at, (error, message) in sorted(answers.items())
+            ]
+        )
+
+    async def ListPartitionReassignments(
+        self, request: reassignments_pb2.ListPartitionReassignmentsRequest, context: Context
+    ) -> reassignments_pb2.ListPartitionReassignmentsResponse:
+        """The reassignments that run."""
+        del context
+        asked = [TopicPartition(item.topic, item.partition) for item in request.partitions]
+        found = await self._service.list_reassignments(None if request.all_partitions else asked)
+        if found is None:
+            status = _to_status(ErrorCode.NOT_CONTROLLER)
+            return reassignments_pb2.ListPartitionReassignmentsResponse(status=status)
+        return reassignments_pb2.ListPartitionReassignmentsResponse(
+            partitions=[
+                reassignments_pb2.OngoingReassignment(
+                    topic=at.topic,
+                    partition=at.partition,
+                    replicas=assignment.replicas,
+                    adding_replicas=assignment.adding,
+                    removing_replicas=assignment.removing,
+                )
+                for at, assignment in found.items()
             ]
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.control import (
@@ -43,6 +43,7 @@ from tidegauge_broker.server.metadata_cache import MetadataCache
 from tidegauge_broker.server.replica_manager import FetchAnswer, ReplicaManager
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.controller import Controller
+from tidegauge_controller.decisions.context import Assignment
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics that only a broker itself may cut (Topic.INTERNAL_TOPICS)."""
@@ -198,6 +199,18 @@ class BrokerService:
     ) -> dict[TopicPartition, tuple[ErrorCode, str]] | None:
         """Elect leaders; None where this broker is not the controller."""
         return await self._controller.elect_leaders(partitions, unclean=unclean, timeout_ms=timeout_ms)
+
+    async def alter_reassignments(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]] | None:
+        """Begin, replace or (None) cancel reassignments; None where this broker is not the controller."""
+        return await self._controller.alter_reassignments(wanted)
+
+    async def list_reassignments(
+        self, partitions: Collection[TopicPartition] | None
+    ) -> dict[TopicPartition, Assignment] | None:
+        """The reassignments that run; None where this broker is not the controller."""
+        return await self._controller.list_reassignments(partitions)
 
     # The controller tells
 

@@ -19,6 +19,7 @@ from tidegauge.znodes import (
     FEATURE,
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
+    REASSIGN_PARTITIONS,
     encode_feature,
     state_path,
 )
@@ -27,7 +28,11 @@ from tidegauge_controller.decisions.context import ControllerContext
 from tidegauge_controller.decisions.deletion import read_deletions, resume_deletions
 from tidegauge_controller.decisions.election import Strategy, after_restarts
 from tidegauge_controller.decisions.partition_machine import election_note, initialise_partitions, trigger_online
-from tidegauge_controller.decisions.reassignment import process_legacy_reassignments, resume_reassignments
+from tidegauge_controller.decisions.reassignment import (
+    LEGACY_REQUEST,
+    process_legacy_reassignments,
+    resume_reassignments,
+)
 from tidegauge_controller.decisions.replica_machine import start_replicas
 from tidegauge_controller.decisions.state_store import decode_state, write_states
 from tidegauge_controller.decisions.steps import (
@@ -40,6 +45,7 @@ from tidegauge_controller.decisions.steps import (
     ReadResult,
     SetNode,
     Steps,
+    WatchData,
     Write,
 )
 from tidegauge_controller.decisions.topic_events import load_topics, read_topics
@@ -59,6 +65,7 @@ def fail_over(context: ControllerContext) -> Steps[None]:
     yield from start_replicas(context)
     initialise_partitions(context)
     yield from trigger_online(context)
+    yield WatchData(REASSIGN_PARTITIONS, LEGACY_REQUEST, "")
     begun = yield from process_legacy_reassignments(context)
     yield from resume_reassignments(context, begun)
     yield from resume_deletions(context, ())

@@ -78,6 +78,8 @@ Verdict = tuple[ErrorCode, str]
 """What became of a partition's request."""
 DONE: Verdict = (ErrorCode.NONE, "")
 NONE_RUNS: Verdict = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+LEGACY_REQUEST = "ZkPartitionReassignment"
+"""Name of the event that a change of ``/admin/reassign_partitions`` becomes."""
 NO_PARTITION: Verdict = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 
 
@@ -134,6 +136,20 @@ def list_reassignments(
     asked = context.reassigning if partitions is None else partitions
     shown = {at: _as_it_runs(context, at) for at in sorted(asked)}
     return {at: assignment for at, assignment in shown.items() if assignment.is_reassigning}
+
+
+def asked_to_list(
+    context: ControllerContext, partitions: Collection[TopicPartition] | None
+) -> Steps[dict[TopicPartition, Assignment]]:
+    """The same as an event of its own, so that it stands before or after what others ask."""
+    yield from ()
+    return list_reassignments(context, partitions)
+
+
+def process_legacy_znode(context: ControllerContext) -> Steps[None]:
+    """``/admin/reassign_partitions`` has been created or changed."""
+    context.cause = LEGACY_REQUEST
+    yield from process_legacy_reassignments(context)
 
 
 def _as_it_runs(context: ControllerContext, at: TopicPartition) -> Assignment:

@@ -22,16 +22,17 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from tidegauge.v1 import reassignments_pb2 as tidegauge_dot_v1_dot_reassignments__pb2
 from tidegauge.v1 import topics_pb2 as tidegauge_dot_v1_dot_topics__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tidegauge/v1/admin_service.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/topics.proto2\xad\x04\n\x0c\x41\x64minService\x12U\n\x0c\x43reateTopics\x12!.tidegauge.v1.CreateTopicsRequest\x1a\".tidegauge.v1.CreateTopicsResponse\x12U\n\x0c\x44\x65leteTopics\x12!.tidegauge.v1.DeleteTopicsRequest\x1a\".tidegauge.v1.DeleteTopicsResponse\x12\x61\n\x10\x43reatePartitions\x12%.tidegauge.v1.CreatePartitionsRequest\x1a&.tidegauge.v1.CreatePartitionsResponse\x12U\n\x0c\x45lectLeaders\x12!.tidegauge.v1.ElectLeadersRequest\x1a\".tidegauge.v1.ElectLeadersResponse\x12^\n\x0f\x44\x65scribeConfigs\x12$.tidegauge.v1.DescribeConfigsRequest\x1a%.tidegauge.v1.DescribeConfigsResponse\x12U\n\x0c\x41lterConfigs\x12!.tidegauge.v1.AlterConfigsRequest\x1a\".tidegauge.v1.AlterConfigsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tidegauge/v1/admin_service.proto\x12\x0ctidegauge.v1\x1a tidegauge/v1/reassignments.proto\x1a\x19tidegauge/v1/topics.proto2\xb3\x06\n\x0c\x41\x64minService\x12U\n\x0c\x43reateTopics\x12!.tidegauge.v1.CreateTopicsRequest\x1a\".tidegauge.v1.CreateTopicsResponse\x12U\n\x0c\x44\x65leteTopics\x12!.tidegauge.v1.DeleteTopicsRequest\x1a\".tidegauge.v1.DeleteTopicsResponse\x12\x61\n\x10\x43reatePartitions\x12%.tidegauge.v1.CreatePartitionsRequest\x1a&.tidegauge.v1.CreatePartitionsResponse\x12U\n\x0c\x45lectLeaders\x12!.tidegauge.v1.ElectLeadersRequest\x1a\".tidegauge.v1.ElectLeadersResponse\x12\x82\x01\n\x1b\x41lterPartitionReassignments\x12\x30.tidegauge.v1.AlterPartitionReassignmentsRequest\x1a\x31.tidegauge.v1.AlterPartitionReassignmentsResponse\x12\x7f\n\x1aListPartitionReassignments\x12/.tidegauge.v1.ListPartitionReassignmentsRequest\x1a\x30.tidegauge.v1.ListPartitionReassignmentsResponse\x12^\n\x0f\x44\x65scribeConfigs\x12$.tidegauge.v1.DescribeConfigsRequest\x1a%.tidegauge.v1.DescribeConfigsResponse\x12U\n\x0c\x41lterConfigs\x12!.tidegauge.v1.AlterConfigsRequest\x1a\".tidegauge.v1.AlterConfigsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidegauge.v1.admin_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ADMINSERVICE']._serialized_start=78
-  _globals['_ADMINSERVICE']._serialized_end=635
+  _globals['_ADMINSERVICE']._serialized_start=112
+  _globals['_ADMINSERVICE']._serialized_end=931
 # @@protoc_insertion_point(module_scope)

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from tidegauge.v1 import reassignments_pb2 as tidegauge_dot_v1_dot_reassignments__pb2
 from tidegauge.v1 import topics_pb2 as tidegauge_dot_v1_dot_topics__pb2
 
 GRPC_GENERATED_VERSION = '1.66.2'
@@ -55,6 +56,16 @@ class AdminServiceStub(object):
                 request_serializer=tidegauge_dot_v1_dot_topics__pb2.ElectLeadersRequest.SerializeToString,
                 response_deserializer=tidegauge_dot_v1_dot_topics__pb2.ElectLeadersResponse.FromString,
                 _registered_method=True)
+        self.AlterPartitionReassignments = channel.unary_unary(
+                '/tidegauge.v1.AdminService/AlterPartitionReassignments',
+                request_serializer=tidegauge_dot_v1_dot_reassignments__pb2.AlterPartitionReassignmentsRequest.SerializeToString,
+                response_deserializer=tidegauge_dot_v1_dot_reassignments__pb2.AlterPartitionReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.ListPartitionReassignments = channel.unary_unary(
+                '/tidegauge.v1.AdminService/ListPartitionReassignments',
+                request_serializer=tidegauge_dot_v1_dot_reassignments__pb2.ListPartitionReassignmentsRequest.SerializeToString,
+                response_deserializer=tidegauge_dot_v1_dot_reassignments__pb2.ListPartitionReassignmentsResponse.FromString,
+                _registered_method=True)
         self.DescribeConfigs = channel.unary_unary(
                 '/tidegauge.v1.AdminService/DescribeConfigs',
                 request_serializer=tidegauge_dot_v1_dot_topics__pb2.DescribeConfigsRequest.SerializeToString,
@@ -99,6 +110,20 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterPartitionReassignments(self, request, context):
+        """Gives partitions other replicas, or cancels that.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPartitionReassignments(self, request, context):
+        """Lists the reassignments that run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeConfigs(self, request, context):
         """Shows settings. Any broker answers for topics, each for itself.
         """
@@ -135,6 +160,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ElectLeaders,
                     request_deserializer=tidegauge_dot_v1_dot_topics__pb2.ElectLeadersRequest.FromString,
                     response_serializer=tidegauge_dot_v1_dot_topics__pb2.ElectLeadersResponse.SerializeToString,
+            ),
+            'AlterPartitionReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterPartitionReassignments,
+                    request_deserializer=tidegauge_dot_v1_dot_reassignments__pb2.AlterPartitionReassignmentsRequest.FromString,
+                    response_serializer=tidegauge_dot_v1_dot_reassignments__pb2.AlterPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'ListPartitionReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPartitionReassignments,
+                    request_deserializer=tidegauge_dot_v1_dot_reassignments__pb2.ListPartitionReassignmentsRequest.FromString,
+                    response_serializer=tidegauge_dot_v1_dot_reassignments__pb2.ListPartitionReassignmentsResponse.SerializeToString,
             ),
             'DescribeConfigs': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeConfigs,
@@ -256,6 +291,60 @@ class AdminService(object):
             '/tidegauge.v1.AdminService/ElectLeaders',
             tidegauge_dot_v1_dot_topics__pb2.ElectLeadersRequest.SerializeToString,
             tidegauge_dot_v1_dot_topics__pb2.ElectLeadersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterPartitionReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidegauge.v1.AdminService/AlterPartitionReassignments',
+            tidegauge_dot_v1_dot_reassignments__pb2.AlterPartitionReassignmentsRequest.SerializeToString,
+            tidegauge_dot_v1_dot_reassignments__pb2.AlterPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPartitionReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidegauge.v1.AdminService/ListPartitionReassignments',
+            tidegauge_dot_v1_dot_reassignments__pb2.ListPartitionReassignmentsRequest.SerializeToString,
+            tidegauge_dot_v1_dot_reassignments__pb2.ListPartitionReassignmentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,6 +7,7 @@ import abc
 import collections.abc
 import grpc
 import grpc.aio
+import tidegauge.v1.reassignments_pb2
 import tidegauge.v1.topics_pb2
 import typing
 
@@ -44,6 +45,18 @@ class AdminServiceStub:
         tidegauge.v1.topics_pb2.ElectLeadersResponse,
     ]
     """Elects leaders on demand."""
+
+    AlterPartitionReassignments: grpc.UnaryUnaryMultiCallable[
+        tidegauge.v1.reassignments_pb2.AlterPartitionReassignmentsRequest,
+        tidegauge.v1.reassignments_pb2.AlterPartitionReassignmentsResponse,
+    ]
+    """Gives partitions other replicas, or cancels that."""
+
+    ListPartitionReassignments: grpc.UnaryUnaryMultiCallable[
+        tidegauge.v1.reassignments_pb2.ListPartitionReassignmentsRequest,
+        tidegauge.v1.reassignments_pb2.ListPartitionReassignmentsResponse,
+    ]
+    """Lists the reassignments that run."""
 
     DescribeConfigs: grpc.UnaryUnaryMultiCallable[
         tidegauge.v1.topics_pb2.DescribeConfigsRequest,
@@ -83,6 +96,18 @@ class AdminServiceAsyncStub:
         tidegauge.v1.topics_pb2.ElectLeadersResponse,
     ]
     """Elects leaders on demand."""
+
+    AlterPartitionReassignments: grpc.aio.UnaryUnaryMultiCallable[
+        tidegauge.v1.reassignments_pb2.AlterPartitionReassignmentsRequest,
+        tidegauge.v1.reassignments_pb2.AlterPartitionReassignmentsResponse,
+    ]
+    """Gives partitions other replicas, or cancels that."""
+
+    ListPartitionReassignments: grpc.aio.UnaryUnaryMultiCallable[
+        tidegauge.v1.reassignments_pb2.ListPartitionReassignmentsRequest,
+        tidegauge.v1.reassignments_pb2.ListPartitionReassignmentsResponse,
+    ]
+    """Lists the reassignments that run."""
 
     DescribeConfigs: grpc.aio.UnaryUnaryMultiCallable[
         tidegauge.v1.topics_pb2.DescribeConfigsRequest,
@@ -130,6 +155,22 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[tidegauge.v1.topics_pb2.ElectLeadersResponse, collections.abc.Awaitable[tidegauge.v1.topics_pb2.ElectLeadersResponse]]:
         """Elects leaders on demand."""
+
+    @abc.abstractmethod
+    def AlterPartitionReassignments(
+        self,
+        request: tidegauge.v1.reassignments_pb2.AlterPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tidegauge.v1.reassignments_pb2.AlterPartitionReassignmentsResponse, collections.abc.Awaitable[tidegauge.v1.reassignments_pb2.AlterPartitionReassignmentsResponse]]:
+        """Gives partitions other replicas, or cancels that."""
+
+    @abc.abstractmethod
+    def ListPartitionReassignments(
+        self,
+        request: tidegauge.v1.reassignments_pb2.ListPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tidegauge.v1.reassignments_pb2.ListPartitionReassignmentsResponse, collections.abc.Awaitable[tidegauge.v1.reassignments_pb2.ListPartitionReassignmentsResponse]]:
+        """Lists the reassignments that run."""
 
     @abc.abstractmethod
     def DescribeConfigs(

@@ -54,6 +54,7 @@ from tidegauge_controller import wire
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.decisions.leaders import elect_leaders, process_controlled_shutdown
 from tidegauge_controller.decisions.producer_ids import allocate_producer_ids
+from tidegauge_controller.decisions.reassignment import alter_reassignments, list_reassignments
 from tidegauge_controller.decisions.topic_events import process_topic_change
 from tidegauge_controller.topic_admin import TopicAdmin
 from tidegauge_controller.zookeeper import BadVersion, NodeExists, NoNode
@@ -142,6 +143,12 @@ class _Controller:
     async def elect_leaders(self, partitions: Any, *, unclean: bool, timeout_ms: int) -> Any:
         del timeout_ms
         return self._term.run(elect_leaders(self._term.context, partitions, unclean=unclean))
+
+    async def alter_reassignments(self, wanted: Any) -> Any:
+        return self._term.run(alter_reassignments(self._term.context, wanted))
+
+    async def list_reassignments(self, partitions: Any) -> Any:
+        return list_reassignments(self._term.context, partitions)
 
     async def create_topics(self, topics: Any, timeout_ms: int) -> Any:
         outcomes = await self._topics.create(self._term.context, topics, min(timeout_ms, 0))

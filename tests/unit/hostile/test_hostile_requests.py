@@ -108,6 +108,8 @@ SENSIBLE: dict[str, dict[str, Any]] = {
     "CreatePartitions": {"topics": [{"name": "u", "total_count": 5}], "timeout_ms": 5},
     "DeleteTopics": {"names": ["u"], "timeout_ms": 5},
     "ElectLeaders": {"partitions": [AT], "timeout_ms": 5},
+    "AlterPartitionReassignments": {"partitions": [{**AT, "replicas": [1]}], "timeout_ms": 5},
+    "ListPartitionReassignments": {"partitions": [AT], "timeout_ms": 5},
     "AlterConfigs": {"resource_type": RESOURCE_TOPIC, "resource_name": "t", "set": {"retention.ms": "5"}},
     "DescribeConfigs": {"resource_type": RESOURCE_TOPIC, "resource_name": "t"},
     "ReadReplica": {**AT, "from_offset": 0, "max_bytes": 1000},
