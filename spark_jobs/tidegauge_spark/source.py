@@ -60,6 +60,7 @@ from tidegauge_spark.offsets import (
 from tidegauge_spark.options import Columns, Options, ignored_options, parse_options
 from tidegauge_spark.planner import OffsetRange, group_ranges, plan_batch, split_ranges
 from tidegauge_spark.resolve import ask, ask_latest, resolve
+from tidegauge_spark.shipping import Shipped
 from tidegauge_spark.write_options import WriteOptions, check_columns, parse_write_options
 
 log = logging.getLogger(__name__)
@@ -197,7 +198,7 @@ def _after_loss(
     return until_offset
 
 
-class _Reads:
+class _Reads(Shipped):
     """What both readers share: ``read``, which runs in a worker on a copy of the reader."""
 
     def __init__(self, options: Options) -> None:
@@ -341,7 +342,7 @@ class Wrote(WriterCommitMessage):  # type: ignore[misc]  # pyspark ships no type
         self.skipped = skipped
 
 
-class _Writes:
+class _Writes(Shipped):
     """What both writers share: ``write``, which runs in a worker on a copy of the writer."""
 
     def __init__(self, options: WriteOptions) -> None:
@@ -363,7 +364,7 @@ class TidegaugeStreamWriter(_Writes, DataSourceStreamArrowWriter):  # type: igno
     """Writes micro-batches."""
 
 
-class TidegaugeDataSource(DataSource):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
+class TidegaugeDataSource(Shipped, DataSource):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
     """``spark.read.format("tidegauge")`` and ``spark.readStream.format("tidegauge")``."""
 
     @classmethod
