@@ -160,9 +160,14 @@ class LogManager:
                         f"{log.directory}; move one of them away",
                     )
                 folder.logs[log.topic_partition] = self._logs[log.topic_partition] = log
-        for topic_partition in folder.logs:
-            if topic_partition in high_watermarks:
-                self._high_watermarks[topic_partition] = high_watermarks[topic_partition]
+        known = {
+            topic_partition: min(high_watermarks[topic_partition], log.log_end_offset)
+            for topic_partition, log in folder.logs.items()
+            if topic_partition in high_watermarks
+        }
+        self._high_watermarks.update(known)
+        if any(known[topic_partition] < high_watermarks[topic_partition] for topic_partition in known):
+            folder.write_high_watermarks(known)  # see lower_high_watermark
 
     def _find_logs(self, folder: LogFolder) -> list[tuple[TopicPartition, Path]]:
         """The partitions' folders; those that wait to be deleted are noted."""
@@ -313,6 +318,17 @@ class LogManager:
             lambda folder: folder.write_high_watermarks({tp: known[tp] for tp in list(folder.logs) if tp in known})
         )
 
+    def lower_high_watermark(self, topic_partition: TopicPartition, to_offset: int) -> None:
+        """Before a log is cut to an offset: replication-offset-checkpoint must not stand above the log's end.
+
+        A process that found it so after a crash would take for committed what was written there since.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        if self._high_watermarks.get(topic_partition, 0) > to_offset:
+            self.write_high_watermarks({topic_partition: to_offset})
+
     def write_recovery_points(self) -> None:
         """Write recovery-point-offset-checkpoint.
 
@@ -396,26 +412,43 @@ class LogManager:
         Raises:
             StorageError: the disk refused; the folder is offline.
         """
-        log = self._logs.pop(topic_partition, None)
-        if log is None:
-            return
-        folder = log.folder
-        del folder.logs[topic_partition]
-        self._high_watermarks.pop(topic_partition, None)
-        self._uncleanable.discard(topic_partition)
-        log.abandon()
+        self.delete_all([topic_partition])
+
+    def delete_all(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """The same for many; each log folder is synced, and its checkpoints are written, once.
+
+        Raises:
+            StorageError: the disk of one folder refused, and it is offline; the logs of the others are gone.
+        """
+        logs = [self._logs.pop(at) for at in topic_partitions if at in self._logs]
+        by_folder: dict[LogFolder, list[PartitionLog]] = {}
+        for log in logs:
+            by_folder.setdefault(log.folder, []).append(log)
+            del log.folder.logs[log.topic_partition]
+            self._high_watermarks.pop(log.topic_partition, None)
+            self._uncleanable.discard(log.topic_partition)
+            log.abandon()
+        self._all(lambda item: self._delete_in(*item), by_folder.items())
+
+    def _delete_in(self, folder: LogFolder, logs: Sequence[PartitionLog]) -> None:
         folder.check_online()
-        renamed = folder.path / deleted_name(topic_partition, uuid.uuid4().hex)
+        directory = folder.path
         try:
-            folder.disk.rename(log.directory, renamed)
+            for log in logs:
+                directory = log.directory
+                renamed = folder.path / deleted_name(log.topic_partition, uuid.uuid4().hex)
+                folder.disk.rename(directory, renamed)
+                folder.delete_later([renamed], self._now_ms() + log.settings.file_delete_delay_ms)
+                _logger.info(
+                    "Log for partition %s is renamed to %s and is scheduled for deletion", log.topic_partition, renamed
+                )
             folder.disk.sync_directory(folder.path)
         except OSError as error:
-            raise folder.failed(error, f"renaming {log.directory}") from error
-        folder.delete_later([renamed], self._now_ms() + log.settings.file_delete_delay_ms)
-        _logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", topic_partition, renamed)
+            raise folder.failed(error, f"renaming {directory}") from error
         folder.write_recovery_points()
         folder.write_log_start_offsets()
-        folder.forget_cleaned(topic_partition)
+        for log in logs:
+            folder.forget_cleaned(log.topic_partition)
 
     def housekeeping(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Let old segments of logs go that are not compacted (the cleaner looks after the others).

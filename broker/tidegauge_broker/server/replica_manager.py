@@ -271,7 +271,13 @@ class ReplicaManager:
 
     async def _stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
         response, effects = self.core.stop_replica(request, self._now_ms())
-        self._execute(effects)
+        deleted = [effect.topic_partition for effect in effects if isinstance(effect, DeleteLog)]
+        self._execute([effect for effect in effects if not isinstance(effect, DeleteLog)])
+        try:
+            self.logs.delete_all(deleted)
+        except TidegaugeError as problem:
+            LOG.error("Logs could not be deleted: %s", problem.message)  # noqa: TRY400 - the sentence says it all
+            self._tell_of_failures()
         return response
 
     def isr_verdict(self, proposal: IsrProposal, verdict: IsrVerdict) -> None:
@@ -350,6 +356,7 @@ class ReplicaManager:
             case AnswerDeleteRecords():
                 self._answer_delete_records(effect.token, effect.results)
             case TruncateLog():
+                self.logs.lower_high_watermark(effect.topic_partition, effect.to_offset)
                 state = self._log(effect.topic_partition).truncate_to(effect.to_offset)
                 self.core.log_truncated(effect.topic_partition, state)
             case TruncateFully():

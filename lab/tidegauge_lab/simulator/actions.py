@@ -21,6 +21,9 @@ MUST_SURVIVE, MAY_LOSE = "must-survive", "may-lose"
 FLUSHING = 0.3
 """The part of the histories that must survive in which every record is flushed before anybody hears of it."""
 
+_TORN_BYTES = 160
+"""Up to so many bytes may be left of a batch that a power cut took; small batches have less."""
+
 Action = Callable[[World, Dice, "Swarm"], str]
 """Does it; the words are for people, empty where nothing was done."""
 
@@ -48,6 +51,17 @@ def produce(world: World, dice: Dice, swarm: Swarm) -> str:
     count = 1 + dice.below(swarm.max_records)
     world.produce(broker_id, acks, count, (5000, 500)[dice.below(2)])
     return f"produce {count} with acks={'all' if acks == ACKS_ALL else acks} at {broker_id}"
+
+
+def produce_idempotently(world: World, dice: Dice, swarm: Swarm) -> str:
+    """The idempotent producer sends its batch, or sends it again, to somebody who believes that he leads."""
+    leaders = world.leaders()
+    if not leaders:
+        return ""
+    broker_id = dice.choose(leaders)
+    again = world.clients.under_way is not None
+    produced = world.produce_idempotently(broker_id, 1 + dice.below(swarm.max_records), (5000, 500)[dice.below(2)])
+    return f"idempotent produce of sequence {produced.first_sequence}{' again' * again} at {broker_id}"
 
 
 def consume(world: World, dice: Dice, swarm: Swarm) -> str:
@@ -298,8 +312,9 @@ def cut_power(world: World, dice: Dice, swarm: Swarm) -> str:
         least = max(least, broker.given)
     least = min(end, least)
     keep = broker.log.whole_batches_below(end - dice.below(end - least + 1))
-    world.cut_power(broker_id, keep)
-    return f"power cut at {broker_id}, which keeps {keep} of {end}"
+    torn = dice.below(_TORN_BYTES) if keep < end else 0
+    world.cut_power(broker_id, keep, torn)
+    return f"power cut at {broker_id}, which keeps {keep} of {end}{' and a part of the next batch' * bool(torn)}"
 
 
 def expire(world: World, dice: Dice, swarm: Swarm) -> str:
@@ -424,7 +439,8 @@ def leave(world: World, dice: Dice, swarm: Swarm) -> str:
 
 ACTIONS: tuple[tuple[Action, float, bool], ...] = (
     (whole_round, 24, False),
-    (produce, 20, False),
+    (produce, 16, False),
+    (produce_idempotently, 4, False),
     (consume, 2, False),
     (ask, 14, False),
     (arrive, 14, False),

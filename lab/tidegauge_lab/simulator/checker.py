@@ -1,7 +1,13 @@
 """What must hold of a simulated cluster, looked at after every event.
 
-``committed`` is the truth: the records that any replica has had below its high watermark, in order. It only grows; in
-the mode in which disks may lose what was committed, it is cut where the last in-sync copy is gone, and that is named.
+``committed`` is the truth: the records that any replica has had below its high watermark, in order. It only grows.
+
+Where histories may lose records, a power cut may take what is committed. An ISR member whose own power cut took a
+record may be without it until it has it again; a member that lost it in any other way breaks StrongIsr. Once no member
+of the ISR has it, it is lost, and named; ``committed`` ends before it, and who still has it (a broker out of the ISR, a
+zombie) has not seen yet that it is gone: that must end, too (Converges). Before that, different records below two high
+watermarks are forgiven only where one of them is such a lost record, or was written on top of one. Should one who still
+has it enter the ISR before anything else is committed, by a proposal that was under way, it was not lost after all.
 
 | name | statement |
 |---|---|
@@ -17,6 +23,7 @@ the mode in which disks may lose what was committed, it is cut where the last in
 | MinIsr | nothing is committed on fewer disks than min.insync.replicas |
 | ConsumerSeesCommitted | a consumer gets committed records only, those of the offsets it asked for |
 | WholeBatches | a log is cut between two batches, never inside one |
+| ClientHistory | in the end the accountant finds no record lost, twice, reordered or invented, no read that changed |
 | Converges | after the faults all replicas are in sync, equal, and have all that is committed |
 
 Together StrongIsr and AckedIsCommitted say that no record acknowledged with acks=all is ever lost. The core's own
@@ -25,16 +32,18 @@ invariants (I1 to I8) are asserted in it and reported under their number.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidegauge.control import NO_LEADER
-from tidegauge.record_batch import iterate_headers
+from tidegauge.record_batch import BatchHeader, iterate_headers
 from tidegauge_broker.replica.messages import ACKS_ALL, FetchedPartition, ProduceResult
 from tidegauge_lab.simulator.memory_broker import AT, MemoryBroker
-from tidegauge_lab.simulator.memory_log import RecordName, batch_of, header_of
+from tidegauge_lab.simulator.memory_log import RecordName, header_of
 
 if TYPE_CHECKING:
-    from tidegauge_lab.simulator.world import Consumed, Produced, World
+    from tidegauge_lab.simulator.clients import Produced
+    from tidegauge_lab.simulator.world import Consumed, World
 
 
 class Violation(Exception):
@@ -54,6 +63,11 @@ class Checker:
         self.committed: list[RecordName] = []
         self.chain: list[int] = [0]
         self.lost: list[str] = []
+        self.lost_numbers: set[int] = set()
+        self._lost_names: set[RecordName] = set()
+        self._taken: dict[int, set[RecordName]] = {}
+        self._newly_lost: tuple[int, list[RecordName]] = (-1, [])
+        self._acknowledged: set[RecordName] = set()
         self._min_insync_replicas = min_insync_replicas
         self._may_lose = may_lose
         self._seen: dict[int, tuple[int, int, int, int, int, bool]] = {}
@@ -80,6 +94,8 @@ class Checker:
         if leads and self._leaders.setdefault(partition.leader_epoch, broker.broker_id) != broker.broker_id:
             other = self._leaders[partition.leader_epoch]
             raise Violation("OneLeaderPerEpoch", f"{name} and broker {other} lead in epoch {partition.leader_epoch}")
+        if self._may_lose:
+            self._has_again(broker)
         if before is None or before[2] != log.log_end_offset or before[4] != log.cuts:
             self._check_epochs(broker, 1 if before is None or before[4] != log.cuts else before[2])
         self._check_committed(broker, high_watermark)
@@ -98,6 +114,8 @@ class Checker:
     def _check_committed(self, broker: MemoryBroker, high_watermark: int) -> None:
         log, chain = broker.log, self.chain
         common = min(high_watermark, len(self.committed))
+        if self._may_lose and self._stands_on_lost(log.records[:high_watermark]):
+            return
         if log.chain[common] != chain[common]:
             offset = self._first_difference(broker)
             raise Violation(
@@ -112,6 +130,9 @@ class Checker:
                 len(other.log.chain) > high_watermark and other.log.chain[high_watermark] == chain[high_watermark]
                 for other in self.world.brokers.values()
             )
+            if self._may_lose:
+                last = log.records[high_watermark - 1]
+                holders += sum(last in taken for taken in self._taken.values())
             if holders < min(self._min_insync_replicas, len(self.world.brokers)):
                 raise Violation(
                     "MinIsr",
@@ -127,18 +148,78 @@ class Checker:
 
     def check_isr(self) -> None:
         """StrongIsr."""
+        if self._newly_lost[0] == len(self.committed):
+            self._find_again()
         length = len(self.committed)
+        without = 0
         for member in self.world.state_now.isr:
             broker = self.world.brokers[member]
             chain = broker.log.chain
             if len(chain) <= length or chain[length] != self.chain[length]:
                 offset = self._first_difference(broker)
+                if self._may_lose and self.committed[offset] in self._taken.get(member, ()):
+                    without += 1
+                    continue
                 has = "nothing" if offset >= len(broker.log.records) else _words(broker.log.records[offset])
                 raise Violation(
                     "StrongIsr",
                     f"broker {member} is in the ISR and has {has} at offset {offset}, where "
                     f"{_words(self.committed[offset])} was committed",
                 )
+        if without and without == len(self.world.state_now.isr):
+            self._lose()
+
+    def _lose(self) -> None:
+        """No member of the ISR has all that is committed any more, and power cuts took it: name what is gone."""
+        isr = self.world.state_now.isr
+        keep = max(self._first_difference(self.world.brokers[member]) for member in isr)
+        gone = self.committed[keep:]
+        numbers = [self._number(name) for name in gone]
+        acknowledged = [str(number) for name, number in zip(gone, numbers, strict=True) if name in self._acknowledged]
+        self.lost.append(
+            f"{len(gone)} from offset {keep} on, with the last in-sync copy, on broker {', '.join(map(str, isr))}; "
+            f"acknowledged with acks=all: {f'records {chr(44).join(acknowledged)}' if acknowledged else 'none'}"
+        )
+        self.lost_numbers.update(numbers)
+        self._lost_names.update(gone)
+        self._newly_lost = keep, gone
+        del self.committed[keep:]
+        del self.chain[keep + 1 :]
+
+    def _find_again(self) -> None:
+        """Where a member of the ISR has what seemed lost, and nothing else was committed, it is not lost."""
+        keep, gone = self._newly_lost
+        end = keep + len(gone)
+        for member in self.world.state_now.isr:
+            log = self.world.brokers[member].log
+            if log.records[keep:end] == gone and log.chain[keep] == self.chain[keep]:
+                self.committed += gone
+                self.chain += log.chain[keep + 1 : end + 1]
+                self.lost.pop()
+                self.lost_numbers.difference_update(self._number(name) for name in gone)
+                self._lost_names.difference_update(gone)
+                self._newly_lost = -1, []
+                return
+
+    def _number(self, name: RecordName) -> int:
+        return self.world.clients.number_of[name.batch_crc] + name.place
+
+    def _stands_on_lost(self, records: Sequence[RecordName]) -> bool:
+        """Whether one of them is lost; then all that follow it are, too."""
+        if not self._lost_names:
+            return False
+        for offset, name in enumerate(records):
+            if name in self._lost_names:
+                self._lost_names.update(records[offset:])
+                self.lost_numbers.update(self._number(later) for later in records[offset:])
+                return True
+        return False
+
+    def _has_again(self, broker: MemoryBroker) -> None:
+        """A record that a power cut took and that was fetched again is excused no longer."""
+        taken = self._taken.get(broker.broker_id)
+        if taken:
+            taken.difference_update(broker.log.records)
 
     def look_at_state(self) -> None:
         """After a write to ZooKeeper."""
@@ -166,44 +247,48 @@ class Checker:
         if produced.acks != ACKS_ALL:
             return
         base = result.base_offset
-        header = header_of(batch_of(produced.first_number, produced.record_count))
-        there = self.committed[base : base + produced.record_count]
-        if [(record.batch_crc, record.place) for record in there] != [
-            (header.crc, place) for place in range(produced.record_count)
-        ]:
-            raise Violation(
-                "AckedIsCommitted",
-                f"broker {broker.broker_id} acknowledged offset {base}, where something else or nothing is committed",
+        header = header_of(produced.data)
+        end = base + produced.record_count
+        there = self.committed[base:end]
+        expected = [(header.crc, place) for place in range(produced.record_count)]
+        if [(record.batch_crc, record.place) for record in there] == expected:
+            if self._may_lose:
+                self._acknowledged.update(there)
+            return
+        if self._may_lose and self._stands_on_lost(broker.log.records[:end]):
+            self.lost.append(
+                f"acknowledged with acks=all by broker {broker.broker_id}, on top of what is lost: "
+                f"{produced.record_count} at offset {base}"
             )
+            return
+        raise Violation(
+            "AckedIsCommitted",
+            f"broker {broker.broker_id} acknowledged offset {base}, where something else or nothing is committed",
+        )
 
     def consumed(self, broker: MemoryBroker, consumed: Consumed, answer: FetchedPartition) -> None:
         """A consumer got an answer."""
         for header in iterate_headers(answer.records):
             end = header.next_offset
             expected = [RecordName(header.leader_epoch, header.crc, place) for place in range(header.record_count)]
+            self._note_read(header)
             if self.committed[header.base_offset : end] != expected or end <= consumed.offset:
+                if self._may_lose and self._stands_on_lost(broker.log.records[:end]):
+                    continue
                 raise Violation(
                     "ConsumerSeesCommitted",
                     f"broker {broker.broker_id} gave a consumer offset {header.base_offset}, where something else or "
                     "nothing is committed",
                 )
 
-    def lost_power(self, broker: MemoryBroker, keep: int) -> None:
+    def _note_read(self, header: BatchHeader) -> None:
+        for place in range(header.record_count):
+            self.world.clients.has_read(header.base_offset + place, header.crc, place)
+
+    def loses_power(self, broker: MemoryBroker, keep: int) -> None:
         """A broker is about to lose what lies beyond an offset."""
-        if not self._may_lose or keep >= len(self.committed):
-            return
-        others = [
-            other
-            for member in self.world.state_now.isr
-            if member != broker.broker_id
-            and len((other := self.world.brokers[member]).log.chain) > len(self.committed)
-            and other.log.chain[len(self.committed)] == self.chain[len(self.committed)]
-        ]
-        if not others and broker.broker_id in self.world.state_now.isr:
-            gone = len(self.committed) - keep
-            self.lost.append(f"{gone} from offset {keep}, with the last in-sync copy, on broker {broker.broker_id}")
-            del self.committed[keep:]
-            del self.chain[keep + 1 :]
+        if self._may_lose:
+            self._taken.setdefault(broker.broker_id, set()).update(broker.log.records[keep:])
 
     def converged(self) -> None:
         """After the faults have ended and everything was delivered."""

@@ -131,7 +131,9 @@ class MemoryBroker:
         self.core = BrokerCore(broker_id, settings, self, self.metadata)
 
     def start(self, broker_epoch: int) -> None:
-        """A new process on the old disk."""
+        """A new process on the old disk; a checkpoint above the log's end is lowered at once."""
+        self.log.recover()
+        self.checkpoint = min(self.checkpoint, self.log.log_end_offset)
         self.is_running = True
         self.life += 1
         self.broker_epoch = broker_epoch
@@ -154,14 +156,15 @@ class MemoryBroker:
         self.flushed = self.log.log_end_offset
         self._flushed_epochs = self.log.epochs
 
-    def lose_beyond(self, to_offset: int) -> None:
+    def lose_beyond(self, to_offset: int, torn: int = 0) -> None:
         """The power was cut: records beyond an offset are gone, and the epochs are those last flushed.
 
-        A new process trims epochs that begin at or beyond the log's end, and a high watermark beyond it.
+        Of the batch at the offset so many bytes may be left. A new process cuts them off, trims epochs that begin at or
+        beyond the log's end, and a high watermark beyond it.
         """
         assert not self.is_running
         if to_offset < self.log.log_end_offset:
-            self.log.truncate_to(to_offset)
+            self.log.lose_beyond(to_offset, torn)
         self.reported = min(self.reported, to_offset)
         self.given = min(self.given, to_offset)
         self.log.epochs = [entry for entry in self._flushed_epochs if entry.start_offset < self.log.log_end_offset]
@@ -218,6 +221,7 @@ class MemoryBroker:
             self.flushed = self.log.log_end_offset
 
     def _truncate(self, effect: TruncateLog) -> None:
+        self.checkpoint = min(self.checkpoint, effect.to_offset)
         self.log.truncate_to(effect.to_offset)
         self.flushed = min(self.flushed, effect.to_offset)
         self.reported = min(self.reported, effect.to_offset)

@@ -10,12 +10,13 @@ no offset, and the values differ within 32 bits, so different records never have
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from tidegauge.record_batch import BatchHeader, patch, read_header
+from tidegauge.errors import TidegaugeError
+from tidegauge.record_batch import BatchHeader, crc_matches, iterate_headers, patch, read_header
 from tidegauge_broker.replica.messages import EpochEntry
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
@@ -43,7 +44,17 @@ def batch_of(first_number: int, record_count: int = 1) -> bytes:
 class MemoryLog:
     """A log of one partition, and the files that lie beside it."""
 
-    __slots__ = ("_bases", "_batches", "chain", "cuts", "epochs", "log_end_offset", "producer_state", "records")
+    __slots__ = (
+        "_bases",
+        "_batches",
+        "_torn",
+        "chain",
+        "cuts",
+        "epochs",
+        "log_end_offset",
+        "producer_state",
+        "records",
+    )
 
     def __init__(self) -> None:
         self._bases: list[int] = []
@@ -55,6 +66,7 @@ class MemoryLog:
         self.log_end_offset = 0
         self.cuts = 0
         """How often it was cut."""
+        self._torn = b""
 
     @classmethod
     def of(cls, records: Iterable[tuple[int, int]]) -> MemoryLog:
@@ -101,6 +113,26 @@ class MemoryLog:
         self.log_end_offset = end
         self.cuts += 1
         self.producer_state = self._producers()
+
+    def lose_beyond(self, to_offset: int, torn: int) -> None:
+        """A power cut: batches from an offset on are gone, but for ``torn`` bytes of the next.
+
+        Where that is more than it has, all its pages were written but the last.
+        """
+        data = self._batches[bisect_left(self._bases, to_offset)][1]
+        self.truncate_to(to_offset)
+        self._torn = data[:torn] if torn < len(data) else data[:-1] + bytes([data[-1] ^ 0xFF])
+
+    def recover(self) -> None:
+        """What a process does at its start after a power cut: the log goes on as far as whole batches stand there."""
+        torn, self._torn = self._torn, b""
+        try:
+            for header in iterate_headers(torn):
+                if not crc_matches(torn, header):
+                    return
+                self.append(header, torn[header.position : header.position + header.size_bytes])
+        except TidegaugeError:
+            return
 
     def _producers(self) -> ProducerState:
         producers = ProducerState()

@@ -89,7 +89,7 @@ def _run(seed: int, dice: Dice, schedule: Iterable[Step], swarm: Swarm, rule: st
     except (Violation, AssertionError) as broken:
         history.violation = _as_violation(broken)
     history.lost = checker.lost
-    history.acknowledged = world.acknowledged
+    history.acknowledged = world.clients.acknowledged
     history.leader_epochs = world.state_now.leader_epoch
     history.controller_epochs = int(world.zookeeper.nodes["/controller_epoch"].data or b"0")
     return history
@@ -186,10 +186,13 @@ def _until_quiet(world: World) -> Iterator[None]:
 def _last_produce(world: World) -> None:
     """And records flow again."""
     leader = world.state_now.leader
-    before = world.acknowledged
+    before = world.clients.acknowledged
     world.produce(leader, ACKS_ALL, 1, 60_000)
     for _ in _until_quiet(world):
         pass
-    if world.acknowledged != before + 1:
+    if world.clients.acknowledged == before:
         raise Violation("Converges", f"leader {leader} acknowledges no record after the faults have ended")
     world.checker.converged()
+    complaint = world.clients.complaint(world.brokers[leader].log, world.checker.lost_numbers)
+    if complaint:
+        raise Violation("ClientHistory", complaint)

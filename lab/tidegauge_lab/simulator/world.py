@@ -44,8 +44,9 @@ from tidegauge_controller.decisions.alter_partition import process_alter_partiti
 from tidegauge_controller.decisions.broker_events import process_leader_and_isr_response
 from tidegauge_controller.decisions.leaders import process_controlled_shutdown, rebalance_leaders
 from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_lab.simulator.clients import Clients, Produced
 from tidegauge_lab.simulator.memory_broker import AT, MemoryBroker
-from tidegauge_lab.simulator.memory_log import START_MS, batch_of
+from tidegauge_lab.simulator.memory_log import START_MS
 from tidegauge_lab.simulator.memory_zookeeper import MemoryZooKeeper
 from tidegauge_lab.simulator.sim_controller import SimController
 
@@ -66,15 +67,6 @@ class Exchange:
     life: int
     chosen: FetchRound | EpochRound
     answer: FetchedPartition | EpochAnswer | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Produced:
-    """A produce of a client, which waits for its answer; ``first_number`` is the value of its first record."""
-
-    acks: int
-    first_number: int
-    record_count: int
 
 
 @dataclass(slots=True, eq=False)
@@ -138,8 +130,8 @@ class World:
         """Whose ``/controller`` znode exists."""
         self.state_now = PartitionStateNode(NO_LEADER, -1, self.replicas, 0)
         """The partition's state in ZooKeeper."""
-        self.produced_numbers = 0
-        self.acknowledged = 0
+        self.clients = Clients()
+        self._sending: Produced | None = None
         checker.world = self
         for broker_id in self.brokers:
             self.start(broker_id)
@@ -168,9 +160,11 @@ class World:
         self.checker.look_at(broker)
         if told.produced:
             for token, result in told.produced:
-                if isinstance(token, Produced) and result.error is ErrorCode.NONE:
-                    self.acknowledged += 1
-                    self.checker.acknowledged(broker, token, result)
+                if isinstance(token, Produced):
+                    at_once = token is self._sending
+                    self.clients.answered(token, result.error, result.base_offset, at_once=at_once)
+                    if result.error is ErrorCode.NONE:
+                        self.checker.acknowledged(broker, token, result)
             told.produced = []
 
     # What can be seen
@@ -194,12 +188,23 @@ class World:
     # Clients
 
     def produce(self, broker_id: int, acks: int, record_count: int, timeout_ms: int) -> None:
-        """A client sends a batch."""
+        """A client sends a batch, once."""
+        self._send(broker_id, self.clients.send(acks, record_count), timeout_ms)
+
+    def produce_idempotently(self, broker_id: int, record_count: int, timeout_ms: int) -> Produced:
+        """The idempotent producer sends its batch, perhaps not for the first time."""
+        produced = self.clients.send_idempotent(record_count)
+        self._send(broker_id, produced, timeout_ms)
+        return produced
+
+    def _send(self, broker_id: int, produced: Produced, timeout_ms: int) -> None:
         broker = self.brokers[broker_id]
-        first = self.produced_numbers
-        self.produced_numbers += record_count
-        request = ProduceRequest(acks, timeout_ms, [ProducePartition(AT, batch_of(first, record_count))])
-        broker.execute(broker.core.produce(request, Produced(acks, first, record_count), self.now_ms))
+        request = ProduceRequest(produced.acks, timeout_ms, [ProducePartition(AT, produced.data)])
+        self._sending = produced
+        try:
+            broker.execute(broker.core.produce(request, produced, self.now_ms))
+        finally:
+            self._sending = None
 
     def consume(self, broker_id: int, offset: int) -> None:
         """A consumer reads what is there."""
@@ -407,12 +412,12 @@ class World:
                 if is_parked and exchange.chosen.leader == broker_id:
                     self.give_up(exchange)
 
-    def cut_power(self, broker_id: int, keep: int) -> None:
-        """The machine is gone, and with it what lies beyond an offset."""
+    def cut_power(self, broker_id: int, keep: int, torn: int = 0) -> None:
+        """The machine is gone, and with it what lies beyond an offset, but for ``torn`` bytes of the next batch."""
         self.kill(broker_id)
         broker = self.brokers[broker_id]
-        self.checker.lost_power(broker, keep)
-        broker.lose_beyond(keep)
+        self.checker.loses_power(broker, keep)
+        broker.lose_beyond(keep, torn)
         self.checker.check_isr()
 
     def expire(self, broker_id: int) -> None:

@@ -198,6 +198,26 @@ def test_high_watermarks_come_back_clamped_to_the_log(bench, batch):
     assert loaded.producer_state is bench.log().producer_state
 
 
+def test_a_checkpoint_never_stands_above_the_logs_end(bench, batch):
+    """Else what is written after a loss would count as committed when the process dies before the next checkpoint."""
+    checkpoint = bench.directory / "replication-offset-checkpoint"
+    bench.append(batch(5))
+    bench.append(batch(5))
+    bench.manager.write_high_watermarks({bench.name: 9})
+    bench.manager.lower_high_watermark(bench.name, 9)
+    assert checkpoint.read_text() == "0\n1\norders 0 9\n"
+    bench.manager.lower_high_watermark(bench.name, 5)
+    assert checkpoint.read_text() == "0\n1\norders 0 5\n"
+    bench.log().truncate_to(5)
+    bench.append(batch(5))
+    bench.restart(clean=False)
+    assert bench.manager.loaded(bench.name).high_watermark == 5
+    checkpoint.write_text("0\n1\norders 0 12\n")  # a power cut took records, and not the checkpoint
+    bench.restart(clean=False)
+    assert bench.manager.loaded(bench.name).high_watermark == 10
+    assert checkpoint.read_text() == "0\n1\norders 0 10\n"
+
+
 def test_high_watermarks_of_logs_that_are_not_told_are_kept(bench, batch):
     """A replica that got no leader yet since the start must not lose its entry."""
     bench.append(batch(5))

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tidegauge_controller.decisions.context import ControllerSettings
 from tidegauge_lab.cli.simulate import simulate
-from tidegauge_lab.simulator.actions import swarm_of
+from tidegauge_lab.simulator import sim_controller
+from tidegauge_lab.simulator.actions import MAY_LOSE, MUST_SURVIVE, swarm_of
 from tidegauge_lab.simulator.search import SearchPlan, search
 from tidegauge_lab.simulator.shrink import shrink
 from tidegauge_lab.simulator.simulation import history_of, replay_schedule
@@ -27,6 +29,25 @@ def test_kip_320_breaks_nothing():
     assert sum(history.leader_epochs for history in histories) > 200
     assert sum(history.controller_epochs for history in histories) > 130
     assert sum(history.acknowledged for history in histories) > 400
+
+
+def test_what_power_cuts_take_is_lost_by_name_only():
+    """May lose: acknowledged records go with the last in-sync copy only, are named, and no replica stays different."""
+    histories = [history_of(seed, 500, power=MAY_LOSE) for seed in range(30)]
+    assert [history.violation for history in histories] == [None] * 30
+    lost = [words for history in histories for words in history.lost]
+    assert any("with the last in-sync copy, on broker" in words for words in lost)
+    assert any("acknowledged with acks=all: records" in words for words in lost)
+
+
+@pytest.mark.parametrize("power", [MUST_SURVIVE, MAY_LOSE])
+def test_kafkas_rule_for_unseen_restarts_is_found_out(power: str, monkeypatch: pytest.MonkeyPatch):
+    """``controller.failover.trusts.restarted.brokers=true``; the same seeds acquit the default."""
+    kafkas = ControllerSettings(leader_imbalance_percentage=0, trusts_restarted_brokers=True)
+    monkeypatch.setattr(sim_controller, "_SETTINGS", kafkas)
+    first = next(seed for seed in range(300) if history_of(seed, 500, power=power).violation is not None)
+    monkeypatch.undo()
+    assert history_of(first, 500, power=power).violation is None
 
 
 @pytest.mark.parametrize("rule", OLDER_RULES)
@@ -85,9 +106,10 @@ def test_a_search_gives_the_same_on_one_core_and_on_two():
 
 def test_swarms_differ():
     """Faults that always come together hide one another: each is missing in some histories."""
-    swarms = [swarm_of(seed, "kip-320", "unseen") for seed in range(100)]
+    swarms = [swarm_of(seed, "kip-320", MUST_SURVIVE) for seed in range(100)]
     assert {swarm.min_insync_replicas for swarm in swarms} == {1, 2}
     assert {len(swarm.replicas) for swarm in swarms} == {2, 3, 4}
+    assert {(swarm.power, swarm.flushes) for swarm in swarms} == {("unreported", False), ("any", True)}
     faults = list(zip(*(swarm.weights[-7:] for swarm in swarms), strict=True))
     assert all(0 in weights and max(weights) > 0 for weights in faults)
 
