@@ -9,6 +9,8 @@ import re
 from typing import NamedTuple
 
 MAX_TOPIC_NAME_LENGTH = 249
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics that no client writes to or cuts (Topic.INTERNAL_TOPICS)."""
 _LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 

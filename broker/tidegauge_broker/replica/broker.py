@@ -22,7 +22,7 @@ from tidegauge.control import (
     StopReplicaRequest,
 )
 from tidegauge.errors import ErrorCode
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge_broker.purgatory.delete_records import DelayedDeleteRecords
 from tidegauge_broker.purgatory.fetch import DelayedFetch, is_due
 from tidegauge_broker.purgatory.produce import DelayedProduce
@@ -64,6 +64,9 @@ from tidegauge_broker.replica.rounds import Admits
 
 LATEST = -1
 EARLIEST = -2
+EARLIEST_LOCAL = -4
+"""Without tiered storage all of the log is local."""
+LATEST_TIERED = -5
 _PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 
 
@@ -292,6 +295,12 @@ class BrokerCore(HostedPartitions):
                     ErrorCode.INVALID_REQUIRED_ACKS,
                     f"acks is {request.acks}; it must be -1 (all), 0 or 1",
                 )
+            elif topic_partition.topic in INTERNAL_TOPICS:
+                result = ProduceResult(
+                    topic_partition,
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"Cannot append to internal topic {topic_partition.topic}",
+                )
             elif topic_partition in seen:
                 result = ProduceResult(
                     topic_partition, ErrorCode.INVALID_REQUEST, f"{topic_partition} stands twice in one request"
@@ -440,11 +449,13 @@ class BrokerCore(HostedPartitions):
         partition, error = self._leader_of(topic_partition, current_leader_epoch)
         if partition is None or partition.leader_role is None:
             return OffsetAnswer(error, words_for(error, topic_partition))
-        if timestamp_ms == EARLIEST:
+        if timestamp_ms in {EARLIEST, EARLIEST_LOCAL}:
             return OffsetAnswer(offset=partition.log_start_offset, leader_epoch=partition.leader_epoch)
         nothing_yet = partition.leader_role.offset_not_available()
         if timestamp_ms == LATEST:
             return nothing_yet or OffsetAnswer(offset=partition.high_watermark, leader_epoch=partition.leader_epoch)
+        if timestamp_ms == LATEST_TIERED:
+            return OffsetAnswer()
         nothing = nothing_yet or OffsetAnswer(leader_epoch=partition.leader_epoch)
         return TimeLookup(timestamp_ms, partition.high_watermark, partition.leader_epoch, nothing)
 

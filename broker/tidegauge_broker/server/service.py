@@ -24,7 +24,7 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.logical_clock import LogicalClock
-from tidegauge.partition import TopicPartition, topic_name_problem
+from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
 from tidegauge.settings import Values
 from tidegauge_broker.replica.messages import (
     DeleteRecordsResult,
@@ -45,8 +45,6 @@ from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.decisions.context import Assignment
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics that only a broker itself may cut (Topic.INTERNAL_TOPICS)."""
 LOG = logging.getLogger("tidegauge.service")
 
 

@@ -6,7 +6,7 @@ from core_harness import AT, Cluster, Pending
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.messages import OffsetAnswer, RecordsToDelete, TimeLookup, TopicRules
+from tidegauge_broker.replica.messages import RecordsToDelete, TopicRules
 
 
 def delete(cluster, before_offset, *, broker_id=1, timeout_ms=1_000, at=AT):
@@ -132,19 +132,3 @@ def test_epochs_below_the_log_start_go_but_their_epoch_stays():
     delete(cluster, 3, broker_id=2)
     first, second = cluster.partition(2).epochs.entries
     assert (first.start_offset, second.start_offset) == (3, 5)
-
-
-def test_a_new_leader_that_lags_finds_no_offset_by_time_yet():
-    """UnifiedLog.fetchOffsetForTimestamp: OFFSET_NOT_AVAILABLE beyond what may be read, while the epoch is not."""
-    cluster = five_committed()
-    cluster.produce(1, "f")
-    cluster.fetch(2)
-    cluster.kill(1)
-    cluster.impose(2, (1, 2, 3))
-    cluster.deliver()
-    found = cluster.brokers[2].core.list_offset(AT, None, 99)
-    assert isinstance(found, TimeLookup)
-    assert found.nothing.error is ErrorCode.OFFSET_NOT_AVAILABLE
-    found = cluster.brokers[2].core.list_offset(AT, None, -1)
-    assert isinstance(found, OffsetAnswer)
-    assert found.error is ErrorCode.OFFSET_NOT_AVAILABLE

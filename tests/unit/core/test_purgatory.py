@@ -305,6 +305,14 @@ def test_a_request_of_two_partitions_has_one_answer():
     assert none.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_internal_topics_take_no_records_from_clients(topic: str):
+    """ReplicaManager.appendToLocalLog: INVALID_TOPIC_EXCEPTION, whoever leads it."""
+    produce = quiet().produce(1, "a", acks=1, partitions=(TopicPartition(topic, 0), AT))
+    assert [result.error for result in produce.results] == [ErrorCode.INVALID_TOPIC_EXCEPTION, NONE]
+    assert produce.results[0].message == f"Cannot append to internal topic {topic}"
+
+
 def test_a_partition_may_stand_once_in_a_request():
     cluster = quiet()
     produce = cluster.produce(1, "a", acks=1, partitions=(AT, AT))

@@ -187,6 +187,20 @@ def test_trap_5_a_leader_and_isr_of_an_equal_or_lower_epoch_is_stale():
     assert [cluster.partition(broker_id).leader_epoch for broker_id in (1, 2, 3)] == [1, 1, 1]
 
 
+def test_trap_5_a_state_older_than_the_last_isr_change_is_left_alone():
+    """1.10 and 1.11: a lower partition epoch is ignored without an error, even if its leader epoch is higher."""
+    cluster = settled("a")
+    cluster.produce(1, "b", acks=1)
+    cluster.advance(31_000)
+    cluster.alter_partition(1)
+    assert (cluster.partition(1).leader_epoch, cluster.partition(1).partition_epoch) == (0, 1)
+    for leader in (1, 2):
+        state = PartitionState(AT, cluster.topic_id, 1, leader, 7, (1, 2, 3), 0, (1, 2, 3))
+        (answer,) = cluster.hand_over(1, cluster.request_of(state))
+        assert (answer.error, answer.partitions) == (NONE, {AT: NONE})
+    assert (cluster.partition(1).leader_epoch, cluster.isr(1)) == (0, ((1,), (1,)))
+
+
 def test_trap_5_alter_partition_moves_the_partition_epoch_alone():
     cluster = settled("a")
     cluster.produce(1, "b", acks=1)

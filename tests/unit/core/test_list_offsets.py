@@ -1,0 +1,70 @@
+"""ListOffsets as the leader answers it (kafka-behaviour 2.8; Partition.fetchOffsetForTimestamp)."""
+
+from __future__ import annotations
+
+import pytest
+from core_harness import AT, Cluster
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.messages import OffsetAnswer, RecordsToDelete, TimeLookup
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+
+
+def five_committed() -> Cluster:
+    cluster = Cluster()
+    cluster.settle()
+    cluster.produce(1, *"abcde")
+    cluster.settle()
+    return cluster
+
+
+def offset(cluster: Cluster, timestamp_ms: int, broker_id: int = 1) -> int:
+    answer = cluster.brokers[broker_id].core.list_offset(AT, None, timestamp_ms)
+    assert isinstance(answer, OffsetAnswer)
+    assert answer.error is ErrorCode.NONE
+    return answer.offset
+
+
+def test_latest_is_the_high_watermark_and_earliest_the_log_start() -> None:
+    cluster = five_committed()
+    cluster.produce(1, "f", acks=1)  # not committed
+    broker = cluster.brokers[1]
+    broker.execute(broker.core.delete_records([RecordsToDelete(AT, 2)], 1000, object(), cluster.now_ms))
+    assert [offset(cluster, at) for at in (LATEST, EARLIEST)] == [5, 2]
+
+
+def test_without_tiered_storage_all_is_local_and_nothing_tiered() -> None:
+    """KIP-1005's -4 and -5: the log start, and nothing (offset -1)."""
+    cluster = five_committed()
+    broker = cluster.brokers[1]
+    broker.execute(broker.core.delete_records([RecordsToDelete(AT, 2)], 1000, object(), cluster.now_ms))
+    assert [offset(cluster, at) for at in (EARLIEST_LOCAL, LATEST_TIERED)] == [2, -1]
+
+
+@pytest.mark.parametrize("timestamp_ms", [LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, 5])
+def test_only_the_leader_answers(timestamp_ms: int) -> None:
+    cluster = five_committed()
+    refused = cluster.brokers[2].core.list_offset(AT, None, timestamp_ms)
+    assert isinstance(refused, OffsetAnswer)
+    assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    unknown = cluster.brokers[1].core.list_offset(TopicPartition("nothing", 0), None, timestamp_ms)
+    assert isinstance(unknown, OffsetAnswer)
+    assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_new_leader_that_lags_finds_no_offset_by_time_yet():
+    """UnifiedLog.fetchOffsetForTimestamp: OFFSET_NOT_AVAILABLE beyond what may be read, while the epoch is not."""
+    cluster = five_committed()
+    cluster.produce(1, "f")
+    cluster.fetch(2)
+    cluster.kill(1)
+    cluster.impose(2, (1, 2, 3))
+    cluster.deliver()
+    found = cluster.brokers[2].core.list_offset(AT, None, 99)
+    assert isinstance(found, TimeLookup)
+    assert found.nothing.error is ErrorCode.OFFSET_NOT_AVAILABLE
+    found = cluster.brokers[2].core.list_offset(AT, None, -1)
+    assert isinstance(found, OffsetAnswer)
+    assert found.error is ErrorCode.OFFSET_NOT_AVAILABLE
