@@ -60,6 +60,7 @@ from tidegauge_broker.replica.messages import (
 from tidegauge_broker.replica.partition import Partition, Role
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
+from tidegauge_broker.replica.quota import is_throttled
 from tidegauge_broker.replica.rounds import Admits
 
 LATEST = -1
@@ -358,6 +359,7 @@ class BrokerCore(HostedPartitions):
 
     def fetch(self, request: FetchRequest, token: object, now_ms: int) -> list[Effect]:
         """Read; AnswerFetch(token) comes now or later."""
+        self._time_ms = now_ms
         out: list[Effect] = []
         results: list[FetchResult] = []
         touched: list[Partition] = []
@@ -367,7 +369,8 @@ class BrokerCore(HostedPartitions):
             if partition is None or partition.leader_role is None:
                 results.append(self._refused_fetch(wanted, error))
                 continue
-            results.append(partition.leader_role.fetch(wanted, request.replica_id, now_ms, alive, out))
+            result = partition.leader_role.fetch(wanted, request.replica_id, now_ms, alive, out)
+            results.append(self._throttled(partition, result, request.replica_id))
             touched.append(partition)
         for partition in touched:
             self._settle(partition, out)
@@ -386,7 +389,29 @@ class BrokerCore(HostedPartitions):
         partition, error = self._leader_of(wanted.topic_partition, wanted.current_leader_epoch)
         if partition is None or partition.leader_role is None:
             return self._refused_fetch(wanted, error)
-        return partition.leader_role.read(wanted, replica_id)
+        return self._throttled(partition, partition.leader_role.read(wanted, replica_id), replica_id)
+
+    def _throttled(self, partition: Partition, result: FetchResult, replica_id: int) -> FetchResult:
+        """A follower's result without records, while the quota for those that are not in sync is exceeded."""
+        throttled = partition.rules.leader_throttled_replicas
+        if (
+            throttled
+            and replica_id != CONSUMER
+            and partition.leader_role is not None
+            and replica_id not in partition.leader_role.isr.isr
+            and is_throttled(throttled, partition.topic_partition.partition, self.broker_id)
+            and self.leader_quota.is_exceeded(self._time_ms)
+        ):
+            result.read = None
+        return result
+
+    def note_sent(self, topic_partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
+        """A follower was sent so much: it counts where the replica is throttled."""
+        partition = self._partitions.get(topic_partition)
+        if partition is not None and is_throttled(
+            partition.rules.leader_throttled_replicas, topic_partition.partition, self.broker_id
+        ):
+            self.leader_quota.record(size_bytes, now_ms)
 
     def _refused_fetch(self, wanted: FetchPartition, error: ErrorCode) -> FetchResult:
         return FetchResult(
@@ -475,13 +500,37 @@ class BrokerCore(HostedPartitions):
 
     def next_round(self, leader: int, now_ms: int, admits: Admits | None = None) -> FetchRound | EpochRound | Wait:
         """What to ask this leader now, of the admitted partitions; marks the round as their outstanding one."""
-        return self._rounds.next(leader, now_ms, admits)
+        held = self._held_by_quota(leader, now_ms)
+        if not held:
+            return self._rounds.next(leader, now_ms, admits)
+        chosen = self._rounds.next(leader, now_ms, lambda at: at not in held and (admits is None or admits(at)))
+        if not isinstance(chosen, Wait):
+            return chosen
+        again_ms = now_ms + self.settings.replica_fetch_backoff_ms
+        return Wait(again_ms if chosen.until_ms is None else min(again_ms, chosen.until_ms))
+
+    def _held_by_quota(self, leader: int, now_ms: int) -> set[TopicPartition]:
+        """Throttled partitions that lack records, while the follower's quota is exceeded."""
+        if not self.follower_quota.is_exceeded(now_ms):
+            return set()
+        return {
+            at
+            for at, partition in self._rounds.followed(leader).items()
+            if is_throttled(partition.rules.follower_throttled_replicas, at.partition, self.broker_id)
+            and partition.follower_role is not None
+            and partition.follower_role.lag != 0
+        }
 
     def fetch_answered(
         self, leader: int, request_id: int, partitions: Sequence[FetchedPartition], now_ms: int
     ) -> list[Effect]:
         """The answer to a FetchRound. Partitions of the round that are not in it had nothing new."""
         out: list[Effect] = []
+        for answer in partitions:
+            at, hosted = answer.topic_partition, self._partitions.get(answer.topic_partition)
+            throttled = () if hosted is None else hosted.rules.follower_throttled_replicas
+            if answer.records and is_throttled(throttled, at.partition, self.broker_id):
+                self.follower_quota.record(len(answer.records), now_ms)
         for partition in self._rounds.fetch_answered(leader, request_id, partitions, now_ms, out):
             self._settle(partition, out)
         return out
@@ -505,6 +554,7 @@ class BrokerCore(HostedPartitions):
     def tick(self, now_ms: int) -> list[Effect]:
         """Expire waiting operations, look for laggards, forget idle producers, as far as it is time."""
         out: list[Effect] = []
+        self._time_ms = now_ms
         self._produces.expire(now_ms, out)
         self._fetches.expire(now_ms, out)
         self._deletions.expire(now_ms, out)

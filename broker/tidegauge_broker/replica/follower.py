@@ -34,9 +34,19 @@ class Follower:
         truncating: the leader must tell where an epoch ends before anything is fetched.
         has_fetched: whether it was fetched since the start.
         failed: it is not asked for any more, until it starts anew.
+        lag: committed records that it lacked after the latest answer; None before the first.
     """
 
-    __slots__ = ("delayed_until_ms", "failed", "has_fetched", "leader", "outstanding", "partition", "truncating")
+    __slots__ = (
+        "delayed_until_ms",
+        "failed",
+        "has_fetched",
+        "lag",
+        "leader",
+        "outstanding",
+        "partition",
+        "truncating",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -46,6 +56,7 @@ class Follower:
         self.failed = False
         self.truncating = False
         self.has_fetched = False
+        self.lag: int | None = None
 
     def begin(self, cause: str, out: list[Effect]) -> None:
         """Start to follow: cut what the rule cuts without asking, and see whether it asks before it fetches."""
@@ -161,6 +172,7 @@ class Follower:
         if answer.records and not self._append(answer.records, now_ms, out):
             return
         if answer.high_watermark >= 0:
+            self.lag = max(0, answer.high_watermark - partition.log_end_offset)
             high_watermark = min(answer.high_watermark, partition.log_end_offset)
             partition.set_high_watermark(max(high_watermark, partition.log_start_offset), _CAUSE, out)
         if answer.log_start_offset > partition.log_start_offset:

@@ -18,6 +18,7 @@ from tidegauge_broker.replica.effects import Effect
 from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, ReplicaView, TopicRules
 from tidegauge_broker.replica.partition import Partition, Role
 from tidegauge_broker.replica.ports import Logs, Metadata
+from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.replica.rounds import Rounds
 from tidegauge_broker.replica.view import view_of
 
@@ -38,6 +39,10 @@ class HostedPartitions:
         self._produces: Purgatory[DelayedProduce] = Purgatory()
         self._fetches: Purgatory[DelayedFetch] = Purgatory()
         self._deletions: Purgatory[DelayedDeleteRecords] = Purgatory()
+        self.leader_quota = ReplicationQuota()
+        self.follower_quota = ReplicationQuota()
+        """How fast throttled replicas are copied from here, and to here; the shell puts in those with limits."""
+        self._time_ms = 0
         self._next_shrink_ms = 0
         self._next_producer_expiry_ms = 0
 

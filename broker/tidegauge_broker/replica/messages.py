@@ -272,6 +272,8 @@ class TopicRules:
     deletes: bool = True
     timestamp_before_max_ms: int = NO_LIMIT_MS
     timestamp_after_max_ms: int = NO_LIMIT_MS
+    leader_throttled_replicas: tuple[str, ...] = ()
+    follower_throttled_replicas: tuple[str, ...] = ()
 
     @property
     def limits_timestamps(self) -> bool:

@@ -48,6 +48,7 @@ from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
+from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.server.auto_topics import AutoTopics
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
@@ -197,6 +198,8 @@ class BrokerProcess:
         """Put the parts together; nothing runs yet."""
         settings, identity = self._settings, self._identity
         core = BrokerCore(identity.broker_id, _core_settings(settings), self._logs, self._metadata)
+        core.leader_quota = ReplicationQuota(lambda: settings.integer("leader.replication.throttled.rate"))
+        core.follower_quota = ReplicationQuota(lambda: settings.integer("follower.replication.throttled.rate"))
         self._replicas = ReplicaManager(core, self._logs, self._events, self._now_ms, self._in_pool)
         self._controller = Controller(
             endpoint=identity.endpoint,

@@ -60,6 +60,7 @@ from tidegauge_broker.replica.effects import (
     WriteEpochs,
 )
 from tidegauge_broker.replica.messages import (
+    CONSUMER,
     DeleteRecordsResult,
     EpochAnswer,
     FetchedPartition,
@@ -95,6 +96,8 @@ def topic_rules(values: Values) -> TopicRules:
         deletes="delete" in values["cleanup.policy"],
         timestamp_before_max_ms=values.integer("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=values.integer("message.timestamp.after.max.ms"),
+        leader_throttled_replicas=values["leader.replication.throttled.replicas"],
+        follower_throttled_replicas=values["follower.replication.throttled.replicas"],
     )
 
 
@@ -158,10 +161,15 @@ class ReplicaManager:
         answer: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
         self._execute(self.core.fetch(request, answer, self._now_ms()))
         try:
-            return await answer
+            answered = await answer
         except asyncio.CancelledError:
             self.core.cancel(answer)
             raise
+        if request.replica_id != CONSUMER and self.core.leader_quota.is_limited:
+            for result, records in answered:
+                if records:
+                    self.core.note_sent(result.topic_partition, len(records), self._now_ms())
+        return answered
 
     def list_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int

@@ -8,7 +8,7 @@ Source: Kafka's ReplicationConfigs, ServerConfigs, ZkConfigs, SocketServerConfig
 from __future__ import annotations
 
 from tidegauge.settings.broker_log import LOG_SETTINGS
-from tidegauge.settings.model import Setting
+from tidegauge.settings.model import LONG_MAX, Setting
 from tidegauge.settings.tables import flag, long, names, text, whole
 
 _IDENTITY_AND_NETWORK = (
@@ -61,6 +61,22 @@ _REPLICATION = (
     whole("replica.fetch.min.bytes", 1, "bytes", "Bytes that end a follower's wait.", 0),
     whole("replica.fetch.max.bytes", 1_048_576, "bytes", "Soft limit for a partition in a follower's fetch.", 0),
     whole("replica.fetch.response.max.bytes", 10_485_760, "bytes", "Soft limit of a follower's whole fetch.", 0),
+    long(
+        "leader.replication.throttled.rate",
+        LONG_MAX,
+        "bytes",
+        "Bytes a second that this broker sends of throttled replicas; see the topic setting.",
+        0,
+        update="per-broker",
+    ),
+    long(
+        "follower.replication.throttled.rate",
+        LONG_MAX,
+        "bytes",
+        "Bytes a second that this broker fetches of throttled replicas; see the topic setting.",
+        0,
+        update="per-broker",
+    ),
     whole("replica.fetch.backoff.ms", 1000, "ms", "Pause after a failed fetch.", 0),
     whole("replica.socket.timeout.ms", 30_000, "ms", "Time for a fetch between brokers.", 1),
     whole(

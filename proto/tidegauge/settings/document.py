@@ -64,7 +64,7 @@ def _page_tables() -> Iterator[str]:
             f"`{setting.name}`",
             _code(default_text(setting)),
             range_text(setting),
-            f"`{setting.broker_key}`",
+            "none" if setting.broker_key is None else f"`{setting.broker_key}`",
             meaning_text(setting),
         )
     for group, table in BROKER_GROUPS.items():

@@ -11,6 +11,7 @@ Source: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynonyms (kafka
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -47,6 +48,7 @@ class Setting:
         update: where it may be changed while brokers run.
         fallbacks: settings of the same scope to take the value from, the first that has one.
         broker_key: for a topic setting, the broker setting that gives its default.
+        members: for a list, what each member must look like (a pattern), and that in Kafka's words.
         has_effect: False for one that is accepted, checked and shown, and changes nothing.
     """
 
@@ -61,6 +63,7 @@ class Setting:
     update: Update = "read-only"
     fallbacks: tuple[Fallback, ...] = ()
     broker_key: str | None = None
+    members: tuple[str, str] | None = None
     has_effect: bool = True
 
     @property
@@ -85,6 +88,8 @@ class Setting:
             members = value if self.kind == "list" else [value]
             if not members or any(member not in self.choices for member in members):
                 raise self._refusal(text, f"String must be one of: {', '.join(self.choices)}")
+        if self.members is not None and not all(re.fullmatch(self.members[0], member) for member in value):
+            raise self._refusal(text, f"{self.name} must be {self.members[1]}")
         return value
 
     @property
@@ -127,6 +132,8 @@ class Setting:
         """What is legal, for people."""
         if self.choices:
             return " or ".join(self.choices)
+        if self.members is not None:
+            return self.members[1]
         if self.kind == "bool":
             return "true or false"
         if self.kind in {"int", "float"}:

@@ -1,6 +1,7 @@
 """The table of topic settings: Kafka's names, defaults and ranges (kafka-behaviour 9.3), each with its broker setting.
 
-All of them may be changed at any time, for one topic, and take effect at once on every broker.
+The lists of throttled replicas have none. All of them may be changed at any time, for one topic, and take effect at
+once on every broker.
 Source: Kafka's LogConfig, TopicConfig, ServerTopicConfigSynonyms.
 """
 
@@ -12,6 +13,11 @@ from tidegauge.settings.tables import flag, long, names, ratio, text, whole
 WEEK_MS = 7 * 24 * 3_600_000
 DAY_MS = 24 * 3_600_000
 
+_THROTTLED = (
+    r"\*|[0-9]+:[0-9]+",
+    "the literal '*' or a list of replicas in the following format: "
+    "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+)
 _SETTINGS = (
     names(
         "cleanup.policy",
@@ -60,6 +66,12 @@ _SETTINGS = (
         0,
         broker_key="log.flush.interval.ms",
     ),
+    names(
+        "follower.replication.throttled.replicas",
+        (),
+        "Replicas that follower.replication.throttled.rate slows at the follower; * means all.",
+        members=_THROTTLED,
+    ),
     whole(
         "index.interval.bytes",
         4096,
@@ -67,6 +79,12 @@ _SETTINGS = (
         "Log bytes between two index entries.",
         0,
         broker_key="log.index.interval.bytes",
+    ),
+    names(
+        "leader.replication.throttled.replicas",
+        (),
+        "Replicas that leader.replication.throttled.rate slows at their leader; * means all.",
+        members=_THROTTLED,
     ),
     long(
         "max.compaction.lag.ms",

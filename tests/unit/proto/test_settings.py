@@ -36,8 +36,11 @@ def test_every_default_is_legal():
 def test_every_topic_setting_has_its_broker_setting_with_the_same_default():
     """A broker setting may take its value from another one (log.roll.ms from log.roll.hours), and may bound less."""
     brokers = settings.Values(settings.BROKER_SETTINGS, {})
+    alone = {name for name, setting in settings.TOPIC_SETTINGS.items() if setting.broker_key is None}
+    assert alone == {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
     for setting in settings.TOPIC_SETTINGS.values():
-        assert setting.broker_key is not None
+        if setting.broker_key is None:
+            continue
         broker = settings.BROKER_SETTINGS[setting.broker_key]
         assert brokers[broker.name] == setting.default, setting.name
         assert (broker.kind, broker.choices) == (setting.kind, setting.choices)
@@ -51,6 +54,20 @@ def test_a_bad_value_is_refused_with_key_and_range():
     assert error.value.code is ErrorCode.INVALID_CONFIG
     with pytest.raises(TidegaugeError, match="it must be high-watermark or kip-101 or kip-279 or kip-320"):
         settings.parse_broker_settings({"replica.truncation.rule": "none"})
+
+
+@pytest.mark.parametrize("text", ["*", "0:1", "0:1,12:3", ""])
+def test_throttled_replicas_are_partition_and_broker_or_all(text):
+    """ThrottledReplicaListValidator."""
+    values = settings.parse_topic_settings({"leader.replication.throttled.replicas": text})
+    assert values["leader.replication.throttled.replicas"] == tuple(text.split(",") if text else ())
+
+
+@pytest.mark.parametrize("text", ["0", "0:1,x", "a:b", "0:1:2", "**"])
+def test_other_throttled_replicas_are_refused_in_kafkas_words(text):
+    sentence = r"must be the literal '\*' or a list of replicas in the following format: \[partitionId\]:\[brokerId\]"
+    with pytest.raises(TidegaugeError, match=sentence):
+        settings.parse_topic_settings({"follower.replication.throttled.replicas": text})
 
 
 def test_kafkas_cross_checks_hold_at_start():

@@ -177,12 +177,14 @@ def test_a_topics_own_contradiction_does_not_stop_a_broker():
 
 
 def test_dynamic_settings_are_those_of_kafka():
-    """DynamicLogConfig, LogCleaner, DynamicThreadPool, DynamicProducerStateManagerConfig: all cluster-wide."""
+    """DynamicLogConfig, LogCleaner, DynamicThreadPool, DynamicProducerStateManagerConfig, QuotaConfigs."""
     dynamic = {name for name, setting in settings.BROKER_SETTINGS.items() if setting.dynamic}
-    keys = {setting.broker_key for setting in settings.TOPIC_SETTINGS.values()}
+    keys = {setting.broker_key for setting in settings.TOPIC_SETTINGS.values() if setting.broker_key is not None}
     assert keys - dynamic == set()
     assert dynamic - keys == {
         "background.threads",
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.io.buffer.size",
