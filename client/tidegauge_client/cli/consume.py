@@ -79,7 +79,7 @@ class Printing:
 
 
 async def begin(consumer: Consumer, topic: str, partition: int | None, offset: int | str) -> None:
-    """Assign the topic's partitions, or one, and go to the offset.
+    """Assign the topic's partitions, or one, and go to the offset in each.
 
     Raises:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -94,9 +94,10 @@ async def begin(consumer: Consumer, topic: str, partition: int | None, offset: i
                 f"There is no partition {chosen}; the topic has {known} partitions",
             )
         consumer.assign([chosen])
-        if isinstance(offset, int):
-            consumer.seek(chosen, offset)
-    if offset == "latest":
+    if isinstance(offset, int):
+        for assigned in consumer.assignment():
+            consumer.seek(assigned, offset)
+    elif offset == "latest":
         # Where "new" begins is settled before anything is waited for.
         await consumer.seek_to_end()
 
@@ -105,7 +106,9 @@ async def begin(consumer: Consumer, topic: str, partition: int | None, offset: i
 @click.argument("topic")
 @click.option("--from-beginning", is_flag=True, help="From the log start offset; else only new records.")
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
-@click.option("--offset", type=OffsetType(), metavar="N|earliest|latest", help="Where to begin in --partition.")
+@click.option(
+    "--offset", type=OffsetType(), metavar="N|earliest|latest", help="Where to begin, in each partition that is read."
+)
 @click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="End after N records.")
 @click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="End when no record has come for N ms.")
 @click.option(
@@ -126,8 +129,6 @@ def consume(
     output: str,
 ) -> None:
     """Print the committed records of a topic."""
-    if offset is not None and partition is None:
-        raise click.UsageError("The partition is required when offset is specified.")
     if offset is not None and from_beginning:
         raise click.UsageError("The options from-beginning and offset cannot be specified together.")
     try:

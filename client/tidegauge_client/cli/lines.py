@@ -57,12 +57,15 @@ def _is_regular_file(stream: IO[bytes]) -> bool:
 async def _read_in_thread(stream: IO[bytes]) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes] = asyncio.Queue(CHUNKS_AHEAD)
+    # Past the buffer, which nobody has read from yet: its lock, held by a thread that waits for a line, would make the
+    # interpreter abort at its end (Ctrl-C).
+    descriptor = stream.fileno()
 
     def read() -> None:
         # The loop may be gone when a line comes at last; then nobody wants it.
         with contextlib.suppress(RuntimeError, OSError, ValueError):
             while True:
-                chunk = stream.read1(CHUNK_BYTES) if isinstance(stream, io.BufferedReader) else stream.readline()
+                chunk = os.read(descriptor, CHUNK_BYTES)
                 asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
                 if not chunk:
                     return

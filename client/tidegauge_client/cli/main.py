@@ -56,7 +56,7 @@ class Verbs(click.Group):
                 rows.append((name, f"(not available: {problem})"))
                 continue
             if command is not None and not command.hidden:
-                rows.append((name, command.get_short_help_str(limit=90)))
+                rows.append((name, command.get_short_help_str(limit=200)))
         with formatter.section("Verbs"):
             formatter.write_dl(rows)
 

@@ -1,6 +1,7 @@
 """``produce``: lines of a file or of stdin, or numbered records, into a topic (design, section 6).
 
-Order is kept per key and per partition. Every record ends acknowledged or failed: sent = acked + failed.
+Order is kept per key and per partition. Every record ends acknowledged or failed: sent = acked + failed. Ctrl-C stops
+the reading; what was handed over gets a few seconds for its acknowledgement, then the summary is told (exit 130).
 
 ``--history F`` appends what happened to each record to F, for the accountant (``tidegauge verify``); its format stands
 in ``tidegauge_client.history``.
@@ -13,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Literal, NoReturn
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, fail, print_json, say, tells_errors, verb_options
+from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, fail, print_json, say, tells_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.cli.formatting import unescape
@@ -29,9 +30,13 @@ from tidegauge_client.cli.lines import read_lines
 from tidegauge_client.history import HistoryWriter
 from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_client.producer import Producer
+from tidegauge_client.sender import Counters
 
 TOPIC_TIMEOUT_MS = 2_000
+LAST_ANSWERS_MS = 5_000
 LINGER_MS = 5
+REQUEST_TIMEOUT_MS = 30_000
+DELIVERY_TIMEOUT_MS = 120_000
 BATCH_SIZE_BYTES = 65_536
 NUMBERS_AT_ONCE = 1_000
 PROBLEMS_TOLD = 5
@@ -51,9 +56,22 @@ class Work:
     separator: bytes | None
     rate: float | None
     history: HistoryWriter | None
+    acks: Literal["all", 0, 1] = "all"
+    delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
     refused: int = 0
     line_number: int = 0
     problems: Counter[tuple[ErrorCode, str]] = field(default_factory=Counter)
+
+    def producer(self, bootstrap: list[str]) -> Producer:
+        """For it; a request may not outlast a delivery, so it has no more time than that leaves."""
+        return Producer(
+            bootstrap,
+            acks=self.acks,
+            linger_ms=LINGER_MS,
+            batch_size_bytes=BATCH_SIZE_BYTES,
+            delivery_timeout_ms=self.delivery_timeout_ms,
+            request_timeout_ms=min(REQUEST_TIMEOUT_MS, self.delivery_timeout_ms - LINGER_MS),
+        )
 
     def split(self, line: bytes) -> tuple[bytes | None, bytes]:
         """Key and value of a line."""
@@ -120,13 +138,36 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
 
 @click.command("produce")
 @click.argument("topic")
-@click.option("--file", "file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Else stdin.")
+@click.option(
+    "--file",
+    "file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Read lines from it; else from stdin.",
+)
 @click.option("--count", type=click.IntRange(min=0), metavar="N", help="Write the numbers 0 to N-1 instead of lines.")
-@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="Who must have it.")
+@click.option(
+    "--acks",
+    type=click.Choice(list(ACKS)),
+    default="all",
+    show_default=True,
+    help="Who must have a record: the in-sync replicas, the leader (1), nobody (0).",
+)
 @click.option("--key-separator", metavar="S", help="The key stands before its first occurrence; escapes as \\t work.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="P", help="Write to this partition.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records a second, at most.")
-@click.option("--history", type=click.Path(path_type=Path, dir_okay=False), help="Append what happens to each record.")
+@click.option(
+    "--delivery-timeout-ms",
+    type=click.IntRange(min=2 * LINGER_MS),
+    metavar="N",
+    default=DELIVERY_TIMEOUT_MS,
+    show_default=True,
+    help="A record that is not acknowledged by then has failed.",
+)
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Append what happens to each record, for `verify`.",
+)
 @verb_options
 @tells_errors
 def produce(
@@ -137,6 +178,7 @@ def produce(
     key_separator: str | None,
     partition: int | None,
     rate: float | None,
+    delivery_timeout_ms: int,
     history: Path | None,
     bootstrap_server: str | None,
     directory: Path,
@@ -158,22 +200,18 @@ def produce(
             else files.enter_context(HistoryWriter(history, topic, level, is_idempotent=level == "all"))
         )
         source = sys.stdin.buffer if file is None else files.enter_context(file.open("rb"))
-        work = Work(topic, partition, separator, rate, written)
+        work = Work(topic, partition, separator, rate, written, ACKS[acks], delivery_timeout_ms)
         lines = read_lines(source) if count is None else numbered(count)
-        sentence = run(_produce(bootstrap, work, lines, ACKS[acks], output))
+        sentence = run(_produce(bootstrap, work, lines, output))
     if sentence is not None:
         fail(sentence, output)
 
 
-async def _produce(
-    bootstrap: list[str], work: Work, lines: AsyncIterator[list[bytes]], acks: Literal["all", 0, 1], output: str
-) -> str | None:
+async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[bytes]], output: str) -> str | None:
     """Write all; prints the summary, and gives the sentence to fail with."""
     stopped: str | None = None
-    async with AsyncExitStack() as stack:
-        producer = await stack.enter_async_context(
-            Producer(bootstrap, acks=acks, linger_ms=LINGER_MS, batch_size_bytes=BATCH_SIZE_BYTES)
-        )
+    interrupted = False
+    async with work.producer(bootstrap) as producer:
         info = await producer.partitions_for(work.topic, timeout_ms=TOPIC_TIMEOUT_MS)
         if work.partition is not None and work.partition not in info.partitions:
             raise TidegaugeError(
@@ -182,14 +220,29 @@ async def _produce(
             )
         begun = time.monotonic()
         try:
-            await send_all(producer, work, lines)
-        except NoKeySeparator as problem:
-            stopped = str(problem)
-        await producer.flush()
+            try:
+                await send_all(producer, work, lines)
+            except NoKeySeparator as problem:
+                stopped = str(problem)
+            await producer.flush()
+        except asyncio.CancelledError:
+            interrupted = True
+            await producer.stop(LAST_ANSWERS_MS)
         seconds = time.monotonic() - begun
         # The acknowledgements' callbacks run in the loop's next turn.
         await asyncio.sleep(0)
-    counters = producer.counters
+    _tell(work, producer.counters, seconds, output)
+    if interrupted:
+        raise SystemExit(EXIT_INTERRUPTED)
+    if stopped is None and (producer.counters.failed or work.refused):
+        if output == JSON:
+            fail_as_json(work.problems)
+        raise SystemExit(EXIT_FAILED)
+    return stopped
+
+
+def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
+    """The summary."""
     summary = {
         "sent": counters.sent + work.refused,
         "acked": counters.acked,
@@ -206,11 +259,6 @@ async def _produce(
             f"Sent {summary['sent']} records in {seconds:.2f} s: {summary['acked']} acknowledged, "
             f"{summary['failed']} failed, {summary['retries']} retries"
         )
-    if stopped is None and summary["failed"]:
-        if output == JSON:
-            fail_as_json(work.problems)
-        raise SystemExit(EXIT_FAILED)
-    return stopped
 
 
 def fail_as_json(problems: Counter[tuple[ErrorCode, str]]) -> NoReturn:

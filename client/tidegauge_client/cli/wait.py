@@ -238,7 +238,9 @@ class Looker:
     help="All replicas (of the topic) are in the ISR.",
 )
 @click.option("--hw", type=ConditionType("hw", read_hw), metavar="T-P=N", help="The high watermark is N or more.")
-@click.option("--timeout-ms", type=click.IntRange(min=0), default=30_000, show_default=True)
+@click.option(
+    "--timeout-ms", type=click.IntRange(min=0), metavar="N", default=30_000, show_default=True, help="For so long."
+)
 @verb_options
 @tells_errors
 def wait(
@@ -280,6 +282,7 @@ def wait(
     if unreachable is not None and problem is None:
         fail(str(unreachable), output, code=unreachable.code, exit_code=EXIT_TIME_LIMIT)
     if problem is not None:
-        fail(f"{condition.text} does not hold after {timeout_ms} ms: {problem}", output, exit_code=EXIT_CONDITION)
+        sentence = f"{condition.text} does not hold after {timeout_ms} ms: {problem}"
+        fail(sentence, output, code=ErrorCode.REQUEST_TIMED_OUT, exit_code=EXIT_CONDITION)
     if output == JSON:
         print_json({"condition": condition.text, "holds": True})

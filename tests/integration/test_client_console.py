@@ -1,0 +1,102 @@
+"""``produce`` and ``consume`` as processes, as a person at a terminal uses them (design, section 6)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.waiting import until
+
+from tidegauge_lab.cluster import LocalCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+TIDEGAUGE = Path(sys.executable).with_name("tidegauge")
+
+
+def start(cluster: LocalCluster, *words: str) -> subprocess.Popen[str]:
+    command = [str(TIDEGAUGE), *words, "-b", ",".join(cluster.bootstrap_servers)]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+
+
+def run(cluster: LocalCluster, *words: str, code: int = 0) -> tuple[str, str]:
+    """What a verb prints on stdout and on stderr."""
+    process = start(cluster, *words)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == code, err
+    return out, err
+
+
+def create(cluster: LocalCluster, topic: str, partitions: int = 3) -> None:
+    run(cluster, "create-topic", topic, "--partitions", str(partitions), "--replication-factor", "3")
+
+
+def answers(history: Path) -> Counter[str]:
+    """How many lines of each kind."""
+    return Counter(json.loads(line)["type"] for line in history.read_text(encoding="utf-8").splitlines())
+
+
+def test_an_offset_holds_in_each_partition_that_is_read(cluster: LocalCluster) -> None:
+    """--offset and --partition are options of their own."""
+    create(cluster, "console-offset")
+    for partition in range(3):
+        run(cluster, "produce", "console-offset", "--count", "5", "--partition", str(partition))
+    read = ("consume", "console-offset", "--timeout-ms", "5000", "--format", "%p@%o\\n")
+    from_three = [f"{partition}@{offset}" for partition in range(3) for offset in (3, 4)]
+    assert sorted(run(cluster, *read, "--offset", "3", "--max-messages", "6")[0].split()) == from_three
+    assert run(cluster, *read, "--offset", "3", "--partition", "1", "--max-messages", "2")[0].split() == ["1@3", "1@4"]
+    all_of_them = run(cluster, *read, "--offset", "earliest", "--max-messages", "15")[0].split()
+    assert len(set(all_of_them)) == 15
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_ctrl_c_tells_the_summary_and_completes_the_history(cluster: LocalCluster, tmp_path: Path, output: str) -> None:
+    create(cluster, f"console-{output}", 1)
+    history = tmp_path / "history"
+    producer = start(cluster, "produce", f"console-{output}", "--history", str(history), "-o", output)
+    assert producer.stdin is not None
+    for number in range(10):
+        producer.stdin.write(f"{number}\n")
+    until(lambda: history.exists() and answers(history)["ok"] == 10)
+    producer.send_signal(signal.SIGINT)
+    assert producer.wait(60) == 130
+    out, err = producer.communicate()
+    if output == "json":
+        assert (json.loads(out)["sent"], json.loads(out)["acked"], err) == (10, 10, "")
+    else:
+        assert "Sent 10 records" in err
+        assert "10 acknowledged, 0 failed" in err
+        assert err.count("\n") == 1
+    assert answers(history) == {"invoke": 10, "ok": 10}
+
+
+def test_what_nobody_acknowledges_has_failed_or_is_unknown(cluster: LocalCluster, tmp_path: Path) -> None:
+    """--delivery-timeout-ms, and Ctrl-C, while the only replica is frozen: each record of a history has its answer."""
+    run(cluster, "create-topic", "console-frozen", "--replica-assignment", "1")
+    expired, interrupted = tmp_path / "expired", tmp_path / "interrupted"
+    cluster.pause(1)
+    try:
+        limit = ("--delivery-timeout-ms", "2000")
+        _, err = run(cluster, "produce", "console-frozen", "--count", "3", "--history", str(expired), *limit, code=1)
+        assert "0 acknowledged, 3 failed" in err
+        producer = start(cluster, "produce", "console-frozen", "--history", str(interrupted))
+        assert producer.stdin is not None
+        producer.stdin.write("a line\n")
+        until(lambda: interrupted.exists() and answers(interrupted)["invoke"] == 1)
+        producer.send_signal(signal.SIGINT)
+        assert producer.wait(60) == 130
+        _, err = producer.communicate()
+        assert "Sent 1 records" in err
+        assert "0 acknowledged, 1 failed" in err
+    finally:
+        cluster.resume(1)
+    for history, count in ((expired, 3), (interrupted, 1)):
+        told = answers(history)
+        assert (told["invoke"], told["ok"], told["fail"] + told["info"]) == (count, 0, count)
