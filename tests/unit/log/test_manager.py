@@ -218,6 +218,15 @@ def test_a_checkpoint_never_stands_above_the_logs_end(bench, batch):
     assert checkpoint.read_text() == "0\n1\norders 0 10\n"
 
 
+def test_without_an_entry_the_high_watermark_is_the_log_start(bench, batch):
+    """1.5: a missing entry of replication-offset-checkpoint counts as 0, clamped to the log."""
+    bench.append(batch(5))
+    bench.log().advance_log_start(2)
+    bench.restart()
+    (bench.directory / "replication-offset-checkpoint").write_text("0\n0\n")
+    assert bench.manager.loaded(bench.name).high_watermark == 2
+
+
 def test_high_watermarks_of_logs_that_are_not_told_are_kept(bench, batch):
     """A replica that got no leader yet since the start must not lose its entry."""
     bench.append(batch(5))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegauge.record_batch import crc_matches, iterate_headers, read_header
+from tidegauge.record_batch import crc_matches, iterate_headers, patch, read_header
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.segment import LogSegment
 from tidegauge_broker.log.synced_disk import SyncedDisk
@@ -433,3 +433,15 @@ def test_a_short_write_is_completed(bench, batch, monkeypatch):
     assert [header.base_offset for header in everything(bench.log())] == [0]
     data = bench.log().read(0, 2, 1 << 20, at_least_one_batch=True)
     assert crc_matches(data, read_header(data))
+
+
+def test_a_segment_is_rolled_when_an_offset_does_not_fit_31_bits_above_its_base(bench, batch):
+    """LogSegment.canConvertToRelativeOffset: the indexes hold 32 bits; a compacted leader may have such gaps."""
+    log = bench.log()
+    last = 2**31 - 1
+    for base_offset in (0, last, last + 1):
+        data = bytearray(batch(1))
+        patch(data, 0, base_offset, 0)
+        log.append_as_follower(bytes(data), list(iterate_headers(data)))
+    assert bench.files(".log") == [f"{offset:020d}.log" for offset in (0, last + 1)]
+    assert [header.base_offset for header in everything(bench.restart(clean=False))] == [0, last, last + 1]
