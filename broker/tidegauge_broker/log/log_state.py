@@ -71,7 +71,10 @@ class LogSettings:
 
 @dataclass(slots=True)
 class LogState:
-    """What loading found. Offsets are absolute; ``segments`` has at least one, the active one last."""
+    """What loading found. Offsets are absolute; ``segments`` has at least one, the active one last.
+
+    ``epochs_owed``: leader-epoch-checkpoint is to be written with the next flush.
+    """
 
     segments: list[LogSegment]
     log_start_offset: int
@@ -80,3 +83,4 @@ class LogState:
     producer_state: ProducerState
     epochs: list[EpochEntry]
     topic_id: str = ""
+    epochs_owed: bool = False

@@ -70,7 +70,7 @@ class PartitionLog:
         self._now_ms = now_ms
         self._epoch_checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, folder.disk)
         self._unsynced: dict[Path, None] = {}
-        self._epochs_changed = False
+        self._epochs_changed = state.epochs_owed
         self._epoch_lock = threading.Lock()
         # Guards what the loop and a flushing thread share: the recovery point, and the number of cuts so far.
         self._lock = threading.Lock()

@@ -91,7 +91,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
         segments = [_create(directory, log_start_offset, settings, plan)]
     if epochs_lost:
         epochs = _epochs_of(segments)
-    _fit_epochs(directory, epochs, log_start_offset, log_end_offset, plan.disk)
+    epochs_owed = _fit_epochs(directory, epochs, log_start_offset, log_end_offset, plan.disk)
     recovery_point = log_end_offset if plan.clean else min(plan.recovery_point, log_end_offset)
     return LogState(
         segments=segments,
@@ -100,6 +100,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
         recovery_point=recovery_point,
         producer_state=_load_producers(directory, segments, log_start_offset, log_end_offset, plan),
         epochs=epochs.entries,
+        epochs_owed=epochs_owed,
         topic_id=_load_topic_id(directory),
     )
 
@@ -303,16 +304,23 @@ def _epochs_of(segments: Sequence[LogSegment]) -> EpochCache:
     return epochs
 
 
-def _fit_epochs(directory: Path, epochs: EpochCache, log_start_offset: int, log_end_offset: int, disk: Disk) -> None:
-    """Cut the cache to what the log holds, and write it if that or recovery changed it."""
+def _fit_epochs(directory: Path, epochs: EpochCache, log_start_offset: int, log_end_offset: int, disk: Disk) -> bool:
+    """Cut the cache to what the log holds, and write it if that or recovery changed it.
+
+    An empty one is owed only, which this says: the log's first flush writes it, or its first append, which begins an
+    epoch in any case. So thousands of empty logs do not keep a start waiting for the disk.
+    """
     checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, disk)
     checkpoint.create_missing()
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     with suppress(CorruptCheckpoint):
         if checkpoint.read() == epochs.entries:
-            return
+            return False
+        if not epochs.entries:
+            return True
     checkpoint.write(epochs.entries)
+    return False
 
 
 # Producers

@@ -133,3 +133,16 @@ def test_with_a_folder_offline_only_new_replicas_get_a_log(tmp_path: Path):
     assert set(old.refused) == set(MANY[2:4]), "it may lie in the folder that is offline"
     assert "are offline" in old.refused[MANY[2]].message
     assert len(shelf.create(MANY[2:4]).built) == 2
+
+
+def test_many_logs_are_deleted_with_one_sync_of_their_folder(shelf: Shelf):
+    shelf.manager.adopt(shelf.create(MANY))
+    (disk,) = shelf.disks.values()
+    disk.synced.clear()
+    shelf.manager.delete_all(MANY[1:])
+    assert set(shelf.manager.logs) == {MANY[0]}
+    assert disk.synced == [shelf.directories[0]] * 3, "the names, and two checkpoints"
+    names = sorted(path.name for path in shelf.directories[0].glob("many-*"))
+    assert names[0] == "many-0"
+    assert len([name for name in names if name.endswith("-delete")]) == len(MANY) - 1
+    assert (shelf.directories[0] / "recovery-point-offset-checkpoint").read_text() == "0\n1\nmany 0 0\n"
