@@ -144,20 +144,23 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
     assert not list((folder / "temp").rglob("cluster.json")), "the folder goes with the cluster"
 
 
-def test_two_sessions_at_once_do_not_meet(zookeeper: str, tmp_path: Path) -> None:
-    """As the workers of xdist: each has brokers, ports and znodes of its own, on one ZooKeeper."""
+def test_workers_of_xdist_do_not_meet(zookeeper: str, tmp_path: Path) -> None:
+    """Each has brokers, ports and znodes of its own, on one ZooKeeper; both run all tests at the same time."""
     tests = """
         def test_alone(tidegauge_cluster, tidegauge_topic):
             assert tidegauge_cluster.brokers == [0]
             assert tidegauge_cluster.isr_of(tidegauge_topic) == [0]
             assert len(tidegauge_cluster.local.status()["brokers"]) == 1
+
+        def test_nobody_else_notices(tidegauge_cluster, tidegauge_topic):
+            tidegauge_cluster.kill(0)
+            tidegauge_cluster.start(0)
+            assert tidegauge_cluster.wait_leader(tidegauge_topic, timeout=60) == 0
     """
     options = ("--tidegauge-brokers", "1", "--tidegauge-set", "num.partitions=3", "--tidegauge-zookeeper", zookeeper)
-    folders = [tmp_path / name for name in ("one", "other")]
-    running = [begin(folder, tests, *options) for folder in folders]
-    for process in running:
-        outcomes, printed = end(process)
-        assert outcomes == {"test_alone": "passed"}, printed
+    outcomes, printed = end(begin(tmp_path / "project", tests, "-n", "2", "--dist", "each", *options))
+    assert outcomes == {"test_alone": "passed", "test_nobody_else_notices": "passed"}, printed
+    assert "4 passed" in printed, "each test on each of the two workers"
 
 
 def test_a_cluster_that_cannot_start_says_why_in_a_sentence(tmp_path: Path) -> None:

@@ -219,6 +219,10 @@ def test_what_cannot_be_read_is_an_error_and_not_a_balance(shell: Shell) -> None
     missing = shell.run(verify, "no-such-topic", "-o", "json")
     assert json.loads(missing.stderr)["error"]["name"] == "UNKNOWN_TOPIC_OR_PARTITION"
     assert shell.run(verify, topic, "--complete").exit_code == 2
+    missed = shell.run(wait, "--leader", f"{topic}-0=2", "--timeout-ms", 100, "-o", "json")
+    error = json.loads(missed.stderr)["error"]
+    assert (missed.exit_code, missed.stdout, error["code"], error["name"]) == (4, "", 7, "REQUEST_TIMED_OUT")
+    assert error["message"].endswith(f"{topic}-0 has no leader")
 
 
 def test_any_replica_can_be_looked_into_and_only_committed_records_can_be_consumed(shell: Shell) -> None:
