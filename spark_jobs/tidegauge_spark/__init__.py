@@ -1,25 +1,60 @@
 """The Spark data source ``tidegauge``: committed records of a cluster, as Spark's own Kafka source gives them.
 
 Contract: ``register(spark)`` makes ``.format("tidegauge")`` known to a session. Where the distribution is installed
-Spark finds the source by itself (``pyspark_tidegauge``), and a registration is harmless. Spark's Python workers import
-this package and what it needs (gRPC, aiokafka, pyarrow), so the distribution must be installed for them too; in local
-mode they run the interpreter that PYSPARK_PYTHON names. Importing the package imports no pyspark.
+Spark finds the source by itself (``pyspark_tidegauge``), and a registration is harmless. With ``--py-files`` the
+package itself may be missing in the workers (``shipping``), but not the libraries that it needs (``setup``). Importing
+the package imports no pyspark.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import sys
 from typing import Any
 
 __all__ = ["register"]
 
 
 def register(spark: Any) -> None:
-    """Make the format ``tidegauge`` known to a Spark session."""
-    from tidegauge_spark.source import TidegaugeDataSource  # noqa: PLC0415  (pyspark only when it is used)
+    """Make the format ``tidegauge`` known to a Spark session.
 
+    In local mode the source runs in the Python that calls this, unless PYSPARK_PYTHON or spark.pyspark.python names
+    another one: Spark itself would take the first ``python3`` on the PATH.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, PySpark is too old or a module is missing.
+    """
+    import pyspark  # noqa: PLC0415  (only when it is used)
+
+    from tidegauge.errors import ErrorCode, TidegaugeError  # noqa: PLC0415  (the package itself imports nothing)
+    from tidegauge_spark.setup import setup_problem  # noqa: PLC0415  (as above)
+
+    problem = setup_problem(pyspark.__version__, _is_there, sys.executable)
+    if problem is not None:
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, problem)
+    from tidegauge_spark.source import TidegaugeDataSource  # noqa: PLC0415  (needs what was looked for above)
+
+    _same_python(spark)
     try:
         spark.dataSource.register(TidegaugeDataSource)
     except Exception as error:
         # Found by itself already: Spark lets nobody replace such a source, and it is this one.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it
+        return False
+
+
+def _same_python(spark: Any) -> None:
+    """In local mode, let functions that are registered from now on run in this Python."""
+    context = getattr(spark, "_sc", None)  # a session of Spark Connect has none
+    if context is None or not str(context.master).startswith("local"):
+        return
+    if "PYSPARK_PYTHON" not in os.environ and context.getConf().get("spark.pyspark.python") is None:
+        context.pythonExec = sys.executable

@@ -7,7 +7,7 @@ heard are ignored, as Spark does.
 
 Precedence: startingTimestamp, startingOffsetsByTimestamp, startingOffsets; the same for the end.
 
-Source: ``KafkaSourceProvider`` and structured-streaming-kafka-integration.md of Spark.
+Source: ``KafkaSourceProvider`` (the sentences of its refusals too), structured-streaming-kafka-integration.md of Spark.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge_spark.offsets import EARLIEST, LATEST, parse_assignment, parse_offsets
 
 REFUSED = {
-    "kafka.auto.offset.reset": "use startingOffsets",
-    "kafka.key.deserializer": "keys are always binary",
-    "kafka.value.deserializer": "values are always binary",
-    "kafka.enable.auto.commit": "offsets lie in the query's checkpoint",
-    "kafka.interceptor.classes": "interceptors could change what is read",
+    "kafka.auto.offset.reset": ". Instead set the source option 'startingOffsets' to 'earliest' or 'latest' to specify "
+    "where to start",
+    "kafka.key.deserializer": " as keys are always binary. Use DataFrame operations to explicitly deserialize the keys",
+    "kafka.value.deserializer": " as values are always binary. Use DataFrame operations to explicitly deserialize the "
+    "values",
+    "kafka.enable.auto.commit": ": offsets lie in the query's checkpoint",
+    "kafka.interceptor.classes": ": interceptors could change what is read",
 }
 IGNORED = {
     "kafka.group.id": "there are no consumer groups here",
@@ -173,7 +175,9 @@ def parse_bootstrap_servers(text: str) -> tuple[str, ...]:
 def _bootstrap_servers(options: Mapping[str, str]) -> tuple[str, ...]:
     text = options.get("kafka.bootstrap.servers") or options.get("bootstrap.servers")
     if not text:
-        raise _refuse("Option 'kafka.bootstrap.servers' must be specified for a tidegauge source: host:port,host:port")
+        raise _refuse(
+            "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer: host:port,host:port"
+        )
     return parse_bootstrap_servers(text)
 
 
@@ -190,11 +194,12 @@ def _connection(options: Mapping[str, str]) -> ConnectionOptions:
 
 def _subscription(options: Mapping[str, str]) -> Subscription:
     given = [name for name in ("assign", "subscribe", "subscribePattern") if options.get(name.lower())]
-    if len(given) != 1:
+    if not given:
         raise _refuse(
-            "One of the options 'assign', 'subscribe' and 'subscribePattern' must be specified, and only one; "
-            f"given: {', '.join(given) or 'none'}"
+            "One of the following options must be specified for Kafka source: assign, subscribe, subscribePattern"
         )
+    if len(given) > 1:
+        raise _refuse(f"Only one of the following options can be specified for Kafka source: {', '.join(given)}")
     text = str(options[given[0].lower()]).strip()
     if given[0] == "assign":
         return Subscription(assigned=parse_assignment(text))
@@ -277,24 +282,25 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     options = {name.lower(): value for name, value in given.items()}
     for name, why in REFUSED.items():
         if name in options:
-            raise _refuse(f"Option '{name}' is not supported: {why}")
+            raise _refuse(f"Kafka option '{name}' is not supported{why}")
 
     def no_latest_start(offset: int) -> str | None:
         bad = offset == LATEST and not streaming
-        return "startingOffsets can't be latest in a batch query: nothing would be read" if bad else None
+        return "starting offset can't be latest for batch queries on Kafka: nothing would be read" if bad else None
 
     def no_earliest_end(offset: int) -> str | None:
-        return "endingOffsets can't be earliest: nothing would be read" if offset == EARLIEST else None
+        bad = offset == EARLIEST
+        return "ending offset can't be earliest for batch queries on Kafka: nothing would be read" if bad else None
 
     ending_given = [name for name in options if name.startswith("ending")]
     if streaming and ending_given:
-        raise _refuse(f"Option '{ending_given[0]}' is for batch queries; a stream has no end")
+        raise _refuse(f"ending offset not valid in streaming queries: leave out option '{ending_given[0]}'")
 
     most = whole_number(options, "maxOffsetsPerTrigger", None, 1)
     least = whole_number(options, "minOffsetsPerTrigger", None, 1)
     if most is not None and least is not None and least > most:
         raise _refuse(
-            f"The value of minOffsetsPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most}): no batch "
+            f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most}): no batch "
             "could ever be large enough"
         )
     return Options(

@@ -60,6 +60,7 @@ from tidegauge_spark.offsets import (
 from tidegauge_spark.options import Columns, Options, ignored_options, parse_options
 from tidegauge_spark.planner import OffsetRange, group_ranges, plan_batch, split_ranges
 from tidegauge_spark.resolve import ask, ask_latest, resolve
+from tidegauge_spark.setup import missing
 from tidegauge_spark.shipping import Shipped
 from tidegauge_spark.write_options import WriteOptions, check_columns, parse_write_options
 
@@ -85,7 +86,10 @@ def spark_schema(columns: Columns) -> Any:
 
 
 def _client(options: Options) -> Any:
-    from tidegauge_spark.transport import client_for  # noqa: PLC0415  (gRPC only in the process that calls)
+    try:
+        from tidegauge_spark.transport import client_for  # noqa: PLC0415  (gRPC only in the process that calls)
+    except ModuleNotFoundError as error:
+        raise missing(error) from None
 
     return client_for(options.connection)
 
@@ -156,7 +160,10 @@ def read_range(options: Options, client: Any, partition: RangePartition) -> Iter
         TidegaugeError: records of the range are gone and failOnDataLoss is true; no progress for
             kafkaConsumer.pollTimeoutMs; a corrupt batch.
     """
-    from tidegauge_spark.decode import ArrowDecoder  # noqa: PLC0415  (pyarrow only in the worker)
+    try:
+        from tidegauge_spark.decode import ArrowDecoder  # noqa: PLC0415  (pyarrow only in the worker)
+    except ModuleNotFoundError as error:
+        raise missing(error) from None
     from tidegauge_spark.transport import LogCutError, PartitionLeader  # noqa: PLC0415  (gRPC only in the worker)
 
     topic_partition, from_offset, until_offset = partition.offsets
@@ -350,7 +357,10 @@ class _Writes(Shipped):
 
     def write(self, iterator: Iterator[Any]) -> Wrote:
         """Write the Arrow batches of one task."""
-        from tidegauge_spark.sink import write_arrow  # noqa: PLC0415  (asyncio and the client only in the worker)
+        try:
+            from tidegauge_spark.sink import write_arrow  # noqa: PLC0415  (asyncio and the client only in the worker)
+        except ModuleNotFoundError as error:
+            raise missing(error) from None
 
         done = write_arrow(self.options, iterator)
         return Wrote(done.sent, done.skipped)

@@ -187,7 +187,10 @@ class ClusterClient:
         while True:
             known = self._refresh(None if subscription.pattern else wanted)
             if known is None:
-                patience.failed(f"no broker answered at {', '.join(self.options.bootstrap_servers)}")
+                patience.failed(
+                    f"no broker answered at {', '.join(self.options.bootstrap_servers)}. Check that they run and that "
+                    "kafka.bootstrap.servers names their addresses as Spark's machines see them"
+                )
                 continue
             found = {one: leader for one, leader in self._leaders.items() if one.topic in known}
             if subscription.pattern:

@@ -1,0 +1,58 @@
+"""What must be there before Spark can use the source, and what to do where it is not.
+
+Contract: pure; ``setup_problem`` looks at nothing by itself. Every sentence names the Python it speaks of, because a
+driver, its planners and its workers may each run another one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+
+OLDEST_PYSPARK = (4, 2)
+"""The first whose Python sources have admission control (latestOffset with a limit)."""
+MODULES = {
+    "pyarrow": "pyarrow",
+    "grpc": "grpcio",
+    "google.protobuf": "protobuf",
+    "crc32c": "crc32c",
+    "cramjam": "cramjam",
+    "aiokafka": "aiokafka",
+}
+"""What the source imports in workers, and the distribution that has it."""
+
+
+def setup_problem(pyspark_version: str, is_there: Callable[[str], bool], executable: str) -> str | None:
+    """A sentence about the first thing that is missing; None if nothing is.
+
+    Args:
+        pyspark_version: as ``pyspark.__version__``.
+        is_there: whether a module can be imported.
+        executable: the Python that is looked at.
+    """
+    parts = pyspark_version.split(".")
+    if tuple(int(part) for part in parts[:2] if part.isdigit()) < OLDEST_PYSPARK:
+        return (
+            f"The tidegauge source needs PySpark {'.'.join(map(str, OLDEST_PYSPARK))} or newer, and {executable} has "
+            f"{pyspark_version}. Install it there: pip install 'tidegauge[spark]'"
+        )
+    missing = [name for module, name in MODULES.items() if not is_there(module)]
+    if missing:
+        return (
+            f"The tidegauge source needs {', '.join(missing)}, which {executable} does not have. Install it there: "
+            f"pip install 'tidegauge[spark]' (or pip install {' '.join(missing)})"
+        )
+    return None
+
+
+def missing(error: ModuleNotFoundError) -> TidegaugeError:
+    """What to tell in a worker that lacks a module."""
+    name = (error.name or "").split(".")[0]
+    distribution = {module.split(".")[0]: one for module, one in MODULES.items()}.get(name, name)
+    return TidegaugeError(
+        ErrorCode.INVALID_CONFIG,
+        f"The Python of this Spark worker ({sys.executable}) has no module '{error.name}'. Install {distribution} for "
+        "it (pip install 'tidegauge[spark]'), or let PYSPARK_PYTHON name a Python that has it, before a session starts",
+    )
