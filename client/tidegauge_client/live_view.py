@@ -3,12 +3,13 @@
 Rules:
     1. A line for each partition, and under it, where asked, one for each replica in the order of the assignment.
     2. What is not well is coloured: out of the ISR, behind, unknown, no leader. The words say it, too.
-    3. A screen never scrolls: lines beyond its height are counted in its last one. It is written over the former one,
-       line by line, so that nothing flickers.
+    3. A screen never scrolls: lines beyond its height are counted in its last one, and lines beyond its width are cut.
+       It is written over the former one, line by line, so that nothing flickers.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import click
@@ -21,6 +22,7 @@ HOME = "\x1b[H"
 END_OF_LINE = "\x1b[K"
 END_OF_SCREEN = "\x1b[J"
 _EPOCHS_WIDTH = 16
+_STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def view(topics: Sequence[tuple[TopicDescription, Sequence[PartitionInfo]]], *, replicas: bool) -> Iterator[str]:
@@ -81,10 +83,21 @@ def _ids(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers)) or "-"
 
 
-def screen(lines: Sequence[str], height: int) -> str:
-    """What is written to a terminal of this height to show these lines and nothing else (rule 3)."""
+def cut(line: str, width: int) -> str:
+    """The line's first columns; two points stand for what is left out. Styles take no columns and are kept."""
+    if len(click.unstyle(line)) <= width:
+        return line
+    kept, room = "", width - len("..")
+    for part in _STYLE.split(line):
+        kept += part if _STYLE.fullmatch(part) else part[:room]
+        room -= 0 if _STYLE.fullmatch(part) else min(room, len(part))
+    return f"{kept}.."
+
+
+def screen(lines: Sequence[str], height: int, width: int = WIDTH) -> str:
+    """What is written to a terminal of this size to show these lines and nothing else (rule 3)."""
     shown = list(lines)
     if len(shown) >= height:
         hidden = len(shown) - height + 2
         shown = [*shown[: height - 2], f"... {hidden} more lines; name topics, or filter partitions"]
-    return HOME + "".join(f"{line}{END_OF_LINE}\n" for line in shown) + END_OF_SCREEN
+    return HOME + "".join(f"{cut(line, width)}{END_OF_LINE}\n" for line in shown) + END_OF_SCREEN

@@ -32,6 +32,18 @@ Json = dict[str, Any]
 class Watching:
     """A running `tidegauge watch`."""
 
+    @classmethod
+    def begin(cls, cluster: LocalCluster, port: str = "0") -> Watching:
+        command = [TIDEGAUGE, "watch", "--dir", str(cluster.directory), "--port", port, "-o", "json"]
+        return cls(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+
+    def end(self) -> None:
+        """Also when it has ended."""
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         self.process = process
@@ -84,13 +96,11 @@ def follow(stream: Iterator[tuple[str, Any]], view: Json, holds: Callable[[Json]
 
 @pytest.fixture
 def watching(cluster: LocalCluster) -> Iterator[Watching]:
-    command = [TIDEGAUGE, "watch", "--dir", str(cluster.directory), "--port", "0", "-o", "json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    begun = Watching.begin(cluster)
     try:
-        yield Watching(process)
+        yield begun
     finally:
-        process.kill()
-        process.communicate()
+        begun.end()
 
 
 def make_topic(cluster: LocalCluster, name: str) -> str:
@@ -161,6 +171,7 @@ def test_a_page_in_a_real_browser(cluster: LocalCluster, watching: Watching, tmp
         a_change_touches_only_its_row(page, cluster, at)
         the_keyboard_suffices(page, cluster, text)
         assert page.complaints == []
+        the_page_finds_a_new_run_of_its_server(page, cluster, watching, text)
 
 
 def names_are_told(page: Page, at: str) -> None:
@@ -227,6 +238,22 @@ def the_keyboard_suffices(page: Page, cluster: LocalCluster, text: str) -> None:
     page.until("document.getElementById('said').textContent === 'Broker 2 started'")
 
 
+def the_page_finds_a_new_run_of_its_server(page: Page, cluster: LocalCluster, watching: Watching, text: str) -> None:
+    """It is live again by itself, and presses no buttons with the token of the former run."""
+    link = "document.getElementById('link').textContent"
+    watching.end()
+    page.until(f"{link} === 'connection lost, trying again'")
+    again = Watching.begin(cluster, watching.place.rpartition(":")[2])
+    try:
+        page.until(f"{link} === 'live'")
+        page.until(f"({text} || '').includes('leader')")
+        page.run("document.querySelector('[aria-label=\"Kill Broker 2\"]').click()")
+        page.until("document.getElementById('said').textContent.includes('load it again')")
+        assert cluster.state_of(2) is ProcessState.UP
+    finally:
+        again.end()
+
+
 def test_no_cluster_and_a_taken_port_are_one_sentence(tmp_path: Path, cluster: LocalCluster):
     for arguments, words in (
         (["--dir", str(tmp_path / "none")], "there is no cluster in"),
@@ -241,14 +268,12 @@ def test_no_cluster_and_a_taken_port_are_one_sentence(tmp_path: Path, cluster: L
 def test_brokers_by_address_are_only_looked_at(cluster: LocalCluster):
     at = make_topic(cluster, "looked-at")
     command = [TIDEGAUGE, "watch", "-b", cluster.bootstrap_servers[0], "--port", "0", "-o", "json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    watching, view = Watching(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)), {}
     try:
-        watching, view = Watching(process), {}
         follow(watching.stream(), view, lambda view: view.get("partitions", {}).get(at, {}).get("leader") == 2)
         assert view["switchable"] is False
         assert {replica["role"] for replica in view["partitions"][at]["replicas"].values()} == {"leader", "follower"}
         refused = watching.post({"action": "kill", "broker": 2}, **{"X-Tidegauge-Token": watching.token()})
         assert refused[0] == 403
     finally:
-        process.kill()
-        process.communicate()
+        watching.end()

@@ -4,13 +4,14 @@
 ``Leader: none`` (kafka-behaviour 11.1). ``--replicas`` adds what no Kafka tool shows: every replica's LEO, HW and
 epochs. JSON carries everything always (design, section 6); what cannot be asked is ``"unknown"`` and null there.
 ``--watch`` tells the same again whenever it changes; on a terminal it is one screen of 80 columns
-(``tidegauge_client.live_view``), and nowhere else is a cursor moved.
+(``tidegauge_client.live_view``), and nowhere else is a cursor moved. ``NO_COLOR`` keeps it without colours.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import sys
 from collections import Counter
@@ -215,7 +216,7 @@ def describe_topic(
         async with Admin(bootstrap) as admin:
             if not watch:
                 _echo(tell(await look(admin)))
-            elif output != JSON and sys.stdout.isatty():
+            elif output != JSON and _is_screen():
                 await _watch(lambda: look(admin), lambda shown: list(view(shown, replicas=replicas)), _repaint)
             else:
                 await _watch(lambda: look(admin), lambda shown: [tell(shown)], lambda lines: _echo("\n".join(lines)))
@@ -248,7 +249,15 @@ async def _watch(
 
 
 def _repaint(lines: list[str]) -> None:
-    click.echo(screen(lines, shutil.get_terminal_size().lines), nl=False)
+    size = shutil.get_terminal_size()
+    shown = [click.unstyle(line) for line in lines] if os.environ.get("NO_COLOR") else lines
+    click.echo(screen(shown, size.lines, size.columns), nl=False, color=True)
+    sys.stdout.flush()
+
+
+def _is_screen() -> bool:
+    """Whether a cursor may be moved."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def _echo(text: str) -> None:

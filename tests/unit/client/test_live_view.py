@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from click import unstyle
+from click import style, unstyle
 
-from tidegauge_client.cli.describe import broker_rows
-from tidegauge_client.live_view import WIDTH, screen, view
+from tidegauge_client.cli.describe import _repaint, broker_rows
+from tidegauge_client.live_view import WIDTH, cut, screen, view
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
 from tidegauge_client.topic_description import ReplicaState, TopicDescription
 
@@ -51,6 +51,24 @@ def test_a_screen_is_written_over_the_former_and_never_scrolls() -> None:
     full = screen([str(number) for number in range(50)], 10)
     assert full.count("\n") == 9
     assert "... 42 more lines" in full
+
+
+def test_a_line_is_never_wider_than_the_terminal_and_keeps_its_colours() -> None:
+    line = f"0123{style('456789', fg='red')}abcdef"
+    assert cut(line, 16) == line
+    assert cut(line, 9) == "0123\x1b[31m456\x1b[0m.."
+    assert all(len(unstyle(cut(one, 40))) <= 40 for one in view([(TOPIC, [PART, LOST])], replicas=True))
+    assert screen(["0123456789"], 24, 6) == "\x1b[H0123..\x1b[K\n\x1b[J"
+
+
+def test_no_color_is_honoured_on_a_terminal_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = list(view([(TOPIC, [PART])], replicas=True))
+    for value in ("1", ""):
+        monkeypatch.setenv("NO_COLOR", value)
+        _repaint(lines)
+        assert ("\x1b[32m" in capsys.readouterr().out) == (value == "")
 
 
 def test_brokers_are_told_with_what_they_lead_and_hold() -> None:

@@ -461,6 +461,7 @@ function tell(change) {
     const before = view.brokers[id];
     if (broker && before && before.state !== broker.state) news.push(`broker ${id} ${broker.state}`);
   }
+  if (change.zookeeper && view.zookeeper && change.zookeeper.state !== view.zookeeper.state) news.push(`ZooKeeper ${change.zookeeper.state}`);
   if (change.controller !== undefined && change.controller !== null) news.push(`broker ${change.controller} is the controller`);
   const moved = Object.entries(change.partitions || {}).filter(([name, now]) => now && view.partitions[name] && view.partitions[name].leader !== now.leader);
   if (moved.length > 3) news.push(`${moved.length} partitions changed their leader`);
