@@ -419,6 +419,8 @@ class Controller:
                 self._look(name, self._decide(name, broker_events.process_log_dir_notifications))
             case reassignment.LEGACY_REQUEST:
                 self._look(name, self._decide(name, reassignment.process_legacy_znode))
+            case leaders.PREFERRED_REQUEST:
+                self._look(name, self._decide(name, leaders.process_preferred_election_znode))
             case topic_events.TOPIC_DATA:
                 look = f"{name} {subject}"
                 self._look(look, self._decide(look, lambda context: topic_events.process_topic_data(context, subject)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -431,6 +431,20 @@ def decode_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, 
         }
     except (KeyError, TypeError, ValueError) as problem:
         raise MalformedZnode(f"{REASSIGN_PARTITIONS}: {_shown(data)}") from problem
+
+
+def encode_preferred_election(partitions: Iterable[TopicPartition]) -> bytes:
+    """``/admin/preferred_replica_election``: the partitions whose first replica shall lead."""
+    return _encode({"version": 1, "partitions": [{"topic": at.topic, "partition": at.partition} for at in partitions]})
+
+
+def decode_preferred_election(data: bytes | None) -> list[TopicPartition]:
+    """Read ``/admin/preferred_replica_election``; raises MalformedZnode."""
+    value = _decode(data, PREFERRED_REPLICA_ELECTION)
+    try:
+        return [TopicPartition(str(entry["topic"]), _whole(entry["partition"])) for entry in value["partitions"]]
+    except (KeyError, TypeError, ValueError) as problem:
+        raise MalformedZnode(f"{PREFERRED_REPLICA_ELECTION}: {_shown(data)}") from problem
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:

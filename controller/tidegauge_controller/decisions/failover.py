@@ -19,6 +19,7 @@ from tidegauge.znodes import (
     FEATURE,
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
+    PREFERRED_REPLICA_ELECTION,
     REASSIGN_PARTITIONS,
     encode_feature,
     state_path,
@@ -27,6 +28,7 @@ from tidegauge_controller.decisions.broker_events import read_brokers, update_me
 from tidegauge_controller.decisions.context import ControllerContext
 from tidegauge_controller.decisions.deletion import read_deletions, resume_deletions
 from tidegauge_controller.decisions.election import Strategy, after_restarts
+from tidegauge_controller.decisions.leaders import PREFERRED_REQUEST, process_preferred_election_znode
 from tidegauge_controller.decisions.partition_machine import election_note, initialise_partitions, trigger_online
 from tidegauge_controller.decisions.reassignment import (
     LEGACY_REQUEST,
@@ -69,6 +71,8 @@ def fail_over(context: ControllerContext) -> Steps[None]:
     begun = yield from process_legacy_reassignments(context)
     yield from resume_reassignments(context, begun)
     yield from resume_deletions(context, ())
+    yield WatchData(PREFERRED_REPLICA_ELECTION, PREFERRED_REQUEST, "")
+    yield from process_preferred_election_znode(context)
 
 
 def _write_feature() -> Steps[None]:

@@ -12,12 +12,16 @@ from fractions import Fraction
 from tidegauge.control import NO_LEADER
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge.znodes import PREFERRED_REPLICA_ELECTION, MalformedZnode, decode_preferred_election
 from tidegauge_controller.decisions.batch import RequestBatch
 from tidegauge_controller.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
 from tidegauge_controller.decisions.election import Strategy, elect_preferred
 from tidegauge_controller.decisions.partition_machine import ElectionChoice, change_partitions, trigger_online
 from tidegauge_controller.decisions.replica_machine import change_replicas
-from tidegauge_controller.decisions.steps import Steps
+from tidegauge_controller.decisions.steps import DeleteNode, Outcome, Read, ReadResult, Steps, Write
+
+PREFERRED_REQUEST = "PreferredReplicaElection"
+"""Name of the event that a change of ``/admin/preferred_replica_election`` becomes."""
 
 
 def process_controlled_shutdown(
@@ -85,6 +89,26 @@ def rebalance_leaders(context: ControllerContext) -> Steps[None]:
     partitions = partitions_to_rebalance(context)
     if partitions:
         yield from change_partitions(context, partitions, PartitionStatus.ONLINE, ElectionChoice(Strategy.PREFERRED))
+
+
+def process_preferred_election_znode(context: ControllerContext) -> Steps[None]:
+    """``/admin/preferred_replica_election``, as tools before 2.4 create it: elect what stands there, then take it away.
+
+    Nobody is answered: partitions that do not exist, are being deleted or are led as they should be are left alone,
+    and where the preferred replica can't lead, the leader stays. What nobody can read is taken away.
+    Source: KafkaController.processReplicaLeaderElection with ZkTriggered, removePartitionsFromPreferredReplicaElection.
+    """
+    results: list[ReadResult] = yield Read((PREFERRED_REPLICA_ELECTION,))
+    if results[0].outcome is not Outcome.OK:
+        return
+    context.cause = PREFERRED_REQUEST
+    try:
+        wanted = decode_preferred_election(results[0].data)
+    except MalformedZnode:
+        wanted = []
+    partitions = [at for at in dict.fromkeys(wanted) if _why_not(context, at, unclean=False) is None]
+    yield from change_partitions(context, partitions, PartitionStatus.ONLINE, ElectionChoice(Strategy.PREFERRED))
+    yield Write((DeleteNode(PREFERRED_REPLICA_ELECTION),))
 
 
 def process_unclean_election_enabled(context: ControllerContext, topic: str | None) -> Steps[None]:
