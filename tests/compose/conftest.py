@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -40,6 +41,16 @@ class Project:
     def variable(self, name: str, value: str) -> None:
         """Set a variable that the file uses."""
         self._environment[name] = value
+
+    def pause(self, service: str) -> None:
+        """Freeze a container; the kernel's freezer may give up on a busy machine, and is asked again."""
+
+        def is_paused() -> bool:
+            with contextlib.suppress(AssertionError):
+                self.compose("pause", service)
+            return bool(self.inspect(service)["State"]["Paused"])
+
+        until(is_paused, timeout=120, what=f"{service} is paused")
 
     def docker(self, *words: str) -> str:
         """Run a command of docker."""

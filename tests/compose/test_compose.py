@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from signal import SIGCONT, SIGSTOP
 
 import pytest
 from tests.compose.conftest import Project
@@ -16,6 +17,7 @@ from tidegauge_client import Admin, Consumer, Producer
 
 pytestmark = pytest.mark.timeout(1200)
 ALL = {0, 1, 2}
+SERVICES = ("zookeeper", "broker-0", "broker-1", "broker-2")
 
 
 async def create(admin: Admin, topic: str) -> None:
@@ -114,7 +116,7 @@ async def test_a_leader_fails_over_and_rejoins(project: Project, fault: str) -> 
 def drill(project: Project, fault: str, service: str) -> tuple[Callable[[], object], Callable[[], object]]:
     """How to break a container, and how to heal it."""
     if fault == "pause":
-        return lambda: project.compose("pause", service), lambda: project.compose("unpause", service)
+        return lambda: project.pause(service), lambda: project.compose("unpause", service)
     if fault == "disconnect":
         network = f"{project.name}_default"
         container = project.container(service)
@@ -139,6 +141,66 @@ async def test_the_command_line_works_inside_and_outside(project: Project) -> No
 async def test_no_container_runs_as_root(project: Project) -> None:
     for service in ("zookeeper", "broker-0"):
         assert (await asyncio.to_thread(project.compose, "exec", "-T", service, "id", "-u")).strip() != "0"
+
+
+async def test_what_is_in_the_volumes_outlives_the_containers(project: Project) -> None:
+    """`down` and `up` again is a restart: topics, records and the cluster's id are those of before."""
+    topic = "compose-volumes"
+    async with Admin(project.bootstrap_servers) as admin:
+        await create(admin, topic)
+        (before,) = await admin.describe_topics([topic])
+    async with stream(project, topic) as acknowledged:
+        await grows(acknowledged)
+    await asyncio.to_thread(project.compose, "down")
+    await asyncio.to_thread(project.compose, "up", "-d")
+    await asyncio.to_thread(project.wait_healthy, *SERVICES)
+    async with Admin(project.bootstrap_servers) as admin:
+
+        async def is_whole() -> bool:
+            _, isr = await leader_and_isr(admin, topic)
+            return isr == ALL
+
+        await until_async(is_whole, 120, "all replicas are in sync again")
+        (after,) = await admin.describe_topics([topic])
+    assert after.topic_id == before.topic_id
+    assert set(await committed(project, topic)) >= acknowledged
+
+
+async def test_a_container_is_healthy_when_its_broker_answers(project: Project) -> None:
+    """The health check is `tidegauge health`: a frozen broker is not ready, and it is again when it goes on."""
+    health = ("exec", "-T", "broker-1", "tidegauge", "health", "-b", "127.0.0.1:9092")
+    signal = "import os, sys; [os.kill(int(p), int(sys.argv[1])) for p in os.listdir('/proc') if p.isdecimal() and "
+    signal += "b'--environment' in open(f'/proc/{p}/cmdline', 'rb').read() and int(p) not in (1, os.getpid())]"
+    send = ("exec", "-T", "broker-1", "python", "-c", signal)
+    checked = (await asyncio.to_thread(project.inspect, "broker-1"))["Config"]["Healthcheck"]["Test"]
+    assert checked == ["CMD", *health[3:]]
+    assert "ready" in await asyncio.to_thread(project.compose, *health)
+    await asyncio.to_thread(project.compose, *send, str(int(SIGSTOP)))
+    try:
+        with pytest.raises(AssertionError, match="does not answer"):
+            await asyncio.to_thread(project.compose, *health)
+    finally:
+        await asyncio.to_thread(project.compose, *send, str(int(SIGCONT)))
+    await asyncio.to_thread(project.wait_healthy, "broker-1")
+
+
+async def test_addresses_that_cannot_work_are_refused_at_start(project: Project) -> None:
+    """One that nobody can reach, and one that is another broker's: in a sentence, and the container ends."""
+    for address, words in (
+        ("INTERNAL://0.0.0.0:9092", "can't be reached by anybody"),
+        ("INTERNAL://broker-0:9092", "already registered by broker 0"),
+    ):
+        changed = ("-e", "KAFKA_BROKER_ID=7", "-e", "KAFKA_LOG_DIRS=/tmp/data")
+        changed += ("-e", f"KAFKA_ADVERTISED_LISTENERS={address}")
+        with pytest.raises(AssertionError, match=words):
+            await asyncio.to_thread(project.compose, "run", "--rm", "-T", *changed, "broker-2")
+
+
+@pytest.mark.long
+async def test_the_demo_balances_its_books(project: Project) -> None:
+    """The profile `demo`: a cluster of its own, in one container."""
+    told = await asyncio.to_thread(project.compose, "--profile", "demo", "run", "--rm", "-T", "--no-deps", "demo")
+    assert "336776" in told.replace(",", "")
 
 
 async def test_the_spark_job_reads_on_through_a_killed_leader(
