@@ -22,7 +22,7 @@ from tidegauge_lab.broker_settings import server_properties
 from tidegauge_lab.processes import LabProcess
 from tidegauge_lab.waiting import TimeLimitError, holds_within
 
-_ZOOKEEPER_LIMIT_SECONDS = 30.0
+_ZOOKEEPER_LIMIT_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.05
 _CONFIG_FILE = "zoo.cfg"
 
