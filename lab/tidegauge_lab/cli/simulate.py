@@ -2,8 +2,10 @@
 
 Exit 0 if every invariant held after every event of every run, 1 if one was broken, 3 if the simulator itself failed.
 With ``-o json`` one document: ``{"seed","runs","steps","seconds","steps_per_second","truncation",
-"violations":[{"seed","run","step","invariant","message"}]}``; runs and steps are those that were done. A violation's
-own seed gives the same history with ``--runs 1``. In text the first violation is told as a short schedule, too.
+"violations":[{"seed","run","step","invariant","message"}],"mode","lost":[{"seed","message"}],"coverage":{"states",
+"transitions","events":{KIND: COUNT}}}``; runs and steps are those that were done. A violation's own seed gives the same
+history with ``--runs 1``. In text the first violation is told as a short schedule, too; ``--svg`` draws that, and
+``--scenario`` writes a file that ``tidegauge scenario run`` plays on real processes.
 """
 
 from __future__ import annotations
@@ -14,10 +16,18 @@ from pathlib import Path
 import click
 
 from tidegauge.cli import EXIT_FAILED, EXIT_OK, EXIT_TOOL_FAILED, fail, print_json, say, tells_errors, verb_options
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.replica.rules import RULES
+from tidegauge_lab.simulator.actions import MAY_LOSE, MUST_SURVIVE
+from tidegauge_lab.simulator.coverage import EACH
+from tidegauge_lab.simulator.lab_story import LIMIT, as_scenario, find_story
 from tidegauge_lab.simulator.search import Finding, SearchPlan, SearchResult, SimulatorFailed, search
 from tidegauge_lab.simulator.shrink import shrink
-from tidegauge_lab.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, POWER_MODES, history_of
+from tidegauge_lab.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, POWER_MODES, History, history_of
+from tidegauge_lab.timeline.choice import Choice
+from tidegauge_lab.timeline.drawing import draw
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("simulate")
@@ -32,13 +42,20 @@ from tidegauge_lab.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, POWE
     help="How replicas find out where their logs part.",
 )
 @click.option(
-    "--power",
-    type=click.Choice(POWER_MODES),
+    "--mode",
+    type=click.Choice([MUST_SURVIVE, MAY_LOSE]),
     default=DEFAULT_POWER,
     show_default=True,
-    help="What a power cut may take: nothing; unflushed records that nobody else has seen; those that are not "
-    "committed; any that are not flushed.",
+    help="Power cuts that nothing may break; or any, and then records go by name, with the last in-sync copy only.",
 )
+@click.option(
+    "--power",
+    type=click.Choice([power for power in POWER_MODES if power not in {MUST_SURVIVE, MAY_LOSE}]),
+    help="Instead of a mode: what a power cut may take: nothing; unflushed records that nobody else has seen; those "
+    "not reported by a follower; those that are not committed; any that are not flushed.",
+)
+@click.option("--svg", type=_FILE, help="Draw the first violation's short schedule as a sequence diagram.")
+@click.option("--scenario", type=_FILE, help="Write a scenario that breaks an invariant under the same rule.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first violation.")
 @verb_options
@@ -48,7 +65,10 @@ def simulate(
     runs: int,
     steps: int,
     truncation: str,
-    power: str,
+    mode: str,
+    power: str | None,
+    svg: Path | None,
+    scenario: Path | None,
     jobs: int | None,
     fail_fast: bool,
     output: str,
@@ -61,7 +81,7 @@ def simulate(
     seed; the same seed gives the same histories. No cluster is needed.
     """
     del directory, bootstrap_server  # every verb takes them; nothing is contacted here
-    plan = SearchPlan(seed, runs, steps, truncation, power)
+    plan = SearchPlan(seed, runs, steps, truncation, power or mode)
     try:
         result = search(plan, jobs=jobs or _cores(), fail_fast=fail_fast)
     except SimulatorFailed as problem:
@@ -70,6 +90,8 @@ def simulate(
         print_json(_json_of(plan, result))
     else:
         _print(plan, result)
+    if result.findings:
+        _explain(plan, result.findings[0], svg, scenario, in_words=output != "json")
     raise SystemExit(EXIT_FAILED if result.findings else EXIT_OK)
 
 
@@ -87,6 +109,9 @@ def _json_of(plan: SearchPlan, result: SearchResult) -> dict[str, object]:
         "steps_per_second": _rate(result),
         "truncation": plan.rule,
         "violations": [finding._asdict() for finding in result.findings],
+        "mode": plan.power,
+        "lost": [{"seed": seed, "message": words} for seed, words in result.lost],
+        "coverage": result.coverage.as_json(),
     }
 
 
@@ -99,6 +124,11 @@ def _print(plan: SearchPlan, result: SearchResult) -> None:
         f"{result.runs} runs from seed {plan.seed} under {plan.rule}: {result.steps} steps in {result.seconds:.1f} s "
         f"({_rate(result)} a second), {result.leader_epochs} leader epochs, {result.acknowledged} acknowledged produces"
     )
+    seen = result.coverage
+    click.echo(
+        f"Seen in every {EACH}th run: {len(seen.states)} states of replicas and {len(seen.transitions)} transitions by "
+        f"{len(seen.events)} kinds of events."
+    )
     for seed, words in result.lost:
         click.echo(f"seed {seed}: lost by power: {words}")
     if not result.findings:
@@ -106,15 +136,41 @@ def _print(plan: SearchPlan, result: SearchResult) -> None:
         return
     for finding in result.findings:
         click.echo(f"seed {finding.seed}: step {finding.step} breaks {finding.invariant}: {finding.message}")
-    _tell(plan, result.findings[0])
 
 
-def _tell(plan: SearchPlan, finding: Finding) -> None:
-    """The first violation as a short schedule."""
-    say(f"Looking for a short schedule of seed {finding.seed} ...")
-    short = shrink(history_of(finding.seed, plan.steps, plan.rule, plan.power), plan.rule, plan.power)
+def _explain(plan: SearchPlan, finding: Finding, svg: Path | None, scenario: Path | None, *, in_words: bool) -> None:
+    """The first violation: a short schedule in words and as a picture, and a story for real processes."""
+    if in_words or svg is not None:
+        say(f"Looking for a short schedule of seed {finding.seed} ...")
+        short = shrink(history_of(finding.seed, plan.steps, plan.rule, plan.power), plan.rule, plan.power)
+        if in_words:
+            _tell(short)
+        if svg is not None:
+            _write(svg, draw(short.events, Choice())[0])
+    if scenario is not None:
+        found = find_story(finding.seed, plan.rule)
+        if found is None:
+            say(
+                f"{LIMIT} stories of what can be done to real processes break nothing under {plan.rule}; "
+                "tidegauge scenario list has some that do."
+            )
+        else:
+            number, story = found
+            _write(scenario, as_scenario(story, number, plan.rule))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} can not be written: {problem.strerror}") from None
+    say(f"{path} is written.")
+
+
+def _tell(short: History) -> None:
     assert short.violation is not None
-    click.echo(f"The settings of seed {finding.seed} break {short.violation.invariant} in {len(short.story)} steps:")
+    seed, count = short.seed, len(short.story)
+    click.echo(f"The settings of seed {seed} break {short.violation.invariant} in {count} steps:")
     for number, words in enumerate(short.story, 1):
         click.echo(f"  {number:3}  {words or 'nothing'}")
     click.echo(f"  {short.violation.message}")

@@ -360,6 +360,7 @@ def pause(world: World, dice: Dice, swarm: Swarm) -> str:
         return ""
     broker_id = _victim(world, dice, up)
     world.paused.add(broker_id)
+    world.note("fault", broker_id, action="pause")
     return f"pause {broker_id}"
 
 
@@ -370,6 +371,7 @@ def resume(world: World, dice: Dice, swarm: Swarm) -> str:
         return ""
     broker_id = dice.choose(sorted(world.paused))
     world.paused.discard(broker_id)
+    world.note("fault", broker_id, action="resume")
     world.pass_time(0)
     return f"resume {broker_id}"
 

@@ -96,6 +96,7 @@ class MemoryBroker:
         reported: the end that it has told its leaders by its requests.
         given: the end of what it has given to others as a leader.
         flushes: whether it flushes every append before it goes on (log.flush.interval.messages=1).
+        events: where its state changes are kept, if they are.
         lines: the core's lines for the log, where ``keeps_lines`` is set.
     """
 
@@ -125,6 +126,7 @@ class MemoryBroker:
         self.told = Told()
         self.lines: list[str] = []
         self._keeps_lines = keeps_lines
+        self.events: list[dict[str, Any]] | None = None
         self._make_metadata = metadata
         self._looked_at = looked_at
         self.metadata: Any = metadata()
@@ -195,6 +197,8 @@ class MemoryBroker:
         for effect in effects:
             kind = type(effect)
             if kind is Note or kind is FetchersChanged:
+                if self.events is not None and kind is Note:
+                    self._keep(effect)  # type: ignore[arg-type]  # narrowed by ``kind``, for speed
                 continue
             if kind is LogLine:
                 if self._keeps_lines:
@@ -206,6 +210,13 @@ class MemoryBroker:
                 assert not told, f"I8: {kind.__name__} after it was told"
             _EXECUTORS[kind](self, effect)
         self._looked_at(self)
+
+    def _keep(self, note: Note) -> None:
+        """As the broker's event log has it (docs/events.md), but for the time."""
+        assert self.events is not None
+        topic, partition = note.topic_partition
+        where = {"source": f"broker-{self.broker_id}", "topic": topic, "partition": partition}
+        self.events.append({**where, "kind": note.kind, "cause": note.cause, **note.fields})
 
     def _append_as_leader(self, effect: AppendAsLeader) -> None:
         assert effect.header.base_offset == self.log.log_end_offset, "I6"

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import NamedTuple
 
+from tidegauge_lab.simulator.coverage import EACH, Coverage
 from tidegauge_lab.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, history_of
 
 _CHUNK = 10
@@ -40,6 +41,7 @@ class RunSummary(NamedTuple):
     acknowledged: int
     leader_epochs: int
     lost: tuple[str, ...]
+    coverage: Coverage | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class SearchResult:
     leader_epochs: int = 0
     findings: list[Finding] = field(default_factory=list)
     lost: list[tuple[int, str]] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)
 
 
 class SimulatorFailed(Exception):
@@ -84,6 +87,8 @@ def search(plan: SearchPlan, *, jobs: int = 1, fail_fast: bool = False) -> Searc
             result.steps += summary.steps
             result.acknowledged += summary.acknowledged
             result.leader_epochs += summary.leader_epochs
+            if summary.coverage is not None:
+                result.coverage.add(summary.coverage)
             result.lost += [(plan.seed + summary.run, words) for words in summary.lost]
             if summary.finding is not None:
                 result.findings.append(summary.finding)
@@ -129,8 +134,9 @@ def _run_chunk(plan: SearchPlan, runs: range) -> list[RunSummary]:
 
 def _run(plan: SearchPlan, run: int) -> RunSummary:
     seed = plan.seed + run
+    coverage = Coverage() if run % EACH == 0 else None
     try:
-        history = history_of(seed, plan.steps, plan.rule, plan.power)
+        history = history_of(seed, plan.steps, plan.rule, plan.power, coverage)
     except Exception as problem:
         words = str(problem) or type(problem).__name__
         raise SimulatorFailed(f"run {run} (seed {seed}): {words}") from problem
@@ -138,4 +144,5 @@ def _run(plan: SearchPlan, run: int) -> RunSummary:
     finding = None
     if violation is not None:
         finding = Finding(seed, run, history.steps, violation.invariant, violation.message)
-    return RunSummary(run, history.steps, finding, history.acknowledged, history.leader_epochs, tuple(history.lost))
+    lost = tuple(history.lost)
+    return RunSummary(run, history.steps, finding, history.acknowledged, history.leader_epochs, lost, coverage)

@@ -23,6 +23,7 @@ from tidegauge_controller.decisions.failover import fail_over
 from tidegauge_controller.decisions.steps import (
     AddBroker,
     ControllerMoved,
+    Note,
     RandomBytes,
     Read,
     ReadChildren,
@@ -57,6 +58,7 @@ class SimController:
         self.queues: dict[int, deque[Any]] = {}
         self.brokers_changed = False
         self.strays: list[tuple[int, Any]] = []
+        self.events: list[dict[str, Any]] | None = None
         self._events: deque[tuple[Begin, Done]] = deque([(fail_over, _nothing)])
         self._steps: Steps[Any] | None = None
         self._done: Done = _nothing
@@ -156,4 +158,7 @@ class SimController:
                     self.strays.append((broker_id, queue[0]))
             case RandomBytes():
                 return bytes(request.count)
+            case Note() if self.events is not None:
+                source = {"source": f"broker-{self.broker_id}"}
+                self.events.append({**source, "kind": request.kind, "cause": request.cause, **request.fields})
         return None

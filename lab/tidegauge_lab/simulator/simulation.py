@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_lab.simulator.actions import ACTIONS, MAY_LOSE, MUST_SURVIVE, Swarm, bounds, swarm_of
 from tidegauge_lab.simulator.checker import Checker, Violation
+from tidegauge_lab.simulator.coverage import Coverage
 from tidegauge_lab.simulator.dice import Dice, Schedule, Step
 from tidegauge_lab.simulator.world import World
 
@@ -36,6 +37,7 @@ class History:
             only after the faults had ended.
         schedule: the numbers drawn, step by step.
         story: the steps in words, where they were asked for.
+        events: the brokers' and controllers' events as their logs would have them, where the story was asked for.
         lost: what power cuts took with the last in-sync copy, where histories may lose that.
     """
 
@@ -44,16 +46,19 @@ class History:
     violation: Violation | None = None
     schedule: Schedule = field(default_factory=list)
     story: list[str] = field(default_factory=list)
+    events: list[dict[str, object]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     acknowledged: int = 0
     leader_epochs: int = 0
     controller_epochs: int = 0
 
 
-def history_of(seed: int, steps: int, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWER) -> History:
-    """Run a seed."""
+def history_of(
+    seed: int, steps: int, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWER, coverage: Coverage | None = None
+) -> History:
+    """Run a seed; ``coverage`` takes what is seen."""
     dice = Dice(seed)
-    return _run(seed, dice, ((),) * steps, swarm_of(seed, rule, power), rule, tells=False)
+    return _run(seed, dice, ((),) * steps, swarm_of(seed, rule, power), rule, tells=False, coverage=coverage)
 
 
 def replay_schedule(
@@ -63,7 +68,16 @@ def replay_schedule(
     return _run(seed, Dice(), schedule, swarm_of(seed, rule, power), rule, tells=tells)
 
 
-def _run(seed: int, dice: Dice, schedule: Iterable[Step], swarm: Swarm, rule: str, *, tells: bool) -> History:
+def _run(
+    seed: int,
+    dice: Dice,
+    schedule: Iterable[Step],
+    swarm: Swarm,
+    rule: str,
+    *,
+    tells: bool,
+    coverage: Coverage | None = None,
+) -> History:
     history = History(seed)
     checker = Checker(swarm.min_insync_replicas, may_lose=swarm.power == "any" and not swarm.flushes)
     settings = CoreSettings(replica_lag_time_max_ms=_LAG_MS, replica_fetch_backoff_ms=100, truncation_rule=rule)
@@ -71,16 +85,20 @@ def _run(seed: int, dice: Dice, schedule: Iterable[Step], swarm: Swarm, rule: st
     for broker in world.brokers.values():
         broker.flushes = swarm.flushes
     rising = bounds(swarm.weights)
+    events = world.keep_events() if tells else None
+    if coverage is not None:
+        coverage.begin()
     try:
         for recorded in schedule:
             history.steps += 1
             dice.begin(recorded)
             try:
-                words = _step(world, dice, swarm, rising)
+                words = _step(world, dice, swarm, rising, coverage)
             finally:
                 history.schedule.append(tuple(dice.step))
             if tells:
                 history.story.append(words)
+            _date(events, world)
         history.steps += 1
         if tells:
             history.story.append("the faults end")
@@ -88,6 +106,8 @@ def _run(seed: int, dice: Dice, schedule: Iterable[Step], swarm: Swarm, rule: st
         history.steps -= 1
     except (Violation, AssertionError) as broken:
         history.violation = _as_violation(broken)
+    _date(events, world)
+    history.events = events or []
     history.lost = checker.lost
     history.acknowledged = world.clients.acknowledged
     history.leader_epochs = world.state_now.leader_epoch
@@ -95,12 +115,22 @@ def _run(seed: int, dice: Dice, schedule: Iterable[Step], swarm: Swarm, rule: st
     return history
 
 
-def _step(world: World, dice: Dice, swarm: Swarm, rising: Sequence[int]) -> str:
+def _date(events: list[dict[str, object]] | None, world: World) -> None:
+    """What has happened since the last call happened now."""
+    for event in reversed(events or []):
+        if "time_ms" in event:
+            return
+        event["time_ms"] = world.now_ms
+
+
+def _step(world: World, dice: Dice, swarm: Swarm, rising: Sequence[int], coverage: Coverage | None) -> str:
     """One event: actions are drawn until one finds something to do."""
     for _ in range(_ATTEMPTS):
         action = ACTIONS[bisect_right(rising, dice.below(rising[-1]))][0]
         words = action(world, dice, swarm)
         if words or dice.is_spent:
+            if coverage is not None:
+                coverage.look_at(world, action.__name__)
             return words
     return ""
 

@@ -105,14 +105,24 @@ class World:
         settings: of every broker.
         rules: the topic's settings.
         checker: looks at a broker after each of its events.
+        controller: a broker without a replica that is the controller; None: the first replica is.
     """
 
-    def __init__(self, replicas: Sequence[int], settings: CoreSettings, rules: TopicRules, checker: Checker) -> None:
+    def __init__(
+        self,
+        replicas: Sequence[int],
+        settings: CoreSettings,
+        rules: TopicRules,
+        checker: Checker,
+        controller: int | None = None,
+    ) -> None:
         self.replicas = tuple(replicas)
         self.checker = checker
         self.now_ms = START_MS
         self.zookeeper = MemoryZooKeeper()
-        self.brokers = {b: MemoryBroker(b, settings, rules, looked_at=self._look_at) for b in sorted(replicas)}
+        first = self.replicas[0] if controller is None else controller
+        ids = sorted({first, *replicas})
+        self.brokers = {b: MemoryBroker(b, settings, rules, looked_at=self._look_at) for b in ids}
         self.traffic = Traffic()
         self.open_rounds: dict[int, list[Exchange]] = {b: [] for b in self.brokers}
         self.outbox: dict[int, list[IsrProposal]] = {b: [] for b in self.brokers}
@@ -131,17 +141,33 @@ class World:
         self.state_now = PartitionStateNode(NO_LEADER, -1, self.replicas, 0)
         """The partition's state in ZooKeeper."""
         self.clients = Clients()
+        self.events: list[dict[str, Any]] | None = None
         self._sending: Produced | None = None
         checker.world = self
         for broker_id in self.brokers:
             self.start(broker_id)
-        self.elect(self.replicas[0])
+        self.elect(first)
         self._decide_all()
         self.zookeeper.add_topic(AT.topic, {0: self.replicas})
-        self.controllers[self.replicas[0]].add(process_topic_change)
+        self.controllers[first].add(process_topic_change)
         self._decide_all()
         for broker_id in self.brokers:
             self.deliver_all(broker_id)
+
+    def keep_events(self) -> list[dict[str, Any]]:
+        """From now on state changes and faults are kept, as event logs have them; the caller adds the time."""
+        self.events = []
+        for broker in self.brokers.values():
+            broker.events = self.events
+        for term in self.controllers.values():
+            term.events = self.events
+        return self.events
+
+    def note(self, kind: str, broker_id: int, **fields: object) -> None:
+        """Something that is done to a broker."""
+        if self.events is not None:
+            source = "lab" if kind == "fault" else f"broker-{broker_id}"
+            self.events.append({"source": source, "kind": kind, "broker": broker_id, **fields})
 
     def _look_at(self, broker: MemoryBroker) -> None:
         """After each event of a broker: take what its core answered, then check."""
@@ -291,7 +317,9 @@ class World:
         if broker_id in self.controllers:
             self.end_term(broker_id)
         self.elected = broker_id
-        self.controllers[broker_id] = SimController(self.zookeeper, broker_id, self.sessions[broker_id])
+        term = self.controllers[broker_id] = SimController(self.zookeeper, broker_id, self.sessions[broker_id])
+        term.events = self.events
+        self.note("controller", broker_id, state="elected", controller_epoch=term.context.epoch)
 
     def decide(self, broker_id: int, requests: int) -> None:
         """The controller in this broker goes on by so many requests to ZooKeeper."""
@@ -394,6 +422,7 @@ class World:
     def kill(self, broker_id: int) -> None:
         """The process is gone at once; its session lives on, the disk keeps all that was written."""
         self.brokers[broker_id].kill()
+        self.note("fault", broker_id, action="kill")
         self.paused.discard(broker_id)
         self.leaving.discard(broker_id)
         self.open_rounds[broker_id] = []
@@ -415,6 +444,7 @@ class World:
     def cut_power(self, broker_id: int, keep: int, torn: int = 0) -> None:
         """The machine is gone, and with it what lies beyond an offset, but for ``torn`` bytes of the next batch."""
         self.kill(broker_id)
+        self.note("fault", broker_id, action="power-cut")
         broker = self.brokers[broker_id]
         self.checker.loses_power(broker, keep)
         broker.lose_beyond(keep, torn)
@@ -423,6 +453,7 @@ class World:
     def expire(self, broker_id: int) -> None:
         """ZooKeeper ends the session of a broker that is dead, paused or cut off."""
         self.without_session.add(broker_id)
+        self.note("session", broker_id, state="expired")
         self.zookeeper.unregister_broker(broker_id)
         if self.elected == broker_id:
             self.elected = None
@@ -433,6 +464,7 @@ class World:
         broker = self.brokers[broker_id]
         if self.elected == broker_id:
             self.elected = None
+        self.note("broker", broker_id, state="starting")
         broker.start(self._register(broker_id))
 
     def register_again(self, broker_id: int) -> None:

@@ -6,6 +6,7 @@ What is checked after every event stands in the simulator's ``checker``. Longer 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from click.testing import CliRunner
 
 from tidegauge_controller.decisions.context import ControllerSettings
 from tidegauge_lab.cli.simulate import simulate
+from tidegauge_lab.scenario.loader import parse
 from tidegauge_lab.simulator import sim_controller
 from tidegauge_lab.simulator.actions import MAY_LOSE, MUST_SURVIVE, swarm_of
+from tidegauge_lab.simulator.lab_story import find_story, tell
 from tidegauge_lab.simulator.search import SearchPlan, search
 from tidegauge_lab.simulator.shrink import shrink
 from tidegauge_lab.simulator.simulation import history_of, replay_schedule
@@ -126,7 +129,11 @@ def test_the_verb_prints_one_document():
     code, out = run("--runs", "3", "--steps", "100", "--jobs", "1", "--seed", "5", "-o", "json")
     document: dict[str, Any] = json.loads(out)
     assert code == 0
-    assert list(document) == ["seed", "runs", "steps", "seconds", "steps_per_second", "truncation", "violations"]
+    keys = ["seed", "runs", "steps", "seconds", "steps_per_second", "truncation", "violations"]
+    assert list(document) == [*keys, "mode", "lost", "coverage"]
+    assert (document["mode"], document["lost"]) == (MUST_SURVIVE, [])
+    assert document["coverage"]["states"] > 5
+    assert sum(document["coverage"]["events"].values()) > 90
     assert (document["seed"], document["runs"], document["steps"]) == (5, 3, 300)
     assert (document["truncation"], document["violations"]) == ("kip-320", [])
 
@@ -147,6 +154,28 @@ def test_the_verb_tells_a_short_schedule():
     assert code == 1
     assert " breaks " in out
     assert "break StrongIsr in" in out or "break LogMatchingHw in" in out or "break Converges in" in out
+
+
+def test_the_verb_draws_a_violation_and_writes_a_scenario(tmp_path: Path):
+    """The picture shows the brokers' lanes; the scenario is one that the lab takes (it was run on real processes)."""
+    files = ("--svg", str(tmp_path / "x.svg"), "--scenario", str(tmp_path / "x.yaml"))
+    code, _ = run("--runs", "300", "--fail-fast", "--truncation", "high-watermark", "--jobs", "1", *files)
+    assert code == 1
+    picture = (tmp_path / "x.svg").read_text()
+    assert picture.startswith("<svg")
+    assert "broker 1" in picture
+    scenario = parse((tmp_path / "x.yaml").read_text(), "x.yaml")
+    assert scenario.settings["replica.truncation.rule"] == "high-watermark"
+    assert len(scenario.steps) > 5
+
+
+def test_a_story_breaks_the_same_again_and_not_under_kip_320():
+    found = find_story(0, "high-watermark")
+    assert found is not None
+    _, story = found
+    again = tell(story.done, "high-watermark")
+    assert (again.done, again.states, again.logs) == (story.done, story.states, story.logs)
+    assert tell(story.done, "kip-320").broken is None
 
 
 def test_the_verb_refuses_what_makes_no_sense():
