@@ -29,7 +29,8 @@ JVM_FLAGS = (
     "-Dzookeeper.preAllocSize=1024",  # KiB; the default reserves 64 MiB at once
     "-Dorg.apache.logging.log4j.level=INFO",
 )
-_JAR_PATTERNS = (
+# The image of docker/ takes the same jars; it can't import this, so a test holds that both lists say the same.
+JAR_PATTERNS = (
     "zookeeper-*.jar",
     "netty-*.jar",
     "slf4j-api-*.jar",
@@ -84,7 +85,7 @@ def server_command(config_file: Path) -> list[str]:
         TidegaugeError: INVALID_REQUEST, Java or PySpark is missing.
     """
     java, folder = java_command(), jars_folder()
-    jars = sorted(str(jar) for pattern in _JAR_PATTERNS for jar in folder.glob(pattern))
+    jars = sorted(str(jar) for pattern in JAR_PATTERNS for jar in folder.glob(pattern))
     return [java, *JVM_FLAGS, "-cp", os.pathsep.join(jars), MAIN_CLASS, str(config_file)]
 
 

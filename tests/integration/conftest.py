@@ -3,6 +3,8 @@
 - ``zookeeper``: ``host:port`` of a real ZooKeeper; use a chroot of your own (``f"{zookeeper}/my-test"``).
 - ``cluster``: a ``LocalCluster`` of three brokers that are up (profile fast). A file's tests share it: make topics of
   your own, and bring back what you kill; each use waits until all brokers are up and ready again.
+- ``brokers``: three brokers for one file, with the broker settings in its ``SETTINGS``; ``lab``: their switches, with
+  everything ended and all brokers up after each test.
 - ``make_cluster``: makes clusters of a test's own, on that ZooKeeper unless ``zookeeper=None`` is given, and takes them
   down afterwards.
 """
@@ -14,7 +16,7 @@ import contextlib
 import itertools
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -99,17 +101,47 @@ def zookeeper(nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFacto
     takedown.end([process])
 
 
-@pytest.fixture(scope="module")
-def _module_cluster(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+@contextlib.contextmanager
+def of_a_file(
+    zookeeper: str, tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]
+) -> Iterator[LocalCluster]:
+    """Three brokers that the tests of one file share."""
     made = LocalCluster.create(
         tmp_path_factory.mktemp("cluster"),
         3,
         zookeeper=f"{zookeeper}/shared-{next(_names)}",
         base_port=free_base_port(),
+        settings=settings,
     )
     made.up()
     yield made
     made.down()
+
+
+@pytest.fixture(scope="module")
+def _module_cluster(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with of_a_file(zookeeper, tmp_path_factory, {}) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def brokers(
+    request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
+    with of_a_file(zookeeper, tmp_path_factory, request.module.SETTINGS) as made:
+        yield made
+
+
+@pytest.fixture
+async def lab(brokers: LocalCluster) -> AsyncIterator[Switches]:
+    """A fault left in force would keep a broker from readiness, so faults end first, and again once all are up."""
+    ids = [broker.id for broker in brokers.file.brokers]
+    async with Switches.of_cluster(brokers.file) as switches:
+        yield switches
+    await clear_faults(brokers, (one for one in ids if brokers.state_of(one) is ProcessState.UP))
+    brokers.up()
+    await clear_faults(brokers, ids)
+    brokers.wait_ready()
 
 
 @pytest.fixture

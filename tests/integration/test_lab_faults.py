@@ -10,19 +10,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import grpc.aio
 import pytest
+from tests.labs import make_topic
 from tests.waiting import until, until_async
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import read_events
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import broker_service_pb2_grpc, produce_pb2
-from tidegauge_client import Admin, Consumer, Producer
+from tidegauge_client import Consumer, Producer
 from tidegauge_client.records import NewRecord, encode_batch
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.processes import ProcessState
@@ -30,42 +31,7 @@ from tidegauge_lab.switches import Direction, DiskEffect, InjectedError, Network
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
-
-
-@pytest.fixture(scope="module")
-def brokers(
-    zookeeper: str, next_base_port: Callable[[], int], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalCluster]:
-    made = LocalCluster.create(
-        tmp_path_factory.mktemp("faults"),
-        3,
-        zookeeper=f"{zookeeper}/faults",
-        base_port=next_base_port(),
-        settings={"replica.lag.time.max.ms": "1500", "auto.leader.rebalance.enable": "false"},
-    )
-    made.up()
-    yield made
-    made.down()
-
-
-@pytest.fixture
-async def lab(brokers: LocalCluster) -> AsyncIterator[Switches]:
-    async with Switches.of_cluster(brokers.file) as switches:
-        yield switches
-        for broker_id in switches.broker_ids:
-            if brokers.state_of(broker_id) is ProcessState.UP:  # a fault left in force would keep it from readiness
-                await switches.clear(broker_id, holds=True)
-        brokers.up()
-        for broker_id in switches.broker_ids:
-            await switches.clear(broker_id, holds=True)
-        brokers.wait_ready()
-
-
-async def make(brokers: LocalCluster, name: str, replicas: list[int], **settings: str) -> TopicPartition:
-    async with Admin(brokers.bootstrap_servers) as admin:
-        await admin.create_topic(name, assignment=[replicas], configs=settings)
-        await admin.wait_for_topic(name)
-    return TopicPartition(name, 0)
+SETTINGS = {"replica.lag.time.max.ms": "1500", "auto.leader.rebalance.enable": "false"}
 
 
 def roles(brokers: LocalCluster) -> tuple[int, int, int]:
@@ -156,7 +122,7 @@ async def test_a_leader_that_hears_nothing_of_its_followers_loses_them_from_the_
 ) -> None:
     """In only: their fetches don't arrive, but its own proposal reaches the controller, itself or another."""
     _, leader, follower = roles(brokers)
-    at = await make(brokers, "cut-in", [leader, follower])
+    at = await make_topic(brokers, "cut-in", [leader, follower])
     await lab.isolate(leader, Plane.BROKERS, Direction.IN)
     assert await write(brokers, at, b"m1", leader) is ErrorCode.NONE
     await wait_isr(lab, at, leader, {leader})
@@ -173,7 +139,7 @@ async def test_a_leader_whose_calls_get_lost_keeps_its_followers_but_cannot_chan
 ) -> None:
     """Out only: fetches arrive, so records are committed; a dead follower stays in the ISR, so they no longer are."""
     controller, leader, follower = roles(brokers)
-    at = await make(brokers, "cut-out", [leader, follower])
+    at = await make_topic(brokers, "cut-out", [leader, follower])
     await lab.isolate(leader, Plane.BROKERS, Direction.OUT)
     assert await write(brokers, at, b"m1", leader, acks=-1) is ErrorCode.NONE
     await lab.isolate(follower, [leader], Direction.OUT)
@@ -195,8 +161,8 @@ async def test_a_follower_cut_from_one_broker_follows_another_leader_still(
     brokers: LocalCluster, lab: Switches
 ) -> None:
     first, second, third = roles(brokers)
-    cut = await make(brokers, "cut-from-one", [second, third])
-    whole = await make(brokers, "not-cut", [first, third])
+    cut = await make_topic(brokers, "cut-from-one", [second, third])
+    whole = await make_topic(brokers, "not-cut", [first, third])
     await lab.isolate(third, [second])
     assert await write(brokers, cut, b"m", second) is ErrorCode.NONE
     assert await write(brokers, whole, b"m", first, acks=-1) is ErrorCode.NONE
@@ -209,7 +175,7 @@ async def test_a_follower_cut_from_one_broker_follows_another_leader_still(
 
 async def test_clients_that_are_cut_off_try_until_they_are_let_in(brokers: LocalCluster, lab: Switches) -> None:
     _, leader, follower = roles(brokers)
-    at = await make(brokers, "clients", [leader, follower])
+    at = await make_topic(brokers, "clients", [leader, follower])
     async with Producer(brokers.bootstrap_servers) as producer:
         await (await producer.send(at.topic, b"before"))
         fault = await lab.isolate(leader, Plane.CLIENTS)
@@ -227,7 +193,7 @@ async def test_clients_that_are_cut_off_try_until_they_are_let_in(brokers: Local
 
 async def test_delayed_and_lost_calls_arrive_in_the_end_once_and_in_order(brokers: LocalCluster, lab: Switches) -> None:
     _, leader, follower = roles(brokers)
-    at = await make(brokers, "lossy", [leader, follower])
+    at = await make_topic(brokers, "lossy", [leader, follower])
     await lab.isolate(leader, Plane.CLIENTS, effect=NetworkEffect(drop_probability=0.3, seed=4))
     await lab.isolate(leader, [follower], effect=NetworkEffect(delay_ms=20))
     values = [b"%d" % number for number in range(30)]
@@ -248,7 +214,7 @@ async def test_a_leader_cut_from_zookeeper_is_replaced_and_never_commits_again(
 ) -> None:
     """The zombie leader: its session ends on the server; nobody tells it; what it still takes is cut off afterwards."""
     controller, zombie, heir = roles(brokers)
-    at = await make(brokers, "zombie", [zombie, heir, controller], **{"min.insync.replicas": "2"})
+    at = await make_topic(brokers, "zombie", [zombie, heir, controller], **{"min.insync.replicas": "2"})
     assert await write(brokers, at, b"m1", zombie, acks=-1) is ErrorCode.NONE
     await lab.isolate(zombie, Plane.ZOOKEEPER)
     await lab.isolate(zombie, Plane.BROKERS, Direction.IN)  # nobody can tell it either
@@ -319,7 +285,7 @@ async def test_an_error_on_the_nth_produce_is_retried_and_one_after_its_effect_g
     brokers: LocalCluster, lab: Switches
 ) -> None:
     _, leader, follower = roles(brokers)
-    at = await make(brokers, "errors", [leader, follower])
+    at = await make_topic(brokers, "errors", [leader, follower])
     refused = await lab.inject_error(leader, InjectedError("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, skip=1, times=2))
     async with Producer(brokers.bootstrap_servers) as producer:
         for value in (b"1", b"2"):
@@ -340,7 +306,7 @@ async def test_an_error_on_the_nth_produce_is_retried_and_one_after_its_effect_g
 
 async def test_errors_between_brokers_hold_replication_up_and_no_more(brokers: LocalCluster, lab: Switches) -> None:
     _, leader, follower = roles(brokers)
-    at = await make(brokers, "between", [leader, follower])
+    at = await make_topic(brokers, "between", [leader, follower])
     await lab.inject_error(leader, InjectedError("ReplicaFetch", ErrorCode.UNKNOWN_SERVER_ERROR, times=3))
     assert await write(brokers, at, b"m", leader, acks=-1) is ErrorCode.NONE
     assert (await lab.list_faults(leader)).faults[0].met == 3
@@ -353,7 +319,7 @@ async def test_a_power_cut_takes_what_was_not_flushed_and_a_flush_saves_the_rest
     brokers: LocalCluster, lab: Switches
 ) -> None:
     _, one, _ = roles(brokers)
-    at = await make(brokers, "power", [one])
+    at = await make_topic(brokers, "power", [one])
     await write(brokers, at, b"kept", one)
     assert await lab.sync_log(one, at) == {at: 1}
     await write(brokers, at, b"gone", one)
@@ -371,7 +337,7 @@ async def test_a_disk_that_fails_ends_the_broker_and_its_next_start_knows_nothin
 ) -> None:
     """Its only log folder is offline: it halts, as Kafka does; a restart clears what was in the process."""
     _, leader, follower = roles(brokers)
-    at = await make(brokers, "disk", [leader, follower])
+    at = await make_topic(brokers, "disk", [leader, follower])
     await lab.set_disk(leader, DiskEffect(delay_ms=1, operation="append", times=1))
     assert await write(brokers, at, b"slow", leader) is ErrorCode.NONE
     assert (await lab.list_faults(leader)).faults[0].met == 1

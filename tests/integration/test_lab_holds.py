@@ -10,52 +10,21 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.labs import make_topic
 from tests.waiting import until_async
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client import Admin, Producer
+from tidegauge_client import Producer
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.switches import Direction, Plane, Step, Switches, Until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
-
-
-@pytest.fixture(scope="module")
-def brokers(
-    zookeeper: str, next_base_port: Callable[[], int], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalCluster]:
-    made = LocalCluster.create(
-        tmp_path_factory.mktemp("holds"),
-        3,
-        zookeeper=f"{zookeeper}/holds",
-        base_port=next_base_port(),
-        settings={"replica.lag.time.max.ms": "600000", "auto.leader.rebalance.enable": "false"},
-    )
-    made.up()
-    yield made
-    made.down()
-
-
-@pytest.fixture
-async def lab(brokers: LocalCluster) -> AsyncIterator[Switches]:
-    async with Switches.of_cluster(brokers.file) as switches:
-        yield switches
-        brokers.up()
-        for broker_id in switches.broker_ids:
-            await switches.clear(broker_id, holds=True)
-
-
-async def make(brokers: LocalCluster, name: str, replicas: list[int]) -> TopicPartition:
-    async with Admin(brokers.bootstrap_servers) as admin:
-        await admin.create_topic(name, assignment=[replicas])
-        await admin.wait_for_topic(name)
-    return TopicPartition(name, 0)
+SETTINGS = {"replica.lag.time.max.ms": "600000", "auto.leader.rebalance.enable": "false"}
 
 
 async def produce(brokers: LocalCluster, at: TopicPartition, value: bytes) -> None:
@@ -83,7 +52,7 @@ async def led_by(lab: Switches, at: TopicPartition, leader: int) -> None:
 
 async def test_the_walk_through_of_two_replicas_one_round_at_a_time(brokers: LocalCluster, lab: Switches) -> None:
     """Row W13: what each round changes at leader and follower, as in the seeds' tables."""
-    at = await make(brokers, "walk", [1, 2])
+    at = await make_topic(brokers, "walk", [1, 2])
     assert await lab.hold_fetch(at, [2]) == [2]
     assert await lab.hold_fetch(at, [2]) == [], "it is so already"
     await lab.step_fetch(at, 2)  # now the leader knows the follower's LEO of 0
@@ -109,7 +78,7 @@ async def test_a_produce_wakes_a_fetch_that_waits_and_the_answer_is_kept_back_un
     brokers: LocalCluster, lab: Switches
 ) -> None:
     """Row W13, the case of the purgatory: the fetch is taken first, then the record comes."""
-    at = await make(brokers, "purgatory", [1, 2])
+    at = await make_topic(brokers, "purgatory", [1, 2])
     await lab.hold_fetch(at, [2])
     taken = await lab.step_fetch(at, 2, until=Until.REQUEST)
     assert taken.answer_kept_back
@@ -129,7 +98,7 @@ async def test_held_from_the_start_over_the_leaders_death_and_gone_with_a_restar
     brokers: LocalCluster, lab: Switches
 ) -> None:
     """An answer dies with the leader that keeps it; the hold goes on under the next leader; `start --held`."""
-    at = await make(brokers, "survives", [1, 2, 0])
+    at = await make_topic(brokers, "survives", [1, 2, 0])
     await lab.hold_fetch(at, [0])
     await produce(brokers, at, b"m1")
     taken = await lab.step_fetch(at, 0, until=Until.REQUEST)
@@ -163,7 +132,7 @@ async def test_a_refused_step_says_so_at_once(brokers: LocalCluster, lab: Switch
     """A follower that has not heard of the newer epoch is fenced (KIP-320), and asked for no more until it hears."""
     leader = brokers.status()["controller"]["broker"]
     dies, follower = (broker_id for broker_id in (0, 1, 2) if broker_id != leader)
-    at = await make(brokers, "fenced", [leader, dies, follower])
+    at = await make_topic(brokers, "fenced", [leader, dies, follower])
     await lab.hold_fetch(at, [follower])
     await lab.isolate(follower, [leader], Direction.IN)
     brokers.kill(dies)
@@ -198,7 +167,7 @@ def tidegauge(brokers: LocalCluster, *arguments: str) -> subprocess.CompletedPro
 async def test_the_verbs_print_what_a_round_changed_and_refuse_with_a_sentence(
     brokers: LocalCluster, lab: Switches
 ) -> None:
-    at = await make(brokers, "verbs", [2, 1, 0])
+    at = await make_topic(brokers, "verbs", [2, 1, 0])
 
     async def verb(*arguments: str) -> subprocess.CompletedProcess[str]:
         return await asyncio.to_thread(tidegauge, brokers, *arguments)
@@ -234,7 +203,7 @@ async def test_the_verbs_print_what_a_round_changed_and_refuse_with_a_sentence(
 
 async def test_a_cut_stops_steps_too(brokers: LocalCluster, lab: Switches) -> None:
     """A stepped round is a fetch between brokers: what is cut between them, it does not pass."""
-    at = await make(brokers, "cut", [1, 2])
+    at = await make_topic(brokers, "cut", [1, 2])
     await lab.hold_fetch(at, [2])
     await lab.isolate(2, Plane.BROKERS, Direction.OUT)
     assert (await lab.step_fetch(at, 2)).error is ErrorCode.NETWORK_EXCEPTION
@@ -246,7 +215,7 @@ async def test_a_cut_stops_steps_too(brokers: LocalCluster, lab: Switches) -> No
 
 
 async def test_a_release_does_not_wait_for_a_leader_that_is_frozen(brokers: LocalCluster, lab: Switches) -> None:
-    at = await make(brokers, "frozen", [1, 2])
+    at = await make_topic(brokers, "frozen", [1, 2])
     await lab.hold_fetch(at, [2])
     assert (await lab.step_fetch(at, 2, until=Until.REQUEST)).answer_kept_back
     brokers.pause(1)

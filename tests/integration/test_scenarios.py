@@ -156,6 +156,28 @@ def test_the_walkthrough_prints_the_seeds_tables(played: Story, story: str) -> N
     ]
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("story", ["walkthrough-three-replicas"])
+def test_the_walkthrough_of_three_replicas_waits_for_the_slower_follower(played: Story, story: str) -> None:
+    """Row W14: remote LEO and HW of each follower; the leader's HW is the smallest of three log end offsets."""
+    del story
+    rounds = [
+        ([(0, 1), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)], "RemoteLEO(1)=0, RemoteLEO(2)=0)=0"),
+        ([(0, 1), (0, 0), (0, 0), (0, 0), (0, 1), (0, 1), (0, 0), (0, 0)], "RemoteLEO(1)=0, RemoteLEO(2)=0)=0"),
+        ([(1, 1), (0, 1), (0, 0), (0, 0), (1, 1), (1, 1), (0, 0), (0, 0)], "RemoteLEO(1)=1, RemoteLEO(2)=0)=0"),
+        ([(1, 1), (1, 1), (0, 1), (0, 1), (1, 1), (1, 1), (0, 0), (0, 1)], "RemoteLEO(1)=1, RemoteLEO(2)=1)=1"),
+        ([(1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (0, 1), (1, 1)], "RemoteLEO(1)=1, RemoteLEO(2)=1)=1"),
+    ]
+    ends = ["Remote LEO (1)", "Remote LEO (2)", "Leader HW", "Follower LEO (1)", "Follower LEO (2)"]
+    names = ["Leader LEO", *ends, "Follower HW (1)", "Follower HW (2)"]
+    for number, (wanted, of_three) in enumerate(rounds):
+        rows = table(played, number)
+        assert [(row[0], row[1], row[2]) for row in rows] == [
+            (name, old, new) for name, (old, new) in zip(names, wanted, strict=True)
+        ]
+        assert rows[3][3] == f"min(LeaderLEO=1, {of_three}"
+
+
 def left_in(temporary: Path) -> list[str]:
     """What a run has left, but for the file in which clusters of one user reserve ports."""
     return [path.name for path in temporary.iterdir() if not path.name.startswith("tidegauge-ports-")]

@@ -85,3 +85,14 @@ def test_addresses_are_read_as_zookeeper_does(address: str, servers: list[tuple[
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(TidegaugeError, match="is no ZooKeeper address"):
         zookeeper.split_address(address)
+
+
+def test_the_image_takes_the_jars_that_the_lab_starts() -> None:
+    """docker/take_jars.py runs where nothing of Tidegauge is installed, so it has the list a second time."""
+    path = Path(__file__).parents[3] / "docker" / "take_jars.py"
+    spec = importlib.util.spec_from_file_location("take_jars", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PATTERNS == zookeeper.JAR_PATTERNS
