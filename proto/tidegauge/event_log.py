@@ -17,6 +17,7 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 | ``session`` | ``state``: connected, suspended, lost |
 | ``controller`` | ``state``: elected, resigned; ``controller_epoch`` |
 | ``election`` | ``strategy``, ``leader`` (-1 none), ``leader_epoch``, ``isr``: the controller's decision |
+| ``reassignment`` | ``state``: started, replaced, cancelled, completed, failed; ``replicas``, ``adding``, ``removing``|
 | ``role`` | ``role``: leader, follower, offline; ``leader`` (-1 none), ``leader_epoch`` |
 | ``epoch`` | ``leader_epoch``, ``start_offset``: an entry came into the epoch cache |
 | ``isr`` | ``old``, ``new``, ``state``: committed, pending-expand, pending-shrink; ``partition_epoch`` |
@@ -50,6 +51,7 @@ KINDS = frozenset(
         "session",
         "controller",
         "election",
+        "reassignment",
         "role",
         "epoch",
         "isr",

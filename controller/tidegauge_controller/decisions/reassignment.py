@@ -238,6 +238,7 @@ def process_replicas_deleted(
     context: ControllerContext, broker_id: int, deleted: Sequence[TopicPartition], response: PartitionsResponse
 ) -> Steps[None]:
     """A broker has deleted replicas, or could not: a reassignment's, which goes on either way, or a topic's."""
+    context.cause = "StopReplicaResponse"
     yield from process_replicas_removed(context, broker_id, deleted)
     yield from process_stop_replica_response(context, broker_id, deleted, response)
 

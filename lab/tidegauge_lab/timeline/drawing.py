@@ -34,6 +34,7 @@ _COLOURS = {
     "isr": "#9a6700",
     "election": "#bf3989",
     "controller": "#bf3989",
+    "reassignment": "#bf3989",
     "role": "#24292f",
     "log_start_offset": "#57606a",
     "session": "#57606a",

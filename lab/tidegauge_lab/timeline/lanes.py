@@ -18,7 +18,7 @@ CONTROLLER: Final = "controller"
 Lane = int | str
 """A broker's id, CLIENTS or CONTROLLER."""
 
-_BY_CONTROLLER = frozenset({"election", "controller"})
+_BY_CONTROLLER = frozenset({"election", "controller", "reassignment"})
 _FROM_CONTROLLER = frozenset({"LeaderAndIsr", "AlterPartition", "StopReplica"})
 
 

@@ -59,6 +59,20 @@ def _election(event: Event) -> str:
     return f"elects {leader}{how}, epoch {event['leader_epoch']}, ISR {ids(event['isr'])}"
 
 
+def _reassignment(event: Event) -> str:
+    target = ids([replica for replica in event["replicas"] if replica not in event["removing"]])
+    match event["state"]:
+        case "started":
+            return f"reassigns to {target}, now {ids(event['replicas'])}"
+        case "replaced":
+            return f"reassigns to {target} instead, now {ids(event['replicas'])}"
+        case "cancelled":
+            return f"cancels the reassignment, back to {target}"
+        case "completed":
+            return f"reassignment is complete: {target}"
+    return f"reassignment {event['state']}"
+
+
 def _role(event: Event) -> str:
     epoch = event["leader_epoch"]
     match event["role"]:
@@ -97,6 +111,7 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "session": lambda event: f"ZooKeeper session {event['state']}",
     "controller": _controller,
     "election": _election,
+    "reassignment": _reassignment,
     "role": _role,
     "epoch": lambda event: f"epoch {event['leader_epoch']} begins at offset {event['start_offset']}",
     "isr": _isr,
@@ -106,4 +121,4 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "log_start_offset": _moved("log start"),
     "fault": _fault,
 }
-_SELF_EXPLAINING = frozenset({"broker", "session", "fault", "controller"})
+_SELF_EXPLAINING = frozenset({"broker", "session", "fault", "controller", "reassignment"})

@@ -74,7 +74,13 @@ def test_what_is_no_moment_is_refused_with_examples(text: str) -> None:
         parse_moment(text, NOW)
 
 
+MOVES = {"replicas": [3, 4, 1, 2], "adding": [3, 4], "removing": [1, 2]}
 CASES = [
+    (event("reassignment", **AT, state="started", **MOVES), "reassigns to 3,4, now 3,4,1,2"),
+    (event("reassignment", **AT, state="replaced", **MOVES), "reassigns to 3,4 instead, now 3,4,1,2"),
+    (event("reassignment", **AT, state="cancelled", **MOVES), "cancels the reassignment, back to 3,4"),
+    (event("reassignment", **AT, state="completed", **MOVES), "reassignment is complete: 3,4"),
+    (event("reassignment", **AT, state="failed", **MOVES), "reassignment failed"),
     (LEADS, "broker-1 orders-0 leads, epoch 3 (LeaderAndIsr)"),
     (event("role", **AT, cause="LeaderAndIsr", role="follower", leader=2, leader_epoch=3), "follows broker 2, epoch 3"),
     (event("role", **AT, cause="LogDirFailure", role="offline", leader=2, leader_epoch=3), "offline, epoch 3"),

@@ -1,0 +1,92 @@
+"""What an admin does to replicas: reassign, cancel, list; the active controller acts (``AdminBase.at_controller``).
+
+Source: KafkaAdminClient.alterPartitionReassignments, listPartitionReassignments (KIP-455; kafka-behaviour 8.17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import reassignments_pb2
+from tidegauge_client.admin_base import AdminBase, raise_for
+from tidegauge_client.channels import call
+
+ANSWER_MARGIN_MS = 1_000
+
+
+class OngoingReassignment(NamedTuple):
+    """A reassignment that runs: all replicas for now (the target, then those that will go), added and removed ones."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas at its end."""
+        return tuple(replica for replica in self.replicas if replica not in self.removing_replicas)
+
+
+class ReassignmentAdmin(AdminBase):
+    """Reassignments."""
+
+    async def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, TidegaugeError | None]:
+        """Begin to give partitions these replicas, or (None) go back to those from before a reassignment.
+
+        Returns:
+            For each partition None where it has begun, else why not: INVALID_REPLICA_ASSIGNMENT,
+            NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION.
+
+        Raises:
+            TidegaugeError: an error of the whole request.
+        """
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        request = reassignments_pb2.AlterPartitionReassignmentsRequest(timeout_ms=int(limit_ms))
+        for at, target in targets.items():
+            request.partitions.add(topic=at.topic, partition=at.partition, replicas=target or (), cancel=target is None)
+
+        async def attempt(address: str, left_ms: float) -> dict[TopicPartition, TidegaugeError | None]:
+            ask = self._cluster.channels.admin(address).AlterPartitionReassignments
+            answer = await call(ask, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
+            raise_for(answer.status)
+            outcomes: dict[TopicPartition, TidegaugeError | None] = {}
+            for result in answer.partitions:
+                code = ErrorCode.of(result.status.error)
+                problem = None if code is ErrorCode.NONE else TidegaugeError(code, result.status.message)
+                outcomes[TopicPartition(result.topic, result.partition)] = problem
+            return outcomes
+
+        return await self.at_controller(attempt, limit_ms)
+
+    async def list_partition_reassignments(
+        self, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OngoingReassignment]:
+        """The reassignments that run, of these partitions or (None) of all.
+
+        Raises:
+            TidegaugeError: nobody is the controller, or it does not answer.
+        """
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        request = reassignments_pb2.ListPartitionReassignmentsRequest(
+            timeout_ms=int(limit_ms), all_partitions=partitions is None
+        )
+        for at in partitions or ():
+            request.partitions.add(topic=at.topic, partition=at.partition)
+
+        async def attempt(address: str, left_ms: float) -> dict[TopicPartition, OngoingReassignment]:
+            ask = self._cluster.channels.admin(address).ListPartitionReassignments
+            answer = await call(ask, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
+            raise_for(answer.status)
+            return {
+                TopicPartition(one.topic, one.partition): OngoingReassignment(
+                    tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+                )
+                for one in answer.partitions
+            }
+
+        return await self.at_controller(attempt, limit_ms)

@@ -1,0 +1,323 @@
+"""``reassign-partitions`` (kafka-reassign-partitions.sh): other replicas for partitions, from plan to end.
+
+Kafka's actions, options and sentences (kafka-behaviour 11.8). Replicas stay in whatever log folder a broker puts them:
+moves between the folders of a broker, and their throttle, are left out (docs/not-emulated.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tidegauge.cli import print_json, tells_errors, verb_options
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client import reassignment_plan as plan
+from tidegauge_client.admin import Admin
+from tidegauge_client.admin_reassignments import OngoingReassignment
+from tidegauge_client.cli.common import JSON, run, servers, usage
+from tidegauge_client.metadata import ClusterInfo, PartitionInfo
+
+Text = TypeVar("Text")
+Parsed = TypeVar("Parsed")
+SETTLE_SECONDS = 5.0
+"""So long ``--verify`` waits for metadata that lags behind the controller."""
+
+_ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "generate": (("topics_to_move_json_file", "broker_list"), ("disable_rack_aware",)),
+    "execute": (("reassignment_json_file",), ("additional", "throttle", "timeout")),
+    "verify": (("reassignment_json_file",), ("preserve_throttles",)),
+    "cancel": (("reassignment_json_file",), ("preserve_throttles", "timeout")),
+    "list": ((), ()),
+}
+"""What each action needs, and what it may have."""
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("reassign-partitions")
+@click.option("--generate", "actions", flag_value="generate", multiple=True, help="Propose replicas for topics.")
+@click.option("--execute", "actions", flag_value="execute", multiple=True, help="Begin a reassignment.")
+@click.option(
+    "--verify", "actions", flag_value="verify", multiple=True, help="Tell how far it is; at its end unthrottle."
+)
+@click.option("--cancel", "actions", flag_value="cancel", multiple=True, help="Go back to the replicas from before it.")
+@click.option("--list", "actions", flag_value="list", multiple=True, help="List the reassignments that run.")
+@click.option("--topics-to-move-json-file", type=_FILE, help='{"topics": [{"topic": "t"}], "version": 1}')
+@click.option("--broker-list", metavar="1,2,3", help="The brokers that the topics shall be on.")
+@click.option("--disable-rack-aware", is_flag=True, help="Propose without regard to racks.")
+@click.option(
+    "--reassignment-json-file",
+    type=_FILE,
+    help='{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}',
+)
+@click.option("--additional", is_flag=True, help="Begin it though others run; or change their throttle.")
+@click.option("--throttle", type=int, default=-1, metavar="BYTES", help="Bytes a second between brokers; -1: no limit.")
+@click.option(
+    "--timeout", type=click.IntRange(min=1), default=10_000, metavar="MS", help="How long to wait for answers."
+)
+@click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
+@verb_options
+@tells_errors
+def reassign_partitions(
+    actions: Sequence[str], bootstrap_server: str | None, directory: Path, output: str, **options: Any
+) -> None:
+    """Give partitions other replicas: propose, begin, follow, cancel, list."""
+    action = _the_action(actions, options)
+    work = {"generate": _generate, "execute": _execute, "verify": _verify, "cancel": _cancel, "list": _list}[action]
+    bootstrap = servers(bootstrap_server, directory)
+
+    async def act() -> None:
+        async with Admin(bootstrap) as admin:
+            await work(admin, options, output)
+
+    run(act())
+
+
+def _the_action(actions: Sequence[str], options: Mapping[str, Any]) -> str:
+    """Exactly one, with what it needs and nothing else."""
+    if len(set(actions)) != 1:
+        raise click.UsageError(
+            "Command must include exactly one action: --generate, --execute, --verify, --cancel, --list"
+        )
+    action = actions[0]
+    needed, allowed = _ACTIONS[action]
+    context = click.get_current_context()
+    for name in options:
+        given = context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        if given and name not in (*needed, *allowed):
+            raise click.UsageError(f'Option "[{_dashed(name)}]" can\'t be used with action "[{action}]"')
+        if not given and name in needed:
+            raise click.UsageError(f'Missing required argument "[{_dashed(name)}]"')
+    return action
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+# The actions
+
+
+async def _generate(admin: Admin, options: Mapping[str, Any], output: str) -> None:
+    topics = _read(plan.parse_topics, options["topics_to_move_json_file"].read_bytes())
+    wanted = _read(plan.parse_broker_list, options["broker_list"])
+    info = await admin.metadata(topics)
+    current = {part.topic_partition: part.replicas for name in topics for part in _partitions(info, name)}
+    brokers = [info.brokers[broker_id] for broker_id in wanted if broker_id in info.brokers]
+    numbers = [(secrets.randbelow(2**31), secrets.randbelow(2**31)) for _ in topics]
+    proposed = plan.propose(current, brokers, numbers, rack_aware=not options["disable_rack_aware"])
+    now, then = plan.document_of(current), plan.document_of(proposed)
+    if output == JSON:
+        print_json({"current": now, "proposed": then})
+        return
+    click.echo(f"Current partition replica assignment\n{plan.compact(now)}\n")
+    click.echo(f"Proposed partition reassignment configuration\n{plan.compact(then)}")
+
+
+async def _execute(admin: Admin, options: Mapping[str, Any], output: str) -> None:
+    targets = _read(plan.parse_reassignment, options["reassignment_json_file"].read_bytes())
+    ongoing = await admin.list_partition_reassignments(timeout_ms=options["timeout"])
+    if ongoing and not options["additional"]:
+        raise TidegaugeError(ErrorCode.REASSIGNMENT_IN_PROGRESS, plan.EXISTING)
+    info = await admin.metadata(sorted({at.topic for at in targets}))
+    unknown = sorted({broker_id for target in targets.values() for broker_id in target} - info.brokers.keys())
+    if unknown:
+        raise TidegaugeError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Unknown broker id {unknown[0]}")
+    current = {at: _partition(info, at).replicas for at in targets}
+    before = plan.document_of(current)
+    throttle = int(options["throttle"])
+    if output != JSON:
+        click.echo(f"Current partition replica assignment\n\n{plan.compact(before)}\n")
+        click.echo("Save this to use as the --reassignment-json-file option during rollback")
+        if throttle >= 0:
+            click.echo(plan.RUN_VERIFY)
+    if throttle >= 0:
+        await _throttle(admin, plan.moves_of(ongoing, current, targets), throttle)
+        if output != JSON:
+            click.echo(f"The inter-broker throttle limit was set to {throttle} B/s")
+    outcomes = await admin.alter_partition_reassignments(dict(targets), timeout_ms=options["timeout"])
+    _raise_for_any("Error reassigning partition(s):", outcomes)
+    if output == JSON:
+        print_json({"current": before, "started": [str(at) for at in sorted(targets)], "throttle": throttle})
+        return
+    started = ",".join(str(at) for at in sorted(targets))
+    click.echo(f"Successfully started partition reassignment{plan.plural(len(targets))} for {started}")
+
+
+async def _verify(admin: Admin, options: Mapping[str, Any], output: str) -> None:
+    targets = _read(plan.parse_reassignment, options["reassignment_json_file"].read_bytes())
+    ongoing = await admin.list_partition_reassignments()
+    states = await _states(admin, targets, ongoing)
+    if output != JSON:
+        click.echo("Status of partition reassignment:")
+        for at, state in states.items():
+            click.echo(plan.state_line(at, state))
+        click.echo()
+    clears = all(state.done for state in states.values()) and not options["preserve_throttles"]
+    if clears:
+        await _clear_throttles(admin, {at.topic for at in targets}, output)
+    if output == JSON:
+        print_json({"partitions": [_entry(*item) for item in states.items()], "throttles_cleared": clears})
+
+
+async def _cancel(admin: Admin, options: Mapping[str, Any], output: str) -> None:
+    targets = _read(plan.parse_reassignment, options["reassignment_json_file"].read_bytes())
+    active = sorted(await admin.list_partition_reassignments(list(targets), timeout_ms=options["timeout"]))
+    outcomes = await admin.alter_partition_reassignments(dict.fromkeys(active), timeout_ms=options["timeout"])
+    ended = [at for at in active if not _is_over(outcomes.get(at))]
+    refused = {at: problem for at, problem in outcomes.items() if not _is_over(problem)}
+    _raise_for_any(f"Error cancelling partition reassignment{plan.plural(len(refused))} for:", refused)
+    if output != JSON:
+        if ended:
+            names = ",".join(str(at) for at in ended)
+            click.echo(f"Successfully cancelled partition reassignment{plan.plural(len(ended))} for: {names}")
+        else:
+            click.echo("None of the specified partition reassignments are active.")
+    clears = not options["preserve_throttles"]
+    if clears:
+        await _clear_throttles(admin, {at.topic for at in targets}, output)
+    if output == JSON:
+        print_json({"cancelled": [str(at) for at in ended], "throttles_cleared": clears})
+
+
+async def _list(admin: Admin, options: Mapping[str, Any], output: str) -> None:
+    del options  # it has none
+    ongoing = await admin.list_partition_reassignments()
+    if output == JSON:
+        print_json({"reassignments": [_ongoing_entry(*item) for item in sorted(ongoing.items())]})
+        return
+    click.echo("Current partition reassignments:" if ongoing else "No partition reassignments found.")
+    for at, one in sorted(ongoing.items()):
+        click.echo(plan.ongoing_line(at, one))
+
+
+# What they share
+
+
+def _read(parse: Callable[[Text], Parsed], text: Text) -> Parsed:
+    """What can be judged before anything is contacted is a usage error."""
+    try:
+        return parse(text)
+    except TidegaugeError as problem:
+        raise usage(problem) from None
+
+
+def _is_over(problem: TidegaugeError | None) -> bool:
+    """Whether a reassignment ended by itself before it could be cancelled."""
+    return problem is not None and problem.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def _raise_for_any(heading: str, outcomes: Mapping[TopicPartition, TidegaugeError | None]) -> None:
+    failed = {at: problem for at, problem in sorted(outcomes.items()) if problem is not None}
+    if failed:
+        lines = [f"{at}: {problem.message}" for at, problem in failed.items()]
+        raise TidegaugeError(next(iter(failed.values())).code, "\n".join([heading, *lines]))
+
+
+def _partitions(info: ClusterInfo, topic: str) -> Collection[PartitionInfo]:
+    found = info.topics.get(topic)
+    if found is None or found.error is not ErrorCode.NONE:
+        raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} not found.")
+    return found.partitions.values()
+
+
+def _partition(info: ClusterInfo, at: TopicPartition) -> PartitionInfo:
+    found = info.partition(at)
+    if found is None:
+        raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {at} not found.")
+    return found
+
+
+async def _states(
+    admin: Admin, targets: plan.Replicas, ongoing: Mapping[TopicPartition, OngoingReassignment]
+) -> dict[TopicPartition, plan.State]:
+    """How far each partition is; what the controller has ended may take a moment to stand in the metadata."""
+    deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
+    while True:
+        newest = await _newest(admin, targets)
+        states: dict[TopicPartition, plan.State] = {}
+        for at, target in sorted(targets.items()):
+            runs = ongoing.get(at)
+            current = newest.get(at, ()) if runs is None else runs.replicas
+            states[at] = plan.State(tuple(current), tuple(target), done=runs is None)
+        settled = all(not state.done or state.current == state.target for state in states.values())
+        if settled or asyncio.get_running_loop().time() >= deadline:
+            return states
+        await asyncio.sleep(0.1)
+
+
+async def _newest(admin: Admin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
+    """The replicas by the newest of all live brokers' metadata."""
+    topics = {at.topic for at in partitions}
+    brokers = (await admin.metadata([])).brokers.values()
+    views = await asyncio.gather(
+        *(admin.metadata_of(broker.address, topics) for broker in brokers), return_exceptions=True
+    )
+    newest: dict[TopicPartition, PartitionInfo] = {}
+    for view in views:
+        if isinstance(view, TidegaugeError):
+            continue  # a broker that does not answer knows nothing that counts
+        if isinstance(view, BaseException):
+            raise view
+        for at in partitions:
+            seen, known = view.partition(at), newest.get(at)
+            if seen is not None and (known is None or _age(seen) > _age(known)):
+                newest[at] = seen
+    return {at: part.replicas for at, part in newest.items()}
+
+
+def _age(part: PartitionInfo) -> tuple[int, int]:
+    return part.leader_epoch, part.partition_epoch
+
+
+async def _throttle(admin: Admin, moves: Mapping[TopicPartition, plan.Move], rate: int) -> None:
+    """The moves' replicas at their topics, then the rate at each broker; every broker knows when this returns."""
+    last = -1
+    for topic, settings in plan.throttled_replicas(moves).items():
+        last = max(last, await admin.alter_topic_settings(topic, settings))
+    for broker_id in plan.moving_brokers(moves):
+        rates = {plan.LEADER_RATE: str(rate), plan.FOLLOWER_RATE: str(rate)}
+        last = max(last, await admin.alter_broker_settings(broker_id, rates))
+    await admin.wait_for_change(last)
+
+
+async def _clear_throttles(admin: Admin, topics: Collection[str], output: str) -> None:
+    """All of them: nobody knows which brokers took part."""
+    brokers = sorted((await admin.metadata([])).brokers)
+    if output != JSON:
+        names = ",".join(map(str, brokers))
+        click.echo(f"Clearing broker-level throttles on broker{plan.plural(len(brokers))} {names}")
+    for broker_id in brokers:
+        await admin.alter_broker_settings(broker_id, {}, (plan.LEADER_RATE, plan.FOLLOWER_RATE))
+    if output != JSON:
+        names = ",".join(sorted(topics))
+        click.echo(f"Clearing topic-level throttles on topic{plan.plural(len(topics))} {names}")
+    for topic in sorted(topics):
+        await admin.alter_topic_settings(topic, {}, (plan.LEADER_REPLICAS, plan.FOLLOWER_REPLICAS))
+
+
+def _entry(at: TopicPartition, state: plan.State) -> dict[str, Any]:
+    word = "in-progress" if not state.done else "completed" if state.current == state.target else "not-active"
+    return {
+        "topic": at.topic,
+        "partition": at.partition,
+        "state": word,
+        "replicas": list(state.current),
+        "target": list(state.target),
+    }
+
+
+def _ongoing_entry(at: TopicPartition, one: OngoingReassignment) -> dict[str, Any]:
+    return {
+        "topic": at.topic,
+        "partition": at.partition,
+        "replicas": list(one.replicas),
+        "adding_replicas": list(one.adding_replicas),
+        "removing_replicas": list(one.removing_replicas),
+    }
