@@ -1,14 +1,17 @@
 """``tidegauge broker``: one broker in the foreground.
 
 Talks on stderr; SIGTERM and Ctrl-C stop it the controlled way, exit 0. What prevents a start is one sentence on
-stderr, exit 1. The pure core's invariants are assertions, so ``python -O`` is refused.
+stderr, exit 1. The limit of open files is raised to the hard one. The pure core's invariants are assertions, so
+``python -O`` is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -44,6 +47,14 @@ def identity_of(settings: Values) -> BrokerIdentity:
         settings["listener.security.protocol.map"],
     )
     return BrokerIdentity(broker_id, listeners, settings["broker.rack"])
+
+
+def allow_many_files() -> None:
+    """Raise this process's limit of open files as far as it may: each log holds some, and common limits are low."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # a system may allow less than its hard limit says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(identity: BrokerIdentity, settings: Values) -> int:
@@ -95,6 +106,7 @@ def broker(config: Path | None, *, environment: bool, override: tuple[str, ...],
         texts |= read_assignments(override, "--override")
         settings, unknown = parse_broker_settings(texts)
         identity = identity_of(settings)
+        allow_many_files()
         for name in unknown:
             LOG.warning("The setting %s is unknown here and has no effect", name)
         exit_code = asyncio.run(_serve(identity, settings))
