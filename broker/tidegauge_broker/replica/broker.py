@@ -37,6 +37,7 @@ from tidegauge_broker.replica.effects import (
 from tidegauge_broker.replica.follower import Follower
 from tidegauge_broker.replica.hosted import HostedPartitions, state_is_absurd, words_for
 from tidegauge_broker.replica.leader import Leader
+from tidegauge_broker.replica.list_offsets import list_offset
 from tidegauge_broker.replica.messages import (
     ACKS_ALL,
     CONSUMER,
@@ -63,11 +64,6 @@ from tidegauge_broker.replica.producer_state import ProducerState
 from tidegauge_broker.replica.quota import is_throttled
 from tidegauge_broker.replica.rounds import Admits
 
-LATEST = -1
-EARLIEST = -2
-EARLIEST_LOCAL = -4
-"""Without tiered storage all of the log is local."""
-LATEST_TIERED = -5
 _PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 
 
@@ -474,15 +470,7 @@ class BrokerCore(HostedPartitions):
         partition, error = self._leader_of(topic_partition, current_leader_epoch)
         if partition is None or partition.leader_role is None:
             return OffsetAnswer(error, words_for(error, topic_partition))
-        if timestamp_ms in {EARLIEST, EARLIEST_LOCAL}:
-            return OffsetAnswer(offset=partition.log_start_offset, leader_epoch=partition.leader_epoch)
-        nothing_yet = partition.leader_role.offset_not_available()
-        if timestamp_ms == LATEST:
-            return nothing_yet or OffsetAnswer(offset=partition.high_watermark, leader_epoch=partition.leader_epoch)
-        if timestamp_ms == LATEST_TIERED:
-            return OffsetAnswer()
-        nothing = nothing_yet or OffsetAnswer(leader_epoch=partition.leader_epoch)
-        return TimeLookup(timestamp_ms, partition.high_watermark, partition.leader_epoch, nothing)
+        return list_offset(partition, timestamp_ms)
 
     def offset_for_leader_epoch(self, question: EpochQuestion) -> EpochAnswer:
         """Where an epoch ends in this broker's log, if it leads."""

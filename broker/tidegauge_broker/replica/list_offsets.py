@@ -1,0 +1,27 @@
+"""What a leader answers to ListOffsets (kafka-behaviour 2.8; Partition.fetchOffsetForTimestamp)."""
+
+from __future__ import annotations
+
+from tidegauge_broker.replica.messages import OffsetAnswer, TimeLookup
+from tidegauge_broker.replica.partition import Partition
+
+LATEST = -1
+EARLIEST = -2
+EARLIEST_LOCAL = -4
+"""Without tiered storage all of the log is local."""
+LATEST_TIERED = -5
+
+
+def list_offset(partition: Partition, timestamp_ms: int) -> OffsetAnswer | TimeLookup:
+    """The offset of a time in a partition that this broker leads; consumers learn what they may read, no more."""
+    assert partition.leader_role is not None, "only a leader is asked"
+    epoch = partition.leader_epoch
+    if timestamp_ms in {EARLIEST, EARLIEST_LOCAL}:
+        return OffsetAnswer(offset=partition.log_start_offset, leader_epoch=epoch)
+    nothing_yet = partition.leader_role.offset_not_available()
+    if timestamp_ms == LATEST:
+        return nothing_yet or OffsetAnswer(offset=partition.high_watermark, leader_epoch=epoch)
+    if timestamp_ms == LATEST_TIERED:
+        return OffsetAnswer()
+    nothing = nothing_yet or OffsetAnswer(leader_epoch=epoch)
+    return TimeLookup(timestamp_ms, partition.high_watermark, epoch, nothing)
