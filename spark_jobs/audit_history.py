@@ -13,12 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidegauge_spark.audit_tables import MEANINGS, NOT_CHECKED, Audit, Bounds, audit
-from tidegauge_spark.job_session import MASTER_HELP, create_session, sentence
+from tidegauge_spark.job_session import MASTER_HELP, run_report
 from tidegauge_spark.offsets import EARLIEST, LATEST, to_json
 from tidegauge_spark.options import Options, parse_options
 
@@ -159,29 +158,27 @@ def text_of(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def make_report(arguments: argparse.Namespace, start: Callable[[], Any]) -> dict[str, Any]:
+    """Read both and compare.
+
+    Raises:
+        TidegaugeError: an option is wrong, a topic does not exist, nobody answers.
+        Exception: what Spark raises.
+    """
+    options = parse_options(source_options(arguments), streaming=False)
+    bounds = bounds_of(options)
+    spark = start()
+    log = read_log(spark, source_options(arguments), bounds)
+    topics = options.subscription.topics
+    found = audit(spark, spark.read.text(arguments.history), log, bounds, topics, is_compacted=arguments.compacted)
+    return report_of(found, topics, len(bounds), is_complete=arguments.complete)
+
+
 def main(given: Sequence[str]) -> int:
     """Run the job; returns the exit code."""
-    started = time.monotonic()
     arguments = parse_arguments(given)
-    spark = None
-    try:
-        options = parse_options(source_options(arguments), streaming=False)
-        bounds = bounds_of(options)
-        spark = create_session("tidegauge-audit-history", arguments.master)
-        history = spark.read.text(arguments.history)
-        log = read_log(spark, source_options(arguments), bounds)
-        topics = options.subscription.topics
-        found = audit(spark, history, log, bounds, topics, is_compacted=arguments.compacted)
-        report = report_of(found, topics, len(bounds), is_complete=arguments.complete)
-    except Exception as error:  # noqa: BLE001  (one sentence, never a traceback; Spark's log has the rest)
-        print(f"audit_history: {sentence(error)}", file=sys.stderr)
-        return 1
-    finally:
-        if spark is not None:
-            spark.stop()
-    print(text_of(report))
-    print(json.dumps(report | {"seconds": round(time.monotonic() - started, 3)}), flush=True)
-    return 0 if report["balanced"] else 1
+    report = run_report("audit_history", arguments.master, lambda start: make_report(arguments, start), text_of)
+    return 0 if report is not None and report["balanced"] else 1
 
 
 if __name__ == "__main__":

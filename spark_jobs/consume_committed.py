@@ -6,6 +6,7 @@ Contract: runs by ``python`` and by ``spark-submit``; starts at earliest; under 
 names that begin with ``_`` or ``.``, with each record once for any reader, also after kill -9 at any moment (see
 ``tidegauge_spark.batch_files``). SIGTERM and Ctrl-C end it after the running batch, with 0 and 130. The last line of
 stdout is ``{"batches", "rows", "end_offsets", "seconds"}`` of this run; Spark's log (WARN) goes to stderr. With
+--console the records are printed instead, a line each; a batch that a killed run had printed is printed again. With
 --progress-file a line ``{"batch_id", "rows", "end_offsets"}`` is appended for each batch once Spark has committed it.
 """
 
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple
 
 from tidegauge_spark.batch_files import BatchFiles, check_folders
 from tidegauge_spark.checkpoint import Checkpoint
-from tidegauge_spark.job_session import MASTER_HELP, create_session, sentence
+from tidegauge_spark.job_session import MASTER_HELP, create_session, on_terminal, sentence
 from tidegauge_spark.offsets import OffsetsJson
 from tidegauge_spark.options import parse_options
 
@@ -41,7 +42,11 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--bootstrap-server", "-b", required=True, metavar="HOST:PORT,...", help="brokers to begin with")
     add("--topic", required=True, metavar="T,...", help="topics to read")
-    add("--output", required=True, type=Path, metavar="DIR", help="folder for the Parquet files")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--output", type=Path, metavar="DIR", help="folder for the Parquet files")
+    where.add_argument(
+        "--console", action="store_true", help="print the records instead; not exactly once after a kill"
+    )
     add("--checkpoint", required=True, type=Path, metavar="DIR", help="folder for the query's checkpoint")
     add("--available-now", action="store_true", help="read what is committed now, then end")
     add("--starting-offsets", default="earliest", metavar="earliest|latest|JSON", help="where a new query begins")
@@ -123,7 +128,7 @@ class Batch(NamedTuple):
 class Consumer:
     """One run: writes batches on Spark's callback thread, notes them on the main thread once they are committed."""
 
-    def __init__(self, files: BatchFiles, checkpoint: Checkpoint, progress_file: Path | None) -> None:
+    def __init__(self, files: BatchFiles | None, checkpoint: Checkpoint, progress_file: Path | None) -> None:
         self._files = files
         self._checkpoint = checkpoint
         self._progress_file = progress_file
@@ -148,14 +153,17 @@ class Consumer:
                 raise RuntimeError(f"batch {batch_id} begins after the stop; the next start runs it")
             self._writing = True
         try:
-            query_id = self._checkpoint.query_id()
-            assert query_id is not None, "Spark writes the query's id before its first batch"
-            self._files.own(query_id)
             ordered = frame.repartition(1).sortWithinPartitions("topic", "partition", "offset")
-            rows = self._files.write(batch_id, ordered.write.mode("overwrite").parquet, _count_rows)
+            rows = print_records(ordered) if self._files is None else self._write_file(self._files, ordered, batch_id)
             self._written.append(Batch(batch_id, rows, self._checkpoint.end_offsets(batch_id) or {}))
         finally:
             self._writing = False
+
+    def _write_file(self, files: BatchFiles, ordered: Any, batch_id: int) -> int:
+        query_id = self._checkpoint.query_id()
+        assert query_id is not None, "Spark writes the query's id before its first batch"
+        files.own(query_id)
+        return files.write(batch_id, ordered.write.mode("overwrite").parquet, _count_rows)
 
     def note_committed(self) -> None:
         """Count the batches that Spark has committed, and note them in the progress file."""
@@ -165,6 +173,8 @@ class Consumer:
             self.rows += batch.rows
             self.end_offsets = batch.end_offsets
             self._note(batch)
+            if self._files is not None and on_terminal():
+                print(f"batch {batch.batch_id}: {batch.rows} records, {self.rows} in all", file=sys.stderr)
 
     def _note(self, batch: Batch) -> None:
         if self._progress_file is not None:
@@ -180,8 +190,8 @@ class Consumer:
         for batch_id in range(noted + 1, last_committed + 1):
             end_offsets = self._checkpoint.end_offsets(batch_id)
             if end_offsets is not None:
-                file = self._files.file_of(batch_id)
-                self._note(Batch(batch_id, _count_rows(file) if file.exists() else 0, end_offsets))
+                file = None if self._files is None else self._files.file_of(batch_id)
+                self._note(Batch(batch_id, _count_rows(file) if file and file.exists() else 0, end_offsets))
 
     def close(self, *, at_once: bool) -> bool:
         """Let no further batch begin, if this is a moment between two batches.
@@ -199,6 +209,16 @@ def _count_rows(file: Path) -> int:
 
     with ParquetFile(file) as parquet:
         return int(parquet.metadata.num_rows)
+
+
+def print_records(frame: Any) -> int:
+    """A line for each record: where, when, key and value, with tabs between; how many there were."""
+    count = 0
+    for row in frame.toLocalIterator():
+        key, value = ("null" if one is None else bytes(one).decode("utf-8", "backslashreplace") for one in row[:2])
+        print(f"{row.topic}-{row.partition}\t{row.offset}\t{row.timestamp.isoformat()}\t{key}\t{value}", flush=True)
+        count += 1
+    return count
 
 
 def start_session(stop: StopRequest, master: str | None) -> Any:
@@ -238,16 +258,17 @@ def main(given: Sequence[str]) -> int:
     assert __debug__, "the invariants are asserts: do not run with -O"
     started = time.monotonic()
     arguments = parse_arguments(given)
-    arguments.output, arguments.checkpoint = arguments.output.resolve(), arguments.checkpoint.resolve()
+    arguments.checkpoint = arguments.checkpoint.resolve()
     stop = StopRequest()
     stop.listen()
-    files = BatchFiles(arguments.output)
+    files = None if arguments.console else BatchFiles(arguments.output.resolve())
     checkpoint = Checkpoint(arguments.checkpoint)
     spark = None
     try:
         source_options(arguments)
-        check_folders(arguments.output, arguments.checkpoint)
-        files.open(checkpoint.query_id())
+        if files is not None:
+            check_folders(arguments.output.resolve(), arguments.checkpoint)
+            files.open(checkpoint.query_id())
         consumer = Consumer(files, checkpoint, arguments.progress_file)
         spark = start_session(stop, arguments.master)
         if not stop:
@@ -258,7 +279,8 @@ def main(given: Sequence[str]) -> int:
     finally:
         if spark is not None:
             spark.stop()
-        files.close()
+        if files is not None:
+            files.close()
     # After everything that may still talk: under spark-submit the driver's stderr goes to stdout too.
     summary = {"batches": consumer.batches, "rows": consumer.rows, "end_offsets": consumer.end_offsets}
     print(json.dumps(summary | {"seconds": round(time.monotonic() - started, 3)}), flush=True)

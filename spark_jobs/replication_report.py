@@ -13,13 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tidegauge_spark.charts import can_draw_png, draw
-from tidegauge_spark.job_session import MASTER_HELP, create_session, sentence
+from tidegauge_spark.job_session import MASTER_HELP, run_report
 from tidegauge_spark.replication_tables import hw_lag_of, replication_tables
 
 FILES = "*.events.jsonl*"
@@ -106,35 +105,35 @@ def charts_of(report: Mapping[str, Any], folder: Path) -> list[Path]:
     ]
 
 
+def make_report(arguments: argparse.Namespace, start: Callable[[], Any]) -> dict[str, Any]:
+    """Read the events, and write report and charts if there is a folder for them.
+
+    Raises:
+        ValueError: there are no events.
+        Exception: what Spark raises.
+    """
+    spark = start()
+    lines = spark.read.text(f"{arguments.events}/{FILES}")
+    topics = [one.strip() for one in arguments.topic.split(",") if one.strip()]
+    tables = replication_tables(spark, lines, arguments.min_insync_replicas, topics)
+    if not tables["span"]["events"]:
+        raise ValueError(f"{arguments.events} holds no events")
+    report = report_of(tables, arguments.min_insync_replicas)
+    report["files"] = []
+    if arguments.output is not None:
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        if not can_draw_png():
+            print("matplotlib is not installed: charts are SVG", file=sys.stderr)
+        report["files"] = [str(file) for file in charts_of(report, arguments.output)]
+        (arguments.output / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return report
+
+
 def main(given: Sequence[str]) -> int:
     """Run the job; returns the exit code."""
-    started = time.monotonic()
     arguments = parse_arguments(given)
-    spark = None
-    try:
-        spark = create_session("tidegauge-replication-report", arguments.master)
-        lines = spark.read.text(f"{arguments.events}/{FILES}")
-        topics = [one.strip() for one in arguments.topic.split(",") if one.strip()]
-        tables = replication_tables(spark, lines, arguments.min_insync_replicas, topics)
-        if not tables["span"]["events"]:
-            raise ValueError(f"{arguments.events} holds no events")
-        report = report_of(tables, arguments.min_insync_replicas)
-        report["files"] = []
-        if arguments.output is not None:
-            arguments.output.mkdir(parents=True, exist_ok=True)
-            if not can_draw_png():
-                print("matplotlib is not installed: charts are SVG", file=sys.stderr)
-            report["files"] = [str(file) for file in charts_of(report, arguments.output)]
-            (arguments.output / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    except Exception as error:  # noqa: BLE001  (one sentence, never a traceback; Spark's log has the rest)
-        print(f"replication_report: {sentence(error)}", file=sys.stderr)
-        return 1
-    finally:
-        if spark is not None:
-            spark.stop()
-    print(text_of(report))
-    print(json.dumps(report | {"seconds": round(time.monotonic() - started, 3)}), flush=True)
-    return 0
+    report = run_report("replication_report", arguments.master, lambda start: make_report(arguments, start), text_of)
+    return 0 if report is not None else 1
 
 
 if __name__ == "__main__":

@@ -52,9 +52,12 @@ def draw(folder: Path, name: str, title: str, unit: str, bars: Mapping[str, floa
     from matplotlib import pyplot as plt  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415  (optional)
 
     figure, axes = plt.subplots(figsize=(8, 1 + 0.3 * max(1, len(bars))))
-    axes.barh(list(bars), list(bars.values()), color=COLOUR)
+    drawn = axes.barh(list(bars), list(bars.values()), color=COLOUR)
+    axes.bar_label(drawn, fmt="%g", padding=4)
+    axes.margins(x=0.1)
     axes.invert_yaxis()
-    axes.set_title(f"{title} ({unit})")
+    axes.set_title(title)
+    axes.set_xlabel(unit)
     figure.tight_layout()
     file = folder / f"{name}.png"
     figure.savefig(file)

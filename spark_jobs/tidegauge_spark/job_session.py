@@ -1,15 +1,20 @@
 """A Spark session for the jobs of this folder, run by ``python`` or by ``spark-submit``.
 
 Contract: the Python that runs the driver runs the workers. Without a master, from spark-submit or from ``--master``, a
-job runs in local mode on two cores. Spark's log (WARN) goes to stderr; there is no progress bar and no web page.
+job runs in local mode on two cores. Spark's log (WARN) goes to stderr; there is no web page, and progress is shown on
+a terminal only. What a report says ends with one line of JSON on stdout.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
+import time
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tidegauge_spark import register
@@ -17,12 +22,13 @@ from tidegauge_spark import register
 MASTER_HELP = "Spark master, for example local[4] or spark://host:7077 (default: spark-submit's, else local[2])"
 
 
-def create_session(app_name: str, master: str | None = None) -> Any:
+def create_session(app_name: str, master: str | None = None, *, with_bar: bool = False) -> Any:
     """A quiet session that knows the format ``tidegauge``.
 
     Args:
         app_name: shown by Spark.
         master: any Spark master; None: what spark-submit says, else ``local[2]``.
+        with_bar: show Spark's progress bar on stderr.
     """
     # Workers and planners run the interpreter that these name, not this one.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -40,7 +46,7 @@ def create_session(app_name: str, master: str | None = None) -> Any:
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     quiet: dict[str, Any] = {
         "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.showConsoleProgress": str(with_bar).lower(),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
@@ -48,6 +54,55 @@ def create_session(app_name: str, master: str | None = None) -> Any:
     spark.sparkContext.setLogLevel("WARN")
     register(spark)
     return spark
+
+
+def on_terminal() -> bool:
+    """Whether somebody looks at stderr; under spark-submit, which reads ours, at that of spark-submit."""
+    if sys.stderr.isatty():
+        return True
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return False
+    try:
+        return str(Path(f"/proc/{os.getppid()}/fd/2").readlink()).startswith(("/dev/pts/", "/dev/tty"))
+    except OSError:  # no /proc
+        return False
+
+
+Report = dict[str, Any]
+
+
+def run_report(
+    job: str, master: str | None, make: Callable[[Callable[[], Any]], Report], text_of: Callable[[Report], str]
+) -> Report | None:
+    """Run a job that ends with a report: its text, and as the last line its document with the seconds it took.
+
+    Args:
+        job: its name, before the sentence about a failure and within the name that Spark shows.
+        master: as of ``create_session``.
+        make: makes the report; is given what starts the session, so that mistakes need not wait for a JVM.
+        text_of: the report for people.
+
+    Returns:
+        The report; None if the job failed, which stderr says.
+    """
+    started = time.monotonic()
+    sessions: list[Any] = []
+
+    def start() -> Any:
+        sessions.append(create_session(f"tidegauge-{job.replace('_', '-')}", master, with_bar=on_terminal()))
+        return sessions[0]
+
+    try:
+        report = make(start)
+    except Exception as error:  # noqa: BLE001  (one sentence, never a traceback; Spark's log has the rest)
+        print(f"{job}: {sentence(error)}", file=sys.stderr)
+        return None
+    finally:
+        for spark in sessions:
+            spark.stop()
+    print(text_of(report))
+    print(json.dumps(report | {"seconds": round(time.monotonic() - started, 3)}), flush=True)
+    return report
 
 
 def sentence(error: BaseException) -> str:

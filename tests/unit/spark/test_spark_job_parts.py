@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,17 @@ def job() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+class Row(NamedTuple):
+    """A row of the source."""
+
+    key: bytes | None
+    value: bytes | bytearray | None
+    topic: str
+    partition: int
+    offset: int
+    timestamp: datetime
 
 
 class Frame:
@@ -131,3 +143,26 @@ def test_a_failure_is_told_by_its_cause(job: ModuleType) -> None:
     assert job.sentence(RuntimeError(text)) == "CODE (3): the cause"
     assert job.sentence(RuntimeError("one line\nstack")) == "one line"
     assert job.sentence(RuntimeError()) == "RuntimeError"
+
+
+def test_records_are_printed_with_tabs(job: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    """--console: null as null, bytes that are no UTF-8 escaped."""
+
+    class Rows:
+        def toLocalIterator(self) -> list[Row]:  # noqa: N802  (Spark's name)
+            at = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+            return [Row(None, bytearray(b"v\xff"), "orders", 1, 7, at), Row(b"k", b"", "orders", 2, 0, at)]
+
+    assert job.print_records(Rows()) == 2
+    at = "2026-01-02T03:04:05.678000+00:00"
+    assert capsys.readouterr().out == f"orders-1\t7\t{at}\tnull\tv\\xff\norders-2\t0\t{at}\tk\t\n"
+
+
+def test_output_and_console_exclude_each_other(job: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--bootstrap-server", "h:1", "--topic", "t", "--checkpoint", "c"]
+    for more in ([], ["--console", "--output", "o"]):
+        with pytest.raises(SystemExit) as ended:
+            job.parse_arguments([*common, *more])
+        assert ended.value.code == 2
+    assert job.parse_arguments([*common, "--console"]).output is None
+    assert "--console" in capsys.readouterr().err
