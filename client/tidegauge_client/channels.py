@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import grpc
 import grpc.aio
 
+from tidegauge.channel_options import RECONNECT_OPTIONS
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.v1 import admin_service_pb2_grpc, broker_service_pb2_grpc, replica_log_service_pb2_grpc
 
@@ -26,12 +27,9 @@ if TYPE_CHECKING:
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 CHANNEL_OPTIONS: list[tuple[str, int]] = [
+    *RECONNECT_OPTIONS,
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
 ]
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
+from tidegauge.channel_options import RECONNECT_OPTIONS
 from tidegauge.control import (
     Endpoint,
     LeaderAndIsrRequest,
@@ -34,14 +35,11 @@ if TYPE_CHECKING:  # it exists in the stubs only
 LOG = logging.getLogger(__name__)
 RETRY_BACKOFF_SECONDS = 0.1
 CHANNEL_OPTIONS = (
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
+    *RECONNECT_OPTIONS,
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    ("grpc.use_local_subchannel_pool", 1),
 )
-"""A broker that comes back is met within half a second, whatever gRPC's own back-off would be."""
+"""Among brokers; a request may be as large as it needs to be (by default gRPC takes 4 MiB)."""
 OpenChannel = Callable[[str], grpc.aio.Channel]
 """How an address is reached; the lab puts another in its place."""
 

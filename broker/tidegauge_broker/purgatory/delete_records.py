@@ -8,11 +8,12 @@ The whole request has one answer, when no partition waits any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.purgatory.offsets import DelayedOffsets
 from tidegauge_broker.replica.effects import AnswerDeleteRecords, Effect
 from tidegauge_broker.replica.messages import DeleteRecordsResult
 
@@ -21,46 +22,32 @@ LowWatermark = Callable[[TopicPartition], int | tuple[ErrorCode, str]]
 
 
 @dataclass(slots=True)
-class DelayedDeleteRecords:
-    """One request in the purgatory; ``required`` holds the offsets still waited for."""
+class DelayedDeleteRecords(DelayedOffsets[DeleteRecordsResult]):
+    """One request in the purgatory."""
 
-    token: object
-    deadline_ms: int
-    results: Sequence[DeleteRecordsResult]
-    required: dict[int, int]
     low_watermark: LowWatermark
 
-    @property
-    def keys(self) -> tuple[TopicPartition, ...]:
-        """The partitions it waits for."""
-        return tuple(self.results[index].topic_partition for index in self.required)
-
-    def try_complete(self, out: list[Effect]) -> bool:
-        """Settle what can be settled; answer when nothing waits any more."""
-        for index, offset in list(self.required.items()):
-            result = self.results[index]
-            found = self.low_watermark(result.topic_partition)
-            if isinstance(found, tuple):
-                result.error, result.message = found
-                result.low_watermark = -1
-                del self.required[index]
-            elif found >= offset:
-                result.low_watermark = found
-                del self.required[index]
-        if self.required:
+    def settle(self, result: DeleteRecordsResult, offset: int) -> bool:
+        """All have followed, or this broker can't tell any more."""
+        found = self.low_watermark(result.topic_partition)
+        if isinstance(found, tuple):
+            result.error, result.message = found
+            result.low_watermark = -1
+            return True
+        if found < offset:
             return False
-        out.append(AnswerDeleteRecords(self.token, self.results))
+        result.low_watermark = found
         return True
 
-    def expire(self, out: list[Effect]) -> None:
-        """The time is over."""
-        for index, offset in self.required.items():
-            result = self.results[index]
-            result.error = ErrorCode.REQUEST_TIMED_OUT
-            result.message = (
-                f"The leader deleted the records of {result.topic_partition} below offset {offset}, but not all live "
-                "replicas followed in time; they will"
-            )
-            result.low_watermark = -1
-        self.required.clear()
-        out.append(AnswerDeleteRecords(self.token, self.results))
+    def time_out(self, result: DeleteRecordsResult, offset: int) -> None:
+        """Some have not followed."""
+        result.error = ErrorCode.REQUEST_TIMED_OUT
+        result.message = (
+            f"The leader deleted the records of {result.topic_partition} below offset {offset}, but not all live "
+            "replicas followed in time; they will"
+        )
+        result.low_watermark = -1
+
+    def answer(self) -> Effect:
+        """To the client."""
+        return AnswerDeleteRecords(self.token, self.results)

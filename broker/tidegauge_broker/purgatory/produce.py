@@ -10,11 +10,12 @@ The whole request has one answer, when no partition waits any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.purgatory.offsets import DelayedOffsets
 from tidegauge_broker.replica.effects import AnswerProduce, Effect
 from tidegauge_broker.replica.messages import ProduceResult
 
@@ -23,49 +24,35 @@ CommitCheck = Callable[[TopicPartition, int], tuple[ErrorCode, str] | None]
 
 
 @dataclass(slots=True)
-class DelayedProduce:
-    """One produce request in the purgatory; ``required`` holds the offsets still waited for."""
+class DelayedProduce(DelayedOffsets[ProduceResult]):
+    """One produce request in the purgatory."""
 
-    token: object
-    deadline_ms: int
-    results: Sequence[ProduceResult]
-    required: dict[int, int]
     check: CommitCheck
 
-    @property
-    def keys(self) -> tuple[TopicPartition, ...]:
-        """The partitions it waits for."""
-        return tuple(self.results[index].topic_partition for index in self.required)
-
-    def try_complete(self, out: list[Effect]) -> bool:
-        """Settle what can be settled; answer when nothing waits any more."""
-        for index, offset in list(self.required.items()):
-            result = self.results[index]
-            outcome = self.check(result.topic_partition, offset)
-            if outcome is not None:
-                del self.required[index]
-                self._settle(result, *outcome)
-        if self.required:
+    def settle(self, result: ProduceResult, offset: int) -> bool:
+        """Cases A and B."""
+        outcome = self.check(result.topic_partition, offset)
+        if outcome is None:
             return False
-        out.append(AnswerProduce(self.token, self.results))
+        _note(result, *outcome)
         return True
 
-    def expire(self, out: list[Effect]) -> None:
+    def time_out(self, result: ProduceResult, offset: int) -> None:
         """Case C."""
-        for index, offset in self.required.items():
-            result = self.results[index]
-            self._settle(
-                result,
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"The records were appended at {result.topic_partition}, but the high watermark did not reach offset "
-                f"{offset} in time; they may still be committed",
-            )
-        self.required.clear()
-        out.append(AnswerProduce(self.token, self.results))
+        _note(
+            result,
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"The records were appended at {result.topic_partition}, but the high watermark did not reach offset "
+            f"{offset} in time; they may still be committed",
+        )
 
-    @staticmethod
-    def _settle(result: ProduceResult, error: ErrorCode, message: str) -> None:
-        result.error = error
-        result.message = message
-        if error is not ErrorCode.NONE:
-            result.base_offset = -1
+    def answer(self) -> Effect:
+        """To the producer."""
+        return AnswerProduce(self.token, self.results)
+
+
+def _note(result: ProduceResult, error: ErrorCode, message: str) -> None:
+    result.error = error
+    result.message = message
+    if error is not ErrorCode.NONE:
+        result.base_offset = -1

@@ -1,12 +1,7 @@
-"""gRPC channels to the other brokers, one for each address, made when first needed.
-
-The options matter (ecosystem 4): by default gRPC retries a dead peer only after up to two minutes, takes at most
-4 MiB, and shares one connection among all channels to an address.
-"""
+"""gRPC channels to the other brokers, one for each address, made when first needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import grpc.aio
@@ -14,29 +9,12 @@ import grpc.aio
 from tidegauge.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidegauge.v1.replication_service_pb2_grpc import ReplicationServiceStub
+from tidegauge_controller.channels import OpenChannel, open_channel
 
 if TYPE_CHECKING:  # the asynchronous types exist in the stubs only
     from tidegauge.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
     from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub
     from tidegauge.v1.replication_service_pb2_grpc import ReplicationServiceAsyncStub
-
-CHANNEL_OPTIONS = (
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    ("grpc.use_local_subchannel_pool", 1),
-)
-
-
-OpenChannel = Callable[[str], grpc.aio.Channel]
-"""How an address is reached; the lab puts another in its place."""
-
-
-def open_channel(address: str) -> grpc.aio.Channel:
-    """A channel with these options."""
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
 
 
 class Peers:

@@ -15,11 +15,11 @@ import grpc.aio
 from tidegauge.settings import Values
 from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.log.manager import LogManager
-from tidegauge_broker.server import peers
 from tidegauge_broker.server.fetchers import Fetchers
 from tidegauge_broker.server.metadata_cache import MetadataCache
 from tidegauge_broker.server.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
+from tidegauge_controller.channels import open_channel
 from tidegauge_controller.zookeeper import Dial, ZooKeeper
 
 
@@ -47,7 +47,7 @@ class Seams:
 
     def open_channel(self, address: str) -> grpc.aio.Channel:
         """How another broker is reached."""
-        return peers.open_channel(address)
+        return open_channel(address)
 
     def dial(self) -> Dial | None:
         """What stands between kazoo and its connections."""

@@ -1,21 +1,11 @@
-"""Makes the helper files importable by name: with importlib mode a test can't import its neighbours otherwise."""
+"""Names for the helpers of the controller's tests."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 
+from tests.neighbours import provide
 
-def provide(name: str, path: Path) -> None:
-    """Load a helper file under a name, once per run."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-
-
-provide("memory_zookeeper", Path(__file__).with_name("memory_zookeeper.py"))
-provide("controller_world", Path(__file__).with_name("controller_world.py"))
+HERE = Path(__file__).parent
+provide("memory_zookeeper", HERE / "memory_zookeeper.py")
+provide("controller_world", HERE / "controller_world.py")

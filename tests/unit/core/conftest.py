@@ -1,21 +1,10 @@
-"""Makes the helpers of the core's tests importable by name: with importlib mode a test can't import its neighbours."""
+"""Names for the helpers of the core's tests."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 
-
-def provide(name: str, path: Path) -> None:
-    """Load a helper file under a name, once per run."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-
+from tests.neighbours import provide
 
 HERE = Path(__file__).parent
 provide("memory_zookeeper", HERE.parent / "controller" / "memory_zookeeper.py")

@@ -1,24 +1,12 @@
-"""Makes helper files of the neighbouring folders importable by name: with importlib mode a test can't otherwise."""
+"""Names for helpers of these tests and of the neighbouring folders."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 
-_UNIT = Path(__file__).parent.parent
+from tests.neighbours import provide
 
-
-def provide(name: str, path: Path) -> None:
-    """Load a helper file under a name, once per run."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-
-
-provide("memory_zookeeper", _UNIT / "controller" / "memory_zookeeper.py")
-provide("config_zookeeper", _UNIT / "server" / "config_zookeeper.py")
-provide("hostile_broker", Path(__file__).with_name("hostile_broker.py"))
+HERE = Path(__file__).parent
+provide("memory_zookeeper", HERE.parent / "controller" / "memory_zookeeper.py")
+provide("config_zookeeper", HERE.parent / "server" / "config_zookeeper.py")
+provide("hostile_broker", HERE / "hostile_broker.py")

@@ -15,9 +15,9 @@ from typing import Any, Self
 import grpc
 import grpc.aio
 
-from tidegauge_broker.server import peers
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.fault_table import OUT, End, FaultTable
+from tidegauge_controller.channels import open_channel
 
 CALLER_KEY = "tidegauge-broker-id"
 
@@ -72,7 +72,7 @@ class Calls:
     def open(self, address: str) -> grpc.aio.Channel:
         """A channel that the faults meet."""
         # It has what the brokers' stubs use of a channel.
-        return LabChannel(self, peers.open_channel(address), address)  # type: ignore[return-value]  # see above
+        return LabChannel(self, open_channel(address), address)  # type: ignore[return-value]  # see above
 
     async def meet(self, address: str) -> None:
         """What a request goes through before it leaves.

@@ -1,0 +1,14 @@
+"""How gRPC channels reconnect, the same for clients and brokers.
+
+By default gRPC tries a dead peer again only after up to two minutes, and shares one connection among all channels to an
+address: a broker that comes back would stay unseen for so long.
+"""
+
+from __future__ import annotations
+
+RECONNECT_OPTIONS = (
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.use_local_subchannel_pool", 1),
+)
