@@ -104,7 +104,7 @@ def text_lines(report: Report) -> Iterator[str]:
             yield from _finding(report, kind, "Note: ")
     for broker, partitions in sorted(report.from_disk.items()):
         of = ", ".join(f"{report.topic}-{partition}" for partition in partitions)
-        yield f"Broker {broker} does not answer: its replicas of {of} were read from disk"
+        yield f"Broker {broker} is down or out of reach: its replicas of {of} were read from disk"
     for line in report.not_checked:
         yield f"Not checked: {line}"
     if report.is_balanced:
