@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,7 +25,7 @@ from tidegauge_client.cluster_file import load_cluster_file
 from tidegauge_lab.cluster import LocalCluster
 
 BIN = Path(sys.executable).parent
-LIMIT_SECONDS = 240
+LIMIT_SECONDS = 600
 _FENCE = re.compile(r"^```(\w*)$(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMENT_BEFORE = re.compile(r"<!-- ([^>]*) -->\s*\Z")
 _README_PORT = re.compile(r"127\.0\.0\.1:1909([2-9])")
@@ -162,24 +163,34 @@ class Reader:
         program = (
             [sys.executable, "-c", text] if block.language == "python" else ["bash", "-euo", "pipefail", "-c", text]
         )
-        done = subprocess.run(
+        code, output = self._run(program)
+        told = f"{where}\n$ {text}\n{output}"
+        assert code == block.exit_code, f"ended with {code}: {told}"
+        if block.expected is not None:
+            lacking = missing(renamed(block.expected, self._names), output)
+            assert lacking is None, f"the page shows, and the run does not:\n{lacking}\n\n{told}"
+            self._learn_names(block.expected)
+        if "tidegauge down" in text:
+            self._names = {}
+
+    def _run(self, program: list[str]) -> tuple[int | None, str]:
+        """Exit code and output; None, and what was printed so far, where it does not end. Its children end with it."""
+        with subprocess.Popen(
             program,
             cwd=self._folder,
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,  # as in a terminal
             text=True,
-            timeout=LIMIT_SECONDS,
-            check=False,
-        )
-        told = f"{where}\n$ {text}\n{done.stdout}"
-        assert done.returncode == block.exit_code, f"ended with {done.returncode}: {told}"
-        if block.expected is not None:
-            lacking = missing(renamed(block.expected, self._names), done.stdout)
-            assert lacking is None, f"the page shows, and the run does not:\n{lacking}\n\n{told}"
-            self._learn_names(block.expected)
-        if "tidegauge down" in text:
-            self._names = {}
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=LIMIT_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                output, _ = process.communicate()
+                return None, f"{output}\nnot ended after {LIMIT_SECONDS} s"
+            return process.returncode, output
 
     def _here(self, text: str) -> str:
         """Ports of our own, and the environment that is there already."""
