@@ -25,6 +25,7 @@ LENGTH_PREFIX_BYTES = 12
 CRC_START = 21
 MAGIC = 2
 NO_PRODUCER_ID = -1
+NO_SEQUENCE = -1
 MAX_SEQUENCE = 2**31 - 1
 
 COMPRESSION_MASK = 0x07
@@ -77,9 +78,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, or -1 without a producer id. 2147483647 is followed by 0."""
-        if self.producer_id == NO_PRODUCER_ID:
-            return -1
+        """Sequence of the last record, or -1 where the first has none. 2147483647 is followed by 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property

@@ -1,16 +1,19 @@
-"""Kafka's own DumpLogSegments reads our files, and ours prints what it prints (issue 3; kafka-behaviour 11.7).
+"""Kafka's own DumpLogSegments reads our files, ours reads Kafka's; both print the same (kafka-behaviour 11.7).
 
 Needs Maven or the jars that the benchmark keeps; where neither is there the test says so and is skipped.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from click.testing import CliRunner
 
@@ -28,13 +31,19 @@ BENCH = Path(__file__).parents[2] / "bench"
 
 
 @pytest.fixture
-def kafka_jars(monkeypatch: pytest.MonkeyPatch) -> Path:
+def kafka_side(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(BENCH))
-    kafka_side: Any = importlib.import_module("kafka_side")
+    module: Any = importlib.import_module("kafka_side")
     try:
-        jars: Path = kafka_side.jars()
-    except kafka_side.Unavailable as reason:
+        module.jars()
+    except module.Unavailable as reason:
         pytest.skip(str(reason))
+    return module
+
+
+@pytest.fixture
+def kafka_jars(kafka_side: Any) -> Path:
+    jars: Path = kafka_side.jars()
     return jars
 
 
@@ -124,3 +133,76 @@ def test_kafka_finds_our_indexes_sane(kafka_jars, tmp_path):
     assert ours == theirs
     assert complaints == []
     assert sum(line.endswith("passed sanity check.") for line in theirs) == len(files)
+
+
+async def write_to_kafka(bootstrap: str) -> None:
+    """A topic of several segments: all codecs, idempotent and plain batches, headers, tombstones, a transaction."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    configs = {"segment.bytes": "3000", "index.interval.bytes": "200"}
+    await admin.create_topics([NewTopic(AT.topic, 1, 3, topic_configs=configs)])
+    await admin.close()
+    for number, codec in enumerate((None, "gzip", "snappy", "lz4", "zstd")):
+        kind = {"acks": "all", "enable_idempotence": number % 2 == 0, "compression_type": codec}
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=20, **kind) as producer:
+            sent = [
+                await producer.send(
+                    AT.topic,
+                    None if at % 7 == 0 else b"value %d" % at * 5,
+                    key=None if at % 7 == 1 else b"k%d" % at,
+                    headers=[("h", b"x")] * (at % 3),
+                )
+                for at in range(40)
+            ]
+            await asyncio.gather(*sent)
+            for at in range(10):
+                await producer.send_and_wait(AT.topic, b"alone %d" % at)
+    for commits in (True, False):
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="writer")
+        await producer.start()
+        await producer.begin_transaction()
+        await producer.send_and_wait(AT.topic, b"in a transaction", key=b"t")
+        await (producer.commit_transaction() if commits else producer.abort_transaction())
+        await producer.stop()
+
+
+def test_we_read_kafkas_files_and_print_what_it_prints(kafka_side, tmp_path):
+    """What a leader and a follower of Apache Kafka wrote; our log manager opens their folders as they stand, too."""
+    kafka = kafka_side.Kafka(tmp_path)
+    try:
+        kafka.start()
+        asyncio.run(write_to_kafka(kafka.bootstrap))
+    except kafka_side.Unavailable as reason:
+        pytest.skip(str(reason))
+    finally:
+        kafka.stop()
+    for number in (0, 1):
+        folder = tmp_path / "kafka" / f"data-{number}"
+        files = files_of(folder / str(AT))
+        assert len([name for name in files if name.endswith(".log")]) > 2
+        for options in ((), ("--print-data-log",), ("--deep-iteration",)):
+            theirs, complaints = kafkas_dump(kafka_side.jars(), files, *options)
+            ours, ours_too = our_dump(files, *options)
+            assert ours == theirs, options
+            assert ours_too == complaints == []
+        opened = open_kafkas(folder, number)
+        log = opened.logs[AT]
+        headers = [header for segment in log.segments for header in segment.headers()]
+        assert (headers[0].base_offset, headers[-1].next_offset) == (log.log_start_offset, log.log_end_offset)
+        assert opened.loaded(AT).high_watermark == log.log_end_offset
+        opened.close({}, clean=False)
+
+
+def open_kafkas(folder: Path, broker_id: int) -> LogManager:
+    (cluster,) = (
+        line for line in (folder / "meta.properties").read_text().splitlines() if line.startswith("cluster.id")
+    )
+    broker, _ = parse_broker_settings({})
+    return LogManager.open(
+        [folder],
+        broker_id=broker_id,
+        cluster_id=cluster.partition("=")[2],
+        broker=broker,
+        topic_values=lambda _topic: parse_topic_settings({}, broker),
+        now_ms=lambda: START_MS,
+    )

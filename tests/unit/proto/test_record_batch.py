@@ -44,6 +44,14 @@ def test_fields_stand_where_kafka_puts_them():
     assert record_batch.crc_matches(data, header)
 
 
+def test_the_last_sequence_counts_from_the_first_whoever_the_producer_is():
+    """DefaultRecordBatch.lastSequence looks at the base sequence alone; some clients write 0 there without an id."""
+    header = record_batch.read_header(a_batch(3))
+    assert (header.base_sequence, header.last_sequence) == (-1, -1)
+    assert header._replace(base_sequence=0).last_sequence == 2
+    assert header._replace(base_sequence=2**31 - 1).last_sequence == 1
+
+
 def test_base_offset_and_epoch_lie_outside_the_crc():
     data = bytearray(a_batch())
     record_batch.patch(data, 0, 4711, 9)
