@@ -34,11 +34,10 @@ def create_session(app_name: str, master: str | None = None, *, with_bar: bool =
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
-    from pyspark import SparkConf  # noqa: PLC0415  (after the environment is set)
-    from pyspark.sql import SparkSession  # noqa: PLC0415  (the same)
+    from pyspark.sql import SparkSession  # noqa: PLC0415  (after the environment is set)
 
     builder = SparkSession.builder.appName(app_name)
-    submitted = SparkConf().get("spark.master") if "PYSPARK_GATEWAY_PORT" in os.environ else None
+    submitted = _submitted_master()
     where = master or submitted or "local[2]"
     if where != submitted:
         builder = builder.master(where)
@@ -54,6 +53,18 @@ def create_session(app_name: str, master: str | None = None, *, with_bar: bool =
     spark.sparkContext.setLogLevel("WARN")
     register(spark)
     return spark
+
+
+def _submitted_master() -> str | None:
+    """The master that spark-submit was given or decided on; None when it does not run this."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (after the environment is set)
+
+    # Without its JVM a SparkConf is empty: what spark-submit says lies there.
+    SparkContext._ensure_initialized()  # noqa: SLF001  (there is no public way before a session)
+    master = SparkConf().get("spark.master")
+    return None if master is None else str(master)
 
 
 def on_terminal() -> bool:
