@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab tests bench
 
-.PHONY: help demo test test-long soak compose-test bench check format pictures proto proto-drift constraints java clean
+.PHONY: help demo test test-long soak soak-spark compose-test bench check format pictures proto proto-drift constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -31,6 +31,9 @@ test-long: .venv java ## What takes longer: repetitions and soaks.
 
 soak: .venv java ## Random faults under producers, then the accountant: make soak SECONDS=3600 SEED=7.
 	SOAK_SECONDS=$(or $(SECONDS),600) SOAK_SEED=$(or $(SEED),2) $(BIN)/python -m pytest -s -m long --timeout 0 tests/integration/test_soak.py
+
+soak-spark: .venv java ## The same for the Spark job, whose driver dies too: make soak-spark SPARK_SOAK_SECONDS=3600 SEED=7.
+	SPARK_SOAK_SECONDS=$(or $(SPARK_SOAK_SECONDS),3600) SOAK_SEED=$(or $(SEED),3) $(BIN)/python -m pytest -s -m long --timeout 0 tests/integration/test_spark_soak.py
 
 compose-test: .venv ## docker-compose.yml for real, where a Docker engine runs or can be installed.
 	tools/compose-test.sh

@@ -1,4 +1,6 @@
-"""Spark where it takes long: a change of leaders that cuts what was not committed, and the jobs as people run them."""
+"""Spark where it takes long: a change of leaders that cuts what was not committed, the jobs as people run them, and
+workers without the package, which are killed.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,22 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
+import venv
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+import pyspark
 import pytest
+from tests.integration.spark_runs import Job, check_exactly_once
 from tests.integration.spark_shell import SparkShell
 
+import tidegauge
+import tidegauge_client
+import tidegauge_spark
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin, Producer
 from tidegauge_lab.cluster import LocalCluster
@@ -164,3 +175,77 @@ async def test_the_jobs_as_people_run_them(brokers: LocalCluster, tmp_path: Path
     code, text, report = await run_job("audit_history", *audit)
     assert (code, report["counts"]["lost"]) == (1, 1), text
     assert "The books do not balance." in text
+
+
+def bare_python(folder: Path) -> Path:
+    """A Python that has all libraries of this one, but not the project."""
+    venv.create(folder, symlinks=True)
+    (lib,) = (folder / "lib").glob("python3.*")
+    # Unlike the environment's own folder this one is only looked through for packages: its .pth files don't count.
+    (lib / "site-packages" / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    python = folder / "bin" / "python"
+    assert subprocess.run([python, "-c", "import tidegauge"], capture_output=True, check=False).returncode == 1
+    return python
+
+
+def archive_of_packages(path: Path) -> Path:
+    """What the guide says to give to --py-files."""
+    with zipfile.ZipFile(path, "w") as zipped:
+        for package in (tidegauge, tidegauge_client, tidegauge_spark):
+            folder = Path(package.__path__[0])
+            for file in folder.rglob("*.py"):
+                zipped.write(file, file.relative_to(folder.parent))
+    return path
+
+
+def children(job: Job, *words: str) -> list[psutil.Process]:
+    """Processes under the job whose command line has all the words."""
+    assert job.process is not None
+    found = []
+    for one in psutil.Process(job.process.pid).children(recursive=True):
+        try:
+            line = " ".join(one.cmdline())
+        except psutil.Error:
+            continue
+        if all(word in line for word in words):
+            found.append(one)
+    return found
+
+
+async def test_workers_without_the_package_are_killed(brokers: LocalCluster, tmp_path: Path) -> None:
+    """--py-files alone, executors in processes of their own: a Python worker and then an executor die by kill -9."""
+    topic = "killed-workers"
+    async with Admin(brokers.bootstrap_servers) as admin:
+        await admin.create_topic(topic, partitions=3, replication_factor=3, configs={"min.insync.replicas": "2"})
+        await admin.wait_for_topic(topic)
+    acknowledged = {}
+    async with Producer(brokers.bootstrap_servers, acks="all") as producer:
+        futures = {b"v%d" % number: await producer.send(topic, b"v%d" % number) for number in range(6_000)}
+        await producer.flush()
+        for value, future in futures.items():
+            place = await future
+            acknowledged[value] = (place.partition, place.offset)
+    python = str(await asyncio.to_thread(bare_python, tmp_path / "python"))
+    submit = [str(Path(pyspark.__path__[0]) / "bin" / "spark-submit"), "--master", "local-cluster[2,1,1024]"]
+    submit += ["--py-files", str(archive_of_packages(tmp_path / "tidegauge.zip"))]
+    names = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "SPARK_HOME": pyspark.__path__[0]}
+    job = Job(tmp_path, brokers, topic)
+    try:
+        job.start_with(submit, "--available-now", "--max-offsets-per-trigger", "300", **names)
+        await job.wait("two batches", lambda: len(job.progress()) >= 2, 400)
+        workers = children(job, "pyspark.daemon")
+        assert workers, "executors fork their Python workers from a daemon"
+        for worker in workers:
+            worker.kill()
+        seen = len(job.progress())
+        await job.wait("batches after the kill of Python workers", lambda: len(job.progress()) > seen + 1, 400)
+        executors = children(job, "CoarseGrainedExecutorBackend")
+        assert len(executors) == 2
+        executors[0].kill()
+        seen = len(job.progress())
+        await job.wait("batches after the kill of an executor", lambda: len(job.progress()) > seen + 1, 400)
+        summary = await job.end(600)
+    finally:
+        job.clean_up()
+    assert summary["rows"] == len(acknowledged)
+    check_exactly_once(job.output, topic, acknowledged)
