@@ -27,6 +27,7 @@ from tidegauge.record_batch import (
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
+    NO_SEQUENCE,
     BatchHeader,
     crc_matches,
     increment_sequence,
@@ -202,7 +203,7 @@ def _batch_item(header: BatchHeader, *, is_valid: bool) -> DumpItem:
 
 def _record_item(header: BatchHeader, record: StoredRecord, options: DumpOptions) -> DumpItem:
     sequence = -1
-    if header.producer_id >= 0 and not header.is_control:
+    if header.base_sequence != NO_SEQUENCE:
         sequence = increment_sequence(header.base_sequence, record.offset - header.base_offset)
     header_keys = [key for key, _value in record.headers]
     fields: dict[str, object] = {
