@@ -40,6 +40,7 @@ from tidegauge_lab.cluster import LocalCluster
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 WARM_UP_RECORDS = 1_000
 BROKERS = 3
+BASE_PORT = 23192  # nobody else's default: the ports must be free again after each stop
 RESAMPLES = 5_000
 NO_EVENT_LOG = "event.log.file="
 
@@ -201,11 +202,13 @@ def run(arguments: argparse.Namespace, folder: Path) -> list[tuple[float, float]
     """Both clusters, all rounds."""
     measured: list[tuple[float, float]] = []
     with ExitStack() as stack:
-        clusters = [LocalCluster.create(folder / "one", BROKERS, profile="kafka")]
+        clusters = [LocalCluster.create(folder / "one", BROKERS, profile="kafka", base_port=BASE_PORT)]
         stack.callback(clusters[0].down)
         clusters[0].up()
         beside = f"{clusters[0].file.zookeeper_address}/two"
-        clusters.append(LocalCluster.create(folder / "two", BROKERS, profile="kafka", zookeeper=beside))
+        clusters.append(
+            LocalCluster.create(folder / "two", BROKERS, profile="kafka", zookeeper=beside, base_port=BASE_PORT + 10)
+        )
         stack.callback(clusters[1].down)
         clusters[1].up()
         for cluster in clusters:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from tidegauge.partition import TopicPartition
 
-About = Literal["leader", "high-watermark", "isr", "follower", "producers", "consumers", "health"]
+About = Literal["leader", "high-watermark", "isr", "follower", "producers", "consumers", "health", "lab"]
 
 RULE_ELECTION = (
     "the controller elects the first live member of the ISR in the order of the assignment "
@@ -55,6 +55,11 @@ RULE_OFFSETS = (
     "(OFFSET_NOT_AVAILABLE, KIP-207)"
 )
 RULE_FAILED_FOLDER = "a replica whose log folder failed is offline (KIP-112)"
+RULE_FETCH = (
+    "a follower acknowledges by fetching: the offset it asks from is its LEO for the leader "
+    "(Partition.updateFollowerFetchState)"
+)
+RULE_SETTINGS = "topic settings are kept in /config/topics, and brokers read them there (ZkConfigRepository)"
 RULE_CONTROLLER = "only the active controller elects leaders and changes ISRs (/controller)"
 
 
@@ -95,6 +100,9 @@ class Facts:
         min_isr: min.insync.replicas.
         lag_ms: the leader's replica.lag.time.max.ms; None when it was not told.
         unclean: unclean.leader.election.enable.
+        held: brokers whose follower of the partition the lab holds.
+        faulty: how many faults the lab has in force in a broker.
+        settings_problem: why the topic's settings are not known; the defaults are assumed then.
     """
 
     at: TopicPartition
@@ -111,6 +119,9 @@ class Facts:
     min_isr: int = 1
     lag_ms: int | None = None
     unclean: bool = False
+    held: frozenset[int] = frozenset()
+    faulty: Mapping[int, int] = field(default_factory=dict)
+    settings_problem: str = ""
 
     @property
     def effective_min_isr(self) -> int:
@@ -149,7 +160,7 @@ def explain(facts: Facts) -> list[Sentence]:
             *_late(facts, facts.led),
             *_clients(facts, facts.led),
         ]
-    return sentences
+    return [*sentences, *_health(facts), *_lab(facts)]
 
 
 # The leader
@@ -188,12 +199,44 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
             "",
             facts.leader,
         )
+
+
+def _health(facts: Facts) -> Iterator[Sentence]:
     if facts.controller is None:
         yield Sentence(
             "health",
             "There is no active controller now: no leader is elected and no ISR changes until one is.",
             RULE_CONTROLLER,
             "a live broker that reaches ZooKeeper becomes the controller by itself",
+        )
+    if facts.settings_problem:
+        yield Sentence(
+            "health",
+            f"The topic's settings are not known, so that min.insync.replicas is taken as {facts.min_isr}: "
+            f"{facts.settings_problem}.",
+            RULE_SETTINGS,
+            "a ZooKeeper that answers",
+        )
+
+
+def _lab(facts: Facts) -> Iterator[Sentence]:
+    """What is done to the brokers on purpose."""
+    for broker in sorted(facts.held):
+        yield Sentence(
+            "lab",
+            f"The fetches of broker {broker} are held, so that it copies and acknowledges nothing of {facts.at}.",
+            RULE_FETCH,
+            f"tidegauge step-fetch {facts.at} --broker {broker}, or hold-fetch {facts.at} --broker {broker} --release",
+            broker,
+        )
+    for broker, count in facts.faulty.items():
+        yield Sentence(
+            "lab",
+            f"{count} fault{'' if count == 1 else 's'} of the lab {'is' if count == 1 else 'are'} in force in broker "
+            f"{broker}: tidegauge faults shows which.",
+            RULE_SESSION if broker == facts.leader else RULE_FETCH,
+            "tidegauge faults --clear",
+            broker,
         )
 
 
@@ -218,7 +261,8 @@ def _no_leader(facts: Facts) -> Iterator[Sentence]:
         "leader",
         f"There is no leader: no member of the ISR {_ids(facts.isr)} can lead ({gone}).",
         RULE_ELECTION,
-        f"start {_brokers(facts.isr)}: any one of them is elected as soon as it is registered",
+        f"start {_brokers(facts.isr)}: {'it' if len(facts.isr) == 1 else 'any one of them'} is elected as soon as it "
+        "is registered",
     )
     if usable:
         yield Sentence(
@@ -375,7 +419,7 @@ def _why_out(facts: Facts, led: Led, broker: int) -> tuple[str, str, str]:
             RULE_JOIN,
             "its fetches",
         )
-    return f"it has caught up{silent} and is proposed with its next fetch", RULE_JOIN, "its next fetch"
+    return f"it has all up to the HW{silent} and is proposed with its next fetch", RULE_JOIN, "its next fetch"
 
 
 def _late(facts: Facts, led: Led) -> Iterator[Sentence]:

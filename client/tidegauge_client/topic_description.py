@@ -5,6 +5,7 @@ Rules:
        within a second gives ``unknown`` and None.
     2. The partition's HW is its leader's (row W2); there is none while there is no leader, or it does not answer.
     3. ``remote_leos`` stands only at the leader: it alone records them (row W3).
+    4. Settings are in ZooKeeper, and brokers read them there: without it they are unknown, and all the rest is told.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin, TopicConfig, topics_of
@@ -37,11 +39,16 @@ class ReplicaState:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic; ``replicas`` by partition, empty lists where they were not asked."""
+    """One topic; ``replicas`` by partition, empty lists where they were not asked.
+
+    Attributes:
+        problem: why ``configs`` is empty though there may be some (rule 4); empty when all are known.
+    """
 
     info: TopicInfo
     configs: Sequence[TopicConfig]
     replicas: Mapping[int, Sequence[ReplicaState]]
+    problem: str = ""
 
     @property
     def min_isr(self) -> int:
@@ -112,8 +119,25 @@ async def describe(
     if with_replicas:
         answers = await admin.describe_replicas_of(list(cluster.brokers.values()), [t.name for t in topics])
     described = []
+    problem = ""
     for topic in topics:
-        configs = await admin.describe_topic_config(topic.name)
+        configs: Sequence[TopicConfig] = ()
+        if not problem:  # one topic's waiting is enough
+            configs, problem = await settings_of(admin, topic.name)
         states = replica_states(topic, answers) if with_replicas else dict.fromkeys(topic.partitions, ())
-        described.append(TopicDescription(topic, configs, states))
+        described.append(TopicDescription(topic, configs, states, problem))
     return described, cluster.brokers
+
+
+async def settings_of(admin: Admin, topic: str) -> tuple[Sequence[TopicConfig], str]:
+    """A topic's settings, or why they are not known (rule 4).
+
+    Raises:
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    try:
+        return await admin.describe_topic_config(topic), ""
+    except TidegaugeError as error:
+        if error.code not in {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION}:
+            raise
+        return (), "no broker could read the topic's settings in ZooKeeper in time"

@@ -81,6 +81,7 @@ def test_a_held_follower_is_named_as_who_holds_the_high_watermark_back(brokers: 
     (why,) = (sentence for sentence in held["sentences"] if sentence["broker"] == 2 and sentence["wait_ms"])
     assert "has fetched up to 1" in why["text"]
     assert LAG_MS / 2 < why["wait_ms"] <= LAG_MS * 1.5
+    assert [(s["broker"], "held" in s["text"]) for s in held["sentences"] if s["about"] == "lab"] == [(2, True)]
     tidegauge(brokers, "hold-fetch", "held-0", "--broker", "2", "--release")
     until(lambda: (now := explained())["hw"] == 3 and not blamed(now), timeout=60)
 
@@ -157,3 +158,25 @@ def test_the_timeline_of_a_failover_stands_in_causal_order(brokers: LocalCluster
     lanes = [text.text for text in ET.parse(picture).iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314 - our own
     assert lanes.index("clients") < lanes.index("broker 0") < lanes.index("broker 2") < lanes.index("controller")
     brokers.up()
+
+
+def test_a_topic_is_described_without_zookeeper_too(brokers: LocalCluster) -> None:
+    """Replicas are asked themselves; only the settings, which brokers read in ZooKeeper, are left out.
+
+    Sessions end while the test goes on; whoever is still registered then is asked.
+    """
+    make_topic(brokers, "cut", "0:1:2")
+    for broker in brokers.file.brokers:
+        tidegauge(brokers, "isolate", str(broker.id), "--from", "zookeeper")
+    try:
+        command = [TIDEGAUGE, "describe-topic", "cut", "-o", "json", "--dir", str(brokers.directory)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+        (part,) = json.loads(done.stdout)["topics"][0]["partitions"]
+        assert any(state["leo"] == 0 for state in part["replicas_state"])
+        assert "Configs are left out: no broker could read the topic's settings in ZooKeeper" in done.stderr
+        said = json.loads(tidegauge(brokers, "explain", "cut-0", "-o", "json"))["sentences"]
+        assert {one["broker"] for one in said if one["about"] == "lab"}
+        assert any("settings are not known" in one["text"] for one in said)
+    finally:
+        tidegauge(brokers, "heal")
+        brokers.wait_ready(120)

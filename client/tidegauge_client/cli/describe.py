@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import click
 
 from tidegauge.cli import print_json, say, tells_errors, verb_options
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin, TopicConfig
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.live_view import screen, view
@@ -198,9 +198,16 @@ def describe_topic(
     wanted = Filter(under_replicated, unavailable, under_min_isr, at_min_isr)
     bootstrap = servers(bootstrap_server, directory)
     wants_min_isr = under_min_isr or at_min_isr
+    told_problem = [""]
 
     async def look(admin: Admin) -> Shown:
         topics, live = await describe(admin, names, with_replicas=replicas or output == JSON)
+        problem = next((topic.problem for topic in topics if topic.problem), "")
+        if problem and wants_min_isr:
+            raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, problem)
+        if problem != told_problem[0]:
+            told_problem[0] = problem
+            say(f"Configs are left out: {problem}" if problem else "Configs are known again")
         return [
             (t, [p for p in t.info.partitions.values() if wanted.shows(p, live, t.min_isr if wants_min_isr else 0)])
             for t in topics

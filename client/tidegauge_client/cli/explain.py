@@ -1,28 +1,36 @@
 """``explain T-P``: why the HW is where it is, who holds it back and for how long, who is out of sync, why nobody leads.
 
-The facts come from the metadata, from every replica's broker, and from the leader's settings; the sentences from
-``tidegauge_client.explanation``. Exit code 0 whenever the partition exists, whatever is wrong with it; 1 if not.
+The facts come from the metadata, from every replica's broker and its lab, and from the leader's settings; the
+sentences from ``tidegauge_client.explanation``. Exit code 0 whenever the partition exists, whatever is wrong
+with it; 1 if not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, cast
 
 import click
 
 from tidegauge.cli import print_json, tells_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import metadata_pb2
+from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
 from tidegauge_client.admin import Admin, topics_of
+from tidegauge_client.channels import Channels, call
 from tidegauge_client.cli.common import JSON, PartitionType, run, servers
+from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import Facts, Led, Remote, Sentence
 from tidegauge_client.explanation import explain as sentences_of
-from tidegauge_client.metadata import ClusterInfo, PartitionInfo
-from tidegauge_client.topic_description import MIN_ISR
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo
+from tidegauge_client.topic_description import MIN_ISR, settings_of
+
+if TYPE_CHECKING:
+    from tidegauge.v1.lab_service_pb2_grpc import LabServiceAsyncStub
 
 WIDTH = 80
 LAG = "replica.lag.time.max.ms"
@@ -35,6 +43,7 @@ _TITLES = {
     "producers": "Producers",
     "consumers": "Consumers",
     "health": "Controller",
+    "lab": "Lab",
 }
 Answers = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
 
@@ -54,13 +63,59 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
             f"Topic {at.topic} has no partition {at.partition}; it has {len(topic.partitions)}, counted from 0",
         )
     asked = [broker for broker in cluster.brokers.values() if broker.id in part.replicas]
-    answers = await admin.describe_replicas_of(asked, [at.topic])
-    configs = {config.name: config.value for config in await admin.describe_topic_config(at.topic)}
+    answers, in_force = await asyncio.gather(admin.describe_replicas_of(asked, [at.topic]), faults_in(asked))
+    settings, problem = await settings_of(admin, at.topic)
+    configs = {config.name: config.value for config in settings}
     lag_ms = None
     if part.leader_id is not None and answers.get(part.leader_id) is not None:
-        settings = await admin.describe_broker_settings(part.leader_id)
-        lag_ms = next((int(entry.value) for entry in settings if entry.name == LAG and entry.value), None)
-    return facts_of(cluster, part, answers, configs, lag_ms)
+        entries = await admin.describe_broker_settings(part.leader_id)
+        lag_ms = next((int(entry.value) for entry in entries if entry.name == LAG and entry.value), None)
+    facts = facts_of(cluster, part, answers, configs, lag_ms)
+    return replace(facts, settings_problem=problem, **lab_facts(at, in_force))
+
+
+async def faults_in(brokers: Sequence[BrokerInfo]) -> dict[int, lab_pb2.ListFaultsResponse]:
+    """What the lab has in force in these brokers, by id; those without a lab or an answer are left out.
+
+    No fault cuts the lab's own calls: a broker that is cut off from clients still tells.
+    """
+    channels = Channels()
+
+    async def one(broker: BrokerInfo) -> lab_pb2.ListFaultsResponse | None:
+        # The generated stub serves both kinds of channel; only its type file knows two classes.
+        lab = cast("LabServiceAsyncStub", lab_service_pb2_grpc.LabServiceStub(channels.channel(broker.address)))
+        request = lab_pb2.ListFaultsRequest()
+        try:
+            return await call(lab.ListFaults, request, timeout_ms=PROBE_TIMEOUT_MS, address=broker.address)
+        except TidegaugeError:
+            return None
+
+    try:
+        answers = await asyncio.gather(*map(one, brokers))
+    finally:
+        await channels.close()
+    return {broker.id: answer for broker, answer in zip(brokers, answers, strict=True) if answer is not None}
+
+
+class LabFacts(TypedDict):
+    """What the lab does to brokers."""
+
+    held: frozenset[int]
+    faulty: Mapping[int, int]
+
+
+def lab_facts(at: TopicPartition, in_force: Mapping[int, lab_pb2.ListFaultsResponse]) -> LabFacts:
+    """Who is held, and how many faults there are in whom."""
+    place = (at.topic, at.partition)
+    held = {
+        broker
+        for broker, answer in in_force.items()
+        if any((one.partition.topic, one.partition.partition) == place for one in answer.held)
+    }
+    return LabFacts(
+        held=frozenset(held),
+        faulty={broker: len(answer.faults) for broker, answer in sorted(in_force.items()) if answer.faults},
+    )
 
 
 def facts_of(

@@ -17,6 +17,7 @@ from tidegauge_client.explanation import (
     RULE_DEATH,
     RULE_ELECTION,
     RULE_FAILED_FOLDER,
+    RULE_FETCH,
     RULE_HW,
     RULE_JOIN,
     RULE_LAG,
@@ -26,6 +27,7 @@ from tidegauge_client.explanation import (
     RULE_PENDING,
     RULE_READ,
     RULE_SESSION,
+    RULE_SETTINGS,
     RULE_UNCLEAN,
     Facts,
     Led,
@@ -80,6 +82,14 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
             "a broker leads from the LeaderAndIsr",
         ),
         (replace(WELL, controller=None), "There is no active controller now", RULE_CONTROLLER),
+        (
+            replace(WELL, settings_problem="no broker could read them"),
+            "min.insync.replicas is taken as 2: no broker could read them.",
+            RULE_SETTINGS,
+        ),
+        (replace(WELL, held=frozenset({2})), "The fetches of broker 2 are held, so that it copies", RULE_FETCH),
+        (replace(WELL, faulty={0: 2}), "2 faults of the lab are in force in broker 0", RULE_FETCH),
+        (replace(WELL, led=None, silent=frozenset({1}), faulty={1: 1}), "1 fault of the lab is in force", RULE_SESSION),
         # Nobody leads.
         (
             replace(DEAD, live=frozenset({0})),
@@ -141,7 +151,7 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
         ),
         (outside(Remote(None, None)), "it has not fetched from this leader yet", RULE_JOIN),
         (outside(Remote(None, None), silent=frozenset({0})), "from this leader yet and does not answer", RULE_JOIN),
-        (outside(Remote(10, 5)), "it has caught up and is proposed with its next fetch", RULE_JOIN),
+        (outside(Remote(10, 5)), "it has all up to the HW and is proposed with its next fetch", RULE_JOIN),
         (
             outside(Remote(10, 5), replace(SHRUNK, epoch_start=11)),
             "all up to the HW, but not up to 11, where the leader's epoch begins",
