@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from tidegauge.errors import TidegaugeError
-from tidegauge_client import Admin
+from tidegauge_client import Admin, Producer
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo
 from tidegauge_lab.cluster import LocalCluster
 
@@ -33,6 +34,7 @@ BROKERS = 3
 SESSION_SECONDS = 4
 LIMIT_SECONDS = 600.0
 SETTLE_SECONDS = 15.0
+PRODUCED_RECORDS = 100
 Holds = Callable[[ClusterInfo], bool]
 
 
@@ -45,6 +47,7 @@ class Row:
         create_seconds: from the request until every broker's metadata shows a leader for each partition.
         describe_seconds: ``tidegauge describe-topic``, the start of the interpreter included.
         idle_cpu_percent: of one core, of the broker that needs most while nothing is written.
+        produce_ms: from send to acknowledgement by all replicas, one record at a time into one partition; the median.
         memory_mb: resident, of the largest broker.
         controller_death_seconds: SIGKILL of the controller, until both others show live leaders for all partitions.
         rejoin_seconds: from the start of the dead broker until every ISR is full again.
@@ -57,6 +60,7 @@ class Row:
     create_seconds: float = 0.0
     describe_seconds: float = 0.0
     idle_cpu_percent: float = 0.0
+    produce_ms: float = 0.0
     memory_mb: float = 0.0
     controller_death_seconds: float = 0.0
     rejoin_seconds: float = 0.0
@@ -69,6 +73,7 @@ LABELS = {
     "create_seconds": "create the topic, s",
     "describe_seconds": "describe-topic, s",
     "idle_cpu_percent": "idle CPU of a broker, % of a core",
+    "produce_ms": "a record to all replicas, ms (median)",
     "memory_mb": "memory of a broker, MB",
     "controller_death_seconds": f"death of the controller until all are led, s ({SESSION_SECONDS} s session)",
     "rejoin_seconds": "start of the dead broker until all ISRs are full, s",
@@ -123,6 +128,17 @@ async def _create(bootstrap: list[str], partitions: int) -> None:
         await admin.wait_for_topic(TOPIC, timeout_ms=int(LIMIT_SECONDS * 1000))
 
 
+async def _produce(bootstrap: list[str]) -> float:
+    """The median time of a record, in ms."""
+    found = []
+    async with Producer(bootstrap, acks="all") as producer:
+        for number in range(PRODUCED_RECORDS):
+            began = time.perf_counter()
+            await (await producer.send(TOPIC, b"%d" % number, partition=0))
+            found.append((time.perf_counter() - began) * 1000)
+    return round(statistics.median(found), 2)
+
+
 async def _delete(bootstrap: list[str]) -> None:
     async with Admin(bootstrap) as admin:
         await admin.delete_topic(TOPIC, timeout_ms=int(LIMIT_SECONDS * 1000))
@@ -132,10 +148,11 @@ async def _delete(bootstrap: list[str]) -> None:
 class Measurement:
     """One cluster and the row that it fills."""
 
-    def __init__(self, folder: Path, partitions: int, idle_seconds: float, runner: asyncio.Runner) -> None:
+    def __init__(self, folder: Path, partitions: int, wanted: argparse.Namespace, runner: asyncio.Runner) -> None:
         self.row = Row(partitions)
-        self.cluster = LocalCluster.create(folder, BROKERS, settings={"auto.leader.rebalance.enable": "false"})
-        self._idle_seconds = idle_seconds
+        settings = {"auto.leader.rebalance.enable": "false"}
+        self.cluster = LocalCluster.create(folder, BROKERS, settings=settings, base_port=wanted.base_port)
+        self._idle_seconds = wanted.idle_seconds
         self._runner = runner
 
     @property
@@ -163,6 +180,8 @@ class Measurement:
         self._measure("create_seconds", lambda: self._runner.run(_create(self._bootstrap, count)))
         self._measure("describe_seconds", self._describe)
         self._idle()
+        self.row.produce_ms = self._runner.run(_produce(self._bootstrap))
+        print(f"{count} partitions: {LABELS['produce_ms']}: {self.row.produce_ms:g}", file=sys.stderr, flush=True)
         controller = self.cluster.status()["controller"]["broker"]
         self._measure("controller_death_seconds", lambda: self._kill(controller))
         self._measure("rejoin_seconds", lambda: self._start(controller))
@@ -223,13 +242,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, nargs="+", default=[10, 300, 1_000, 3_000])
     parser.add_argument("--idle-seconds", type=float, default=30.0)
+    parser.add_argument("--base-port", type=int, help="of the first broker; else as `tidegauge up` chooses")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
     rows: list[Row] = []
     with asyncio.Runner() as runner:  # one loop for all clusters: gRPC's poller outlives a closed one
         for partitions in arguments.partitions:
             folder = Path(tempfile.mkdtemp(prefix="tidegauge-scale-"))
-            measurement = Measurement(folder / "cluster", partitions, arguments.idle_seconds, runner)
+            measurement = Measurement(folder / "cluster", partitions, arguments, runner)
             try:
                 rows.append(measurement.run())
             finally:
