@@ -51,13 +51,6 @@ class NetworkEffect:
     drop_probability: float = 0.0
     seed: int = 0
 
-    def __str__(self) -> str:
-        if self.delay_ms:
-            return f"delayed by {self.delay_ms} ms"
-        if self.drop_probability:
-            return f"dropped with probability {self.drop_probability:g} (seed {self.seed})"
-        return "cut"
-
 
 CUT = NetworkEffect()
 

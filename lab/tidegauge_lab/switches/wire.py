@@ -10,6 +10,7 @@ import grpc.aio
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import common_pb2, lab_pb2, metadata_pb2
+from tidegauge_broker.server.lab.words import describe_fault
 from tidegauge_lab.switches.model import (
     BrokerSwitches,
     Change,
@@ -93,54 +94,6 @@ def to_disk(effect: DiskEffect) -> lab_pb2.DiskFault:
 def from_fault(broker_id: int, message: lab_pb2.LabFault) -> Fault:
     """From the wire."""
     return Fault(broker_id, message.fault_id, describe_fault(message), message.met, message)
-
-
-def describe_fault(message: lab_pb2.LabFault) -> str:
-    """One line for people."""
-    match message.WhichOneof("kind"):
-        case "network":
-            return _describe_network(message.network)
-        case "error":
-            return _describe_error(message.error)
-        case "disk":
-            return _describe_disk(message.disk)
-    return "a fault of an unknown kind"
-
-
-def _describe_network(fault: lab_pb2.NetworkFault) -> str:
-    if fault.broker_ids:
-        ends = f"broker{'s' if len(fault.broker_ids) > 1 else ''} {', '.join(map(str, fault.broker_ids))}"
-    else:
-        plane = next((plane for plane, number in _PLANES.items() if number == fault.plane), None)
-        ends = {Plane.BROKERS: "all other brokers", Plane.ZOOKEEPER: "ZooKeeper", Plane.CLIENTS: "clients"}.get(
-            plane or Plane.BROKERS, "?"
-        )
-    direction = next((way for way, number in _DIRECTIONS.items() if number == fault.direction), Direction.BOTH)
-    ways = {Direction.IN: "calls from", Direction.OUT: "calls to", Direction.BOTH: "calls from and to"}[direction]
-    if fault.plane == lab_pb2.LAB_PLANE_ZOOKEEPER:
-        ways = {Direction.IN: "what comes from", Direction.OUT: "what goes to", Direction.BOTH: "the connection with"}[
-            direction
-        ]
-    effect = NetworkEffect(fault.delay_ms, fault.drop_probability, fault.seed)
-    return f"{ways} {ends}: {effect}"
-
-
-def _describe_error(fault: lab_pb2.ErrorFault) -> str:
-    error = fault.grpc_status or ErrorCode.of(fault.error).name
-    which = "" if fault.times == 0 else f", {fault.times} time{'s' if fault.times > 1 else ''}"
-    after = f" after {fault.skip} that pass" if fault.skip else ""
-    chance = f" with probability {fault.probability:g} (seed {fault.seed})" if 0 < fault.probability < 1 else ""
-    effect = ", although it takes effect" if fault.after_effect else ""
-    return f"{fault.rpc} answers {error}{which}{after}{chance}{effect}"
-
-
-def _describe_disk(fault: lab_pb2.DiskFault) -> str:
-    operation = fault.operation or "every disk operation"
-    where = f" on files with {fault.path_contains!r} in their path" if fault.path_contains else ""
-    effect = f"fails with {fault.errno_name}" if fault.errno_name else f"takes {fault.delay_ms} ms more"
-    which = f", {fault.times} time{'s' if fault.times > 1 else ''}" if fault.times else ""
-    after = f" after {fault.skip} that pass" if fault.skip else ""
-    return f"{operation}{where} {effect}{which}{after}"
 
 
 def from_list(message: lab_pb2.ListFaultsResponse) -> BrokerSwitches:

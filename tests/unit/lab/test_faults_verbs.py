@@ -6,6 +6,7 @@ from click.testing import CliRunner
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import common_pb2, lab_pb2, metadata_pb2
+from tidegauge_broker.server.lab.words import describe_fault
 from tidegauge_lab.cli.holds import hold_fetch, step_fetch
 from tidegauge_lab.cli.inject import expire_session, inject_disk, inject_error, sync
 from tidegauge_lab.cli.isolate import faults, heal, isolate
@@ -79,17 +80,17 @@ def test_without_a_cluster_it_is_one_sentence_and_1(verb, arguments, tmp_path):
     ],
 )
 def test_a_cut_in_words(ends, direction, effect, text):
-    assert wire.describe_fault(lab_pb2.LabFault(network=wire.to_network(ends, direction, effect))) == text
+    assert describe_fault(lab_pb2.LabFault(network=wire.to_network(ends, direction, effect))) == text
 
 
 def test_errors_and_disks_in_words():
     error = InjectedError("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, skip=2, probability=0.5, seed=1, after_effect=True)
-    assert wire.describe_fault(lab_pb2.LabFault(error=wire.to_error_fault(error))) == (
+    assert describe_fault(lab_pb2.LabFault(error=wire.to_error_fault(error))) == (
         "Fetch answers NOT_LEADER_OR_FOLLOWER, 1 time after 2 that pass with probability 0.5 (seed 1), although it "
         "takes effect"
     )
     disk = DiskEffect(errno_name="EIO", operation="sync", path_contains="t-0", times=2)
-    assert wire.describe_fault(lab_pb2.LabFault(disk=wire.to_disk(disk))) == (
+    assert describe_fault(lab_pb2.LabFault(disk=wire.to_disk(disk))) == (
         "sync on files with 't-0' in their path fails with EIO, 2 times"
     )
 

@@ -24,6 +24,7 @@ from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.holds import Holds
 from tidegauge_broker.server.lab.session import end_session
 from tidegauge_broker.server.lab.stepped_round import stepped_round
+from tidegauge_broker.server.lab.words import describe_fault
 from tidegauge_broker.server.seams import Parts
 
 LOG = logging.getLogger("tidegauge.lab")
@@ -127,8 +128,8 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
             fault = self._faults.set(request.fault)
         except TidegaugeError as problem:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem.message)
-        LOG.warning("Lab: fault %d is in force: %s", fault.fault_id, _shown(fault))
-        self._note(_ACTIONS[fault.WhichOneof("kind")], fault=fault.fault_id, text=_shown(fault))
+        LOG.warning("Lab: fault %d is in force: %s", fault.fault_id, describe_fault(fault))
+        self._note(_ACTIONS[fault.WhichOneof("kind")], fault=fault.fault_id, text=describe_fault(fault))
         return lab_pb2.SetFaultResponse(fault=fault)
 
     async def ClearFaults(self, request: lab_pb2.ClearFaultsRequest, context: Context) -> lab_pb2.ClearFaultsResponse:
@@ -137,7 +138,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         ended = self._faults.clear(request.fault_ids, network_only=request.network_only)
         for fault in ended:
             LOG.warning("Lab: fault %d has ended", fault.fault_id)
-            self._note("clear-fault", fault=fault.fault_id, text=_shown(fault))
+            self._note("clear-fault", fault=fault.fault_id, text=describe_fault(fault))
         released = list(self._holds.held()) if request.holds else []
         for at in released:
             await self._holds.release(at)
@@ -162,11 +163,6 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         where = {} if at is None else {"topic": at.topic, "partition": at.partition}
         fields = {"action": action, "broker": broker_id, "process": f"broker-{broker_id}", **where, **more}
         self._parts.note("fault", "Lab", fields)
-
-
-def _shown(fault: lab_pb2.LabFault) -> str:
-    """On one line, as protobuf writes it."""
-    return " ".join(str(fault).split())
 
 
 async def _or_abort(answer: Awaitable[Answer], context: Context) -> Answer:
