@@ -182,10 +182,12 @@ class Measurement:
         self._idle()
         self.row.produce_ms = self._runner.run(_produce(self._bootstrap))
         print(f"{count} partitions: {LABELS['produce_ms']}: {self.row.produce_ms:g}", file=sys.stderr, flush=True)
-        controller = self.cluster.status()["controller"]["broker"]
+        controller = self._controller()
         self._measure("controller_death_seconds", lambda: self._kill(controller))
         self._measure("rejoin_seconds", lambda: self._start(controller))
-        other = next(entry.id for entry in self.cluster.file.brokers if entry.id != self._controller())
+        # The one that came back leads nothing yet: the third broker's death says more.
+        spared = {controller, self._controller()}
+        other = next(entry.id for entry in self.cluster.file.brokers if entry.id not in spared)
         self._measure("broker_death_seconds", lambda: self._kill(other))
         self._start(other)
         self._measure("stop_seconds", lambda: self.cluster.stop(other, limit_seconds=LIMIT_SECONDS))
