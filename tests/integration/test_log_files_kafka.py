@@ -38,6 +38,7 @@ def kafka_side(monkeypatch: pytest.MonkeyPatch) -> Any:
         module.jars()
     except module.Unavailable as reason:
         pytest.skip(str(reason))
+    monkeypatch.setattr(module, "READY_SECONDS", 240)
     return module
 
 
