@@ -1,9 +1,10 @@
 """Draws a sequence diagram as SVG: time runs down, a lane for the clients, each broker, and the controller. Pure.
 
 Layout: one row for each event. Its words stand above the row's arrow, right of the dot, so that no arrow crosses them;
-a lane is as wide as the longest words on it. A lane is solid while its broker lives (from ``starting`` to ``stopped``
-or to the lab's ``kill``), dotted while it is paused or gone. With one partition alone a bar on the lane shows who
-leads, in a colour for each epoch; the partition's name is then in the title only.
+a lane is as wide as the longest words on it. A lane is solid while its broker lives (from its start to ``stopped`` or
+to the lab's ``kill``), dotted while it is paused or gone. A cross ends a life; a diamond is what else the lab did.
+With one partition alone a bar on the lane shows who leads, in a colour for each epoch; the partition's name is then in
+the title only.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ _LEGEND = (
 )
 _EPOCH_COLOURS = ("#54aeff", "#4ac26b", "#d4a72c", "#c297ff", "#ff8182", "#76e3ea")
 _DIES = frozenset({"kill", "stop", "pause", "power-cut"})
+_LIVES = frozenset({"start", "resume"})
 _STYLE = (
     "text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace}"
     ".h{font-weight:bold;font-size:13px}.t{fill:#57606a;font-size:11px}"
@@ -186,8 +188,10 @@ class _Picture:
             yield _arrow(self._x[step.sender], x, y, colour)
         if step.receiver is not None:
             yield _arrow(x, self._x[step.receiver], y, colour)
-        if step.event.get("kind") == "fault":
+        if step.event.get("action") in _DIES:
             yield f'<path d="M{x - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12" stroke="{colour}" stroke-width="2.5"/>'
+        elif step.event.get("kind") == "fault":
+            yield f'<path d="M{x:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z" fill="#fff" stroke="{colour}" stroke-width="2"/>'
         else:
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
         yield _words_at(x + 9, y, colour, words)
@@ -217,7 +221,7 @@ def _life(step: Step, lane: Lane) -> bool | None:
         return None
     if step.event.get("kind") == "fault":
         action = step.event.get("action")
-        return False if action in _DIES else True if action == "resume" else None
+        return False if action in _DIES else True if action in _LIVES else None
     if step.event.get("kind") == "broker":
         state = step.event.get("state")
         return False if state == "stopped" else True if state == "starting" else None

@@ -81,6 +81,18 @@ def test_a_lane_is_dotted_before_its_broker_starts_and_after_it_is_killed() -> N
     assert [one.get("class") for one in of_broker_0] == ["d", "l", "d"]
 
 
+def test_a_start_is_no_death_and_revives_the_lane_though_the_brokers_own_words_are_filtered_out() -> None:
+    faults = [
+        {"time_ms": at, "source": "lab", "kind": "fault", "action": action, "broker": 0, "process": "broker-0"}
+        for at, action in enumerate(["kill", "start", "hold-fetch", "pause", "resume"])
+    ]
+    root = picture(faults)
+    lanes = [one for one in root.iter(f"{SVG}line") if one.get("x1") == _x(root, "broker 0")]
+    assert [one.get("class") for one in lanes] == ["l", "d", "l", "d", "l"]
+    marks = [(one.get("d") or "").endswith("z") for one in root.iter(f"{SVG}path")]
+    assert marks == [False, True, True, False, True], "a cross for a death, a diamond for anything else"
+
+
 def test_a_bar_shows_who_leads_until_it_dies() -> None:
     bars = [one for one in picture(story()).iter(f"{SVG}rect") if one.find(f"{SVG}title") is not None]
     (bar,) = bars
