@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -181,8 +182,10 @@ def bare_python(folder: Path) -> Path:
     """A Python that has all libraries of this one, but not the project."""
     venv.create(folder, symlinks=True)
     (lib,) = (folder / "lib").glob("python3.*")
-    # Unlike the environment's own folder this one is only looked through for packages: its .pth files don't count.
-    (lib / "site-packages" / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    # Unlike the environment's own folder this one is only looked through for packages: its .pth files don't count. It
+    # comes first, since PySpark there is compiled, in Spark's own archive not: so workers start three times as fast.
+    line = f"import sys; sys.path.insert(0, {sysconfig.get_path('purelib')!r})\n"
+    (lib / "site-packages" / "libraries.pth").write_text(line, encoding="utf-8")
     python = folder / "bin" / "python"
     assert subprocess.run([python, "-c", "import tidegauge"], capture_output=True, check=False).returncode == 1
     return python
@@ -229,6 +232,9 @@ async def test_workers_without_the_package_are_killed(brokers: LocalCluster, tmp
     submit = [str(Path(pyspark.__path__[0]) / "bin" / "spark-submit"), "--master", "local-cluster[2,1,1024]"]
     submit += ["--py-files", str(archive_of_packages(tmp_path / "tidegauge.zip"))]
     names = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "SPARK_HOME": pyspark.__path__[0]}
+    # A local cluster's workers leave their folders in Spark's own.
+    work = Path(pyspark.__path__[0]) / "work"
+    others = set(work.glob("app-*"))
     job = Job(tmp_path, brokers, topic)
     try:
         job.start_with(submit, "--available-now", "--max-offsets-per-trigger", "300", **names)
@@ -247,5 +253,7 @@ async def test_workers_without_the_package_are_killed(brokers: LocalCluster, tmp
         summary = await job.end(600)
     finally:
         job.clean_up()
+        for folder in set(work.glob("app-*")) - others:
+            shutil.rmtree(folder)
     assert summary["rows"] == len(acknowledged)
     check_exactly_once(job.output, topic, acknowledged)
