@@ -21,14 +21,17 @@ from tidegauge_broker.replica.isr import PendingExpand, PendingShrink
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import CONSUMER, EpochEnd, EpochQuestion, FetchResult
 from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.producer_state import ProducerCheck, ProducerState
 from tidegauge_broker.replica.remote_replica import RemoteReplica
 from tidegauge_broker.replica.rounds import Rounds
 from tidegauge_broker.replica.rules.kip_320 import Kip320Rule
 from tidegauge_controller.decisions import alter_partition as alter_module
 from tidegauge_controller.decisions import leaders as leaders_module
 from tidegauge_controller.decisions import partition_machine, replica_machine, state_store
+from tidegauge_controller.decisions.context import ControllerSettings
 from tidegauge_controller.decisions.election import Election, elect_offline, remove_from_isr
 from tidegauge_controller.decisions.steps import SetNode
+from tidegauge_lab.simulator import sim_controller
 from tidegauge_lab.simulator.sim_controller import SimController
 
 Patch = tuple[Any, str, Any]
@@ -456,6 +459,24 @@ MUTANTS: tuple[Mutant, ...] = (
         "KIP-320",
     ),
     Mutant("zombie-writes", "a controller's writes are fenced by its epoch", (FENCE_OFF,), "KAFKA-6082"),
+    Mutant(
+        "unseen-restart",
+        "a new controller gives a leader that restarted unseen a new epoch (Kafka's rule is to overlook it)",
+        (
+            (
+                sim_controller,
+                "_SETTINGS",
+                ControllerSettings(leader_imbalance_percentage=0, trusts_restarted_brokers=True),
+            ),
+        ),
+        "KAFKA-7235",
+    ),
+    Mutant(
+        "sequences",
+        "an idempotent producer's batch is written once",
+        ((ProducerState, "check", lambda *_: ProducerCheck()),),
+        "KIP-98",
+    ),
     Mutant(
         "zombie-overwrites",
         "a controller's writes are fenced by its epoch and by the state's version",

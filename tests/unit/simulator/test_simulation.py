@@ -17,7 +17,6 @@ from tidegauge_lab.cli.simulate import simulate
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_lab.simulator import sim_controller
 from tidegauge_lab.simulator.actions import MAY_LOSE, MUST_SURVIVE, swarm_of
-from tidegauge_lab.simulator.lab_story import find_story, tell
 from tidegauge_lab.simulator.search import SearchPlan, search
 from tidegauge_lab.simulator.shrink import shrink
 from tidegauge_lab.simulator.simulation import history_of, replay_schedule
@@ -27,11 +26,11 @@ OLDER_RULES = ("high-watermark", "kip-101", "kip-279")
 
 def test_kip_320_breaks_nothing():
     """And the histories are worth something: epochs pass, controllers change, records are acknowledged."""
-    histories = [history_of(seed, 500) for seed in range(40)]
-    assert [history.violation for history in histories] == [None] * 40
-    assert sum(history.leader_epochs for history in histories) > 200
-    assert sum(history.controller_epochs for history in histories) > 130
-    assert sum(history.acknowledged for history in histories) > 400
+    histories = [history_of(seed, 500) for seed in range(20)]
+    assert [history.violation for history in histories] == [None] * len(histories)
+    assert sum(history.leader_epochs for history in histories) > 100
+    assert sum(history.controller_epochs for history in histories) > 60
+    assert sum(history.acknowledged for history in histories) > 200
 
 
 def test_what_power_cuts_take_is_lost_by_name_only():
@@ -169,15 +168,6 @@ def test_the_verb_draws_a_violation_and_writes_a_scenario(tmp_path: Path):
     assert len(scenario.steps) > 5
 
 
-def test_a_story_breaks_the_same_again_and_not_under_kip_320():
-    found = find_story(0, "high-watermark")
-    assert found is not None
-    _, story = found
-    again = tell(story.done, "high-watermark")
-    assert (again.done, again.states, again.logs) == (story.done, story.states, story.logs)
-    assert tell(story.done, "kip-320").broken is None
-
-
 def test_the_verb_refuses_what_makes_no_sense():
     assert run("--runs", "0")[0] == 2
     assert run("--truncation", "kip-1")[0] == 2
@@ -196,14 +186,10 @@ def test_the_verb_ends_with_3_if_the_simulator_itself_fails(monkeypatch: pytest.
 
 
 @pytest.mark.long
-def test_two_thousand_default_runs_break_nothing():
-    result = search(SearchPlan(runs=2000), jobs=2)
-    assert result.findings == []
-    assert result.steps == 1_000_000
-
-
-@pytest.mark.long
 def test_ten_million_events_break_nothing():
-    result = search(SearchPlan(seed=1_000_000, runs=10_000, steps=1000), jobs=2)
-    assert result.findings == []
-    assert result.steps == 10_000_000
+    """And what is lost where it may be is lost by name."""
+    for power, first in ((MUST_SURVIVE, 1_000_000), (MAY_LOSE, 2_000_000)):
+        result = search(SearchPlan(seed=first, runs=5000, steps=1000, power=power), jobs=2)
+        assert result.findings == []
+        assert result.steps == 5_000_000
+        assert bool(result.lost) == (power == MAY_LOSE)
