@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab tests bench
 
-.PHONY: help demo test test-long soak soak-spark compose-test bench check format pictures proto proto-drift constraints java clean
+.PHONY: help demo test test-long simulate-long soak soak-spark compose-test bench check format pictures proto proto-drift constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -28,6 +28,10 @@ test: .venv java ## All tests but the long ones.
 
 test-long: .venv java ## What takes longer: repetitions and soaks.
 	$(BIN)/python -m pytest -m long --timeout 3600
+
+simulate-long: .venv ## Random histories in both modes on all cores: make simulate-long RUNS=1000000 SEED=7.
+	$(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000)
+	$(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --mode may-lose
 
 soak: .venv java ## Random faults under producers, then the accountant: make soak SECONDS=3600 SEED=7.
 	SOAK_SECONDS=$(or $(SECONDS),600) SOAK_SEED=$(or $(SEED),2) $(BIN)/python -m pytest -s -m long --timeout 0 tests/integration/test_soak.py
