@@ -85,11 +85,11 @@ def draw(measured: Measured, picture: Path) -> None:
         axis.set_xlabel(curve)
         axis.set_ylabel("MB/s written, acks=all")
         axis.set_ylim(bottom=0)
-        if len(next(iter(sides.values()))) > 3:
+        ticks = [x for x, _ in next(iter(sides.values()))]
+        if ticks[-1] > len(ticks):
             axis.set_xscale("log", base=2)
-            ticks = [x for x, _ in next(iter(sides.values()))]
-            axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-            axis.minorticks_off()
+        axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axis.minorticks_off()
         axis.grid(alpha=0.3)
         axis.legend()
     figure.tight_layout()
