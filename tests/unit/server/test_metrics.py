@@ -137,7 +137,7 @@ def test_an_offline_replica_has_no_offsets() -> None:
     offline = ReplicaView(AT, "offline", 1, 3, 4, 0, 0, 0)
     told = page(replicas=[Replica(offline)])
     assert told["kafka_server_replicamanager_offlinereplicacount"] == "1"
-    assert not [name for name in told if name.startswith("kafka_log_log")]
+    assert not [name for name in told if name.startswith("kafka_log_log_")]
 
 
 @pytest.mark.parametrize(("is_controller", "values"), [(True, ["1", "3", "1", "2", "1"]), (False, ["0"] * 5)])
@@ -178,8 +178,9 @@ def test_request_times_are_a_summary_over_the_latest_requests() -> None:
         meters.request("Produce").took(milliseconds, failed=milliseconds > 98)
     told = page(replicas=[], meters=meters)
     name = "kafka_network_requestmetrics_totaltimems"
-    assert told[f'{name}{{request="Produce",quantile="0.5"}}'] == "51"
+    assert told[f'{name}{{request="Produce",quantile="0.50"}}'] == "51"
     assert told[f'{name}{{request="Produce",quantile="0.99"}}'] == "100"
+    assert told[f'{name}{{request="Produce",quantile="0.999"}}'] == "100"
     assert told[f'{name}_count{{request="Produce"}}'] == "100"
     assert told[f'{name}_sum{{request="Produce"}}'] == "5050"
     assert told['kafka_network_requestmetrics_errors_total{request="Produce"}'] == "2"
@@ -192,6 +193,63 @@ def test_old_times_are_forgotten_and_no_request_has_no_quantiles() -> None:
     for _ in range(RESERVOIR):
         meter.took(1)
     assert set(meter.quantiles().values()) == {1}
+
+
+DASHBOARDS: dict[str, set[str]] = {
+    "kafka_cluster_partition": {"atminisr", "insyncreplicascount", "replicascount", "underminisr", "underreplicated"},
+    "kafka_controller_controllerstats": {"uncleanleaderelections_total"},
+    "kafka_controller_kafkacontroller": {
+        "activebrokercount",
+        "activecontrollercount",
+        "globalpartitioncount",
+        "globaltopiccount",
+        "offlinepartitionscount",
+        "preferredreplicaimbalancecount",
+    },
+    "kafka_log_log": {"logendoffset", "logstartoffset", "size"},
+    "kafka_log_logmanager": {"offlinelogdirectorycount"},
+    "kafka_network_requestmetrics": {"requests_total", "errors_total", "totaltimems"},
+    "kafka_server_brokertopicmetrics": {
+        "bytesin_total",
+        "bytesout_total",
+        "failedfetchrequests_total",
+        "failedproducerequests_total",
+        "messagesin_total",
+        "totalfetchrequests_total",
+        "totalproducerequests_total",
+    },
+    "kafka_server_delayedoperationpurgatory": {"purgatorysize"},
+    "kafka_server_fetcherlagmetrics": {"consumerlag"},
+    "kafka_server_kafkaserver": {"brokerstate"},
+    "kafka_server_replicafetchermanager": {"maxlag"},
+    "kafka_server_replicamanager": {
+        "isrexpands_total",
+        "isrshrinks_total",
+        "leadercount",
+        "partitioncount",
+        "underminisrpartitioncount",
+        "underreplicatedpartitions",
+    },
+    "kafka_server_sessionexpirelistener": {"zookeeperdisconnects_total", "zookeeperexpires_total"},
+}
+"""What public dashboards and alerts query of replication, where their names come from the exporter's example rules:
+strimzi-kafka.json, prometheus-kafka-rules.yaml, KafOpticon; jmx-monitoring-stacks, whose own rules keep PerSec."""
+
+
+def test_what_public_dashboards_query_is_there() -> None:
+    told = {family.name for family in families(Snapshot([], [], {1}, False, Meters()))}
+    asked = {f"{kind}_{name}" for kind, names in DASHBOARDS.items() for name in names}
+    assert asked - told == set()
+    assert len(asked) > 35
+
+
+def test_the_brokers_state_is_told_by_kafkas_numbers() -> None:
+    meters = Meters()
+    told = []
+    for state in ("starting", "registered", "shutting-down"):
+        meters.noted("broker", "Lifecycle", {"state": state, "broker_epoch": 1})
+        told.append(page(replicas=[], meters=meters)["kafka_server_kafkaserver_brokerstate"])
+    assert told == ["1", "3", "6"]
 
 
 def test_every_family_explains_itself() -> None:

@@ -88,4 +88,5 @@ class BrokerMetrics:
             is_controller=self._controller.is_active,
             meters=self._meters,
             purgatories=core.waiting_operations(),
+            offline_directories=len(logs.offline_directories),
         )

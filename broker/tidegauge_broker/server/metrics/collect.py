@@ -64,6 +64,7 @@ class Snapshot:
         is_controller: whether it is the active controller.
         purgatories: operations that wait, by Kafka's name of the purgatory.
         meters: its counters.
+        offline_directories: log folders that failed.
     """
 
     replicas: Sequence[Replica]
@@ -72,10 +73,13 @@ class Snapshot:
     is_controller: bool
     meters: Meters
     purgatories: Mapping[str, int] = field(default_factory=dict)
+    offline_directories: int = 0
 
 
 def families(now: Snapshot) -> Iterator[Family]:
     """All metrics."""
+    state = "0 not running, 1 starting, 3 running, 6 in a controlled shutdown."
+    yield _gauge("kafka_server_kafkaserver_brokerstate", state, now.meters.broker_state)
     yield from _replica_manager(now)
     yield from _controller(now)
     yield from _partitions(now)
@@ -181,6 +185,8 @@ def _partitions(now: Snapshot) -> Iterator[Family]:
 
 
 def _logs(now: Snapshot) -> Iterator[Family]:
+    offline = "kafka_log_logmanager_offlinelogdirectorycount"
+    yield _gauge(offline, "Log folders of this broker that failed.", now.offline_directories)
     end = Family("kafka_log_log_logendoffset", "gauge", "Log end offset of the local replica.")
     start = Family("kafka_log_log_logstartoffset", "gauge", "Log start offset of the local replica.")
     size = Family("kafka_log_log_size", "gauge", "Bytes of the local replica.")
@@ -236,7 +242,7 @@ def _requests(meters: Meters) -> Iterator[Family]:
         count.add(meter.count, request=request)
         errors.add(meter.errors, request=request)
         for share, milliseconds in meter.quantiles().items():
-            times.add(milliseconds, request=request, quantile=str(share))
+            times.add(milliseconds, request=request, quantile=f"{share:.2f}" if share < 0.999 else str(share))
         times.add(meter.sum_ms, "_sum", request=request)
         times.add(meter.count, "_count", request=request)
     yield from (count, errors, times)

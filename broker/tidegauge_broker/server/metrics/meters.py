@@ -16,6 +16,8 @@ from tidegauge.partition import TopicPartition
 RESERVOIR = 1028
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 REMOVED = "remove-from-isr"
+BROKER_STATES = {"starting": 1, "registered": 3, "shutting-down": 6, "stopped": 0}
+"""Kafka's numbers (org.apache.kafka.metadata.BrokerState); a controlled shutdown is pending from its begin on."""
 
 
 class RequestMeter:
@@ -47,6 +49,7 @@ class Meters:
         self.requests: dict[str, RequestMeter] = {}
         self.topics: dict[str, Counter[str]] = {}
         self.counts: Counter[str] = Counter()
+        self.broker_state = 0
         self.lags: dict[TopicPartition, tuple[int, int]] = {}
         """What this broker's followers lacked at their last answer: leader, records."""
 
@@ -75,6 +78,8 @@ class Meters:
         elif kind == "election":
             self.counts["elections"] += fields["strategy"] != REMOVED
             self.counts["uncleanelections"] += fields["strategy"] == "unclean"
+        elif kind == "broker":
+            self.broker_state = BROKER_STATES.get(fields["state"], self.broker_state)
         elif kind == "session":
             self.counts[f"session {fields['state']}"] += 1
 
