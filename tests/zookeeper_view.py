@@ -74,6 +74,10 @@ class ZooKeeperView:
         """Take a znode away, as an operator with ZooKeeper's shell does."""
         self._client.delete(path)
 
+    def create(self, path: str, data: bytes) -> None:
+        """Make a znode, likewise."""
+        self._client.create(path, data)
+
     def set(self, path: str, data: bytes) -> None:
         """Overwrite a znode, likewise."""
         self._client.set(path, data)

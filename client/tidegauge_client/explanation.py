@@ -16,7 +16,9 @@ from typing import Literal
 
 from tidegauge.partition import TopicPartition
 
-About = Literal["leader", "high-watermark", "isr", "follower", "producers", "consumers", "health", "lab"]
+About = Literal[
+    "leader", "high-watermark", "isr", "follower", "producers", "consumers", "health", "lab", "reassignment"
+]
 
 RULE_ELECTION = (
     "the controller elects the first live member of the ISR in the order of the assignment "
@@ -60,6 +62,10 @@ RULE_FETCH = (
     "(Partition.updateFollowerFetchState)"
 )
 RULE_SETTINGS = "topic settings are kept in /config/topics, and brokers read them there (ZkConfigRepository)"
+RULE_REASSIGNMENT = (
+    "a reassignment ends when the ISR holds all target replicas; the others are then deleted "
+    "(KafkaController.isReassignmentComplete)"
+)
 RULE_CONTROLLER = "only the active controller elects leaders and changes ISRs (/controller)"
 
 
@@ -102,6 +108,7 @@ class Facts:
         unclean: unclean.leader.election.enable.
         held: brokers whose follower of the partition the lab holds.
         faulty: how many faults the lab has in force in a broker.
+        adding, removing: replicas that a reassignment brings and takes away.
         settings_problem: why the topic's settings are not known; the defaults are assumed then.
     """
 
@@ -122,6 +129,8 @@ class Facts:
     held: frozenset[int] = frozenset()
     faulty: Mapping[int, int] = field(default_factory=dict)
     settings_problem: str = ""
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
     @property
     def effective_min_isr(self) -> int:
@@ -152,7 +161,7 @@ class Sentence:
 
 def explain(facts: Facts) -> list[Sentence]:
     """All there is to say: the leader, the HW, each replica that is not in the ISR, and what clients meet."""
-    sentences = [*_leader(facts)]
+    sentences = [*_leader(facts), *_reassignment(facts)]
     if facts.led is not None:
         sentences += [
             *_high_watermark(facts, facts.led),
@@ -164,6 +173,25 @@ def explain(facts: Facts) -> list[Sentence]:
 
 
 # The leader
+
+
+def _reassignment(facts: Facts) -> Iterator[Sentence]:
+    """What a reassignment waits for, while one runs."""
+    if not facts.adding and not facts.removing:
+        return
+    target = tuple(broker for broker in facts.replicas if broker not in facts.removing)
+    isr = facts.isr if facts.led is None else facts.led.isr
+    missing = [broker for broker in target if broker not in isr]
+    text = f"A reassignment to {_ids(target)} runs: {_ids(facts.replicas)} are assigned for now"
+    if missing:
+        yield Sentence(
+            "reassignment",
+            f"{text}, and {_brokers(missing)} must get into the ISR {_ids(isr)} first.",
+            RULE_REASSIGNMENT,
+            f"{_brokers(missing)} in sync, or `tidegauge reassign-partitions --cancel`",
+        )
+    else:
+        yield Sentence("reassignment", f"{text}, and all of the target are in sync: it is ending.", RULE_REASSIGNMENT)
 
 
 def _leader(facts: Facts) -> Iterator[Sentence]:

@@ -74,8 +74,25 @@ STEPS: dict[str, tuple[str, ...]] = {
         "Answer/LeaderAndIsr",
         "Answer/UpdateMetadata",
     ),
+    "reassignment": (
+        "ApiPartitionReassignment/set topic",
+        "ApiPartitionReassignment/set state",
+        "ApiPartitionReassignment/send",
+        "ApiPartitionReassignment/send#2",
+        "Answer/LeaderAndIsr",
+        "Answer/UpdateMetadata",
+        "PartitionReassignmentIsrChange/set state",
+        "PartitionReassignmentIsrChange/send",
+        "PartitionReassignmentIsrChange/set state#2",
+        "PartitionReassignmentIsrChange/send#2",
+        "PartitionReassignmentIsrChange/send#3",
+        "Answer/StopReplica",
+        "Answer/StopReplica delete",
+        "StopReplicaResponse/set topic",
+        "StopReplicaResponse/send",
+    ),
 }
-"""Every step of these three, in its order, for partitions with two replicas."""
+"""Every step of these four, in its order, for partitions with two replicas; one of them is reassigned."""
 
 StopAt = Callable[[str], None]
 """Told each step when it is done."""

@@ -8,25 +8,18 @@ each kind run with every ``make test``, and all of them, ten times, with ``make 
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
-from collections.abc import Awaitable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
-from tests.waiting import until, until_async
-from tests.zookeeper_view import ZooKeeperView
+from tests.stage import Stage
+from tests.waiting import until_async
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.admin import Admin
-from tidegauge_controller.stop_at import SETTING, STEPS
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.processes import ProcessState
+from tidegauge_controller.stop_at import STEPS
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-_numbers = itertools.count()
 QUICK = {
     "creation": ("TopicChange/create state",),
     "deletion": ("Answer/StopReplica delete",),
@@ -35,111 +28,11 @@ QUICK = {
 """Those of ``make test``."""
 
 
-class Stage:
-    """A cluster whose controller can be told where to die."""
-
-    def __init__(self, folder: Path, zookeeper: str) -> None:
-        self.switch = folder / "stop-at"
-        settings = {
-            SETTING: str(self.switch),
-            "zookeeper.session.timeout.ms": "2000",
-            "auto.leader.rebalance.enable": "false",
-        }
-        self.cluster = LocalCluster.create(folder / "cluster", zookeeper=f"{zookeeper}/races", settings=settings)
-        self.cluster.up()
-        self.view = ZooKeeperView(self.cluster.file.zookeeper_address)
-
-    def close(self) -> None:
-        self.view.close()
-        self.cluster.down()
-
-    def controller(self) -> int:
-        """Waits until there is one."""
-        return int(until(lambda: [broker for broker in [self.view.controller()[0]] if broker is not None], 60)[0])
-
-    async def begin(self) -> tuple[int, str, Admin]:
-        """All brokers up, in sync; the controller, a topic's name, an admin client."""
-        await asyncio.to_thread(self.cluster.up)
-        topic = f"topic-{next(_numbers)}"
-        return self.controller(), topic, Admin(self.cluster.bootstrap_servers)
-
-    def arm(self, step: str) -> None:
-        """The next controller that does this step dies right after it."""
-        self.switch.write_text(step)
-
-    async def until_dead(self, controller: int) -> None:
-        """Its process has killed itself; its session is over and another broker is the controller."""
-
-        async def dead() -> bool:
-            return self.cluster.state_of(controller) is ProcessState.DOWN
-
-        await until_async(dead, limit=60, what=f"broker {controller} should have died; {self.switch} says where")
-        assert not self.switch.exists()
-
-        async def replaced() -> bool:
-            return self.view.controller()[0] not in {None, controller}
-
-        await until_async(replaced, limit=60)
-
-    async def all_back(self) -> None:
-        """The dead come back, and everything agrees."""
-        await asyncio.to_thread(self.cluster.up)
-
-        async def agree() -> bool:
-            return not await self.disagreements()
-
-        try:
-            await until_async(agree, limit=60)
-        except AssertionError:
-            raise AssertionError(await self.disagreements()) from None
-
-    async def disagreements(self) -> list[str]:
-        """Where ZooKeeper, the brokers' metadata, their replicas and their disks differ."""
-        tree = self.view.tree()
-        found = [f"marker left: {path}" for path in tree if path.startswith("/admin/delete_topics/")]
-        states = {}
-        holders: dict[int, set[str]] = {broker.id: set() for broker in self.cluster.file.brokers}
-        for topic in [path.rpartition("/")[2] for path in tree if path.count("/") == 3 and "/brokers/topics/" in path]:
-            assigned = json.loads(tree[f"/brokers/topics/{topic}"].data or b"")["partitions"]
-            for partition, replicas in assigned.items():
-                for replica in replicas:
-                    holders[replica].add(f"{topic}-{partition}")
-                znode = tree.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
-                if znode is None:
-                    found.append(f"{topic}-{partition} has no state")
-                    continue
-                state = json.loads(znode.data or b"")
-                states[f"{topic}-{partition}"] = (state["leader"], state["leader_epoch"], sorted(replicas))
-                if state["leader"] == -1 or sorted(state["isr"]) != sorted(replicas):
-                    found.append(f"{topic}-{partition}: {state}")
-        for broker, held in holders.items():
-            data = self.cluster.directory / f"broker-{broker}" / "data"
-            on_disk = {path.name for path in data.iterdir() if path.is_dir() and not path.name.endswith("-delete")}
-            found += [f"broker {broker}'s disk: {name}" for name in on_disk ^ held]
-        return found + await self._told_otherwise(states)
-
-    async def _told_otherwise(self, states: dict[str, tuple[int, int, list[int]]]) -> list[str]:
-        found = []
-        async with Admin(self.cluster.bootstrap_servers) as admin:
-            for broker in self.cluster.file.brokers:
-                try:
-                    topics = (await admin.metadata_of(broker.address, None)).topics.values()
-                except TidegaugeError as problem:
-                    found.append(f"broker {broker.id}: {problem}")
-                    continue
-                told = {
-                    f"{topic.name}-{number}": (info.leader_id, info.leader_epoch, sorted(info.replicas))
-                    for topic in topics
-                    for number, info in topic.partitions.items()
-                }
-                if told != states:
-                    found.append(f"broker {broker.id} tells {told}, ZooKeeper {states}")
-        return found
-
-
 @pytest.fixture(scope="module")
-def stage(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    made = Stage(tmp_path_factory.mktemp("races"), zookeeper)
+def stage(
+    zookeeper: str, tmp_path_factory: pytest.TempPathFactory, next_base_port: Callable[[], int]
+) -> Iterator[Stage]:
+    made = Stage(tmp_path_factory.mktemp("races"), f"{zookeeper}/races", next_base_port())
     yield made
     made.close()
 
@@ -235,7 +128,7 @@ async def test_another_controller_finishes_or_undoes(stage: Stage, what: str, st
 
 @pytest.mark.long
 @pytest.mark.parametrize("turn", range(10))
-@pytest.mark.parametrize(("what", "step"), cases(STEPS))
+@pytest.mark.parametrize(("what", "step"), cases({what: STEPS[what] for what in COURSES}))
 async def test_at_every_step_ten_times(stage: Stage, what: str, step: str, turn: int):
     assert turn < 10
     await COURSES[what](stage, step)

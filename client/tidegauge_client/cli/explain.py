@@ -37,6 +37,7 @@ LAG = "replica.lag.time.max.ms"
 UNCLEAN = "unclean.leader.election.enable"
 _TITLES = {
     "leader": "Leader",
+    "reassignment": "Reassignment",
     "high-watermark": "High watermark",
     "isr": "Out of sync",
     "follower": "Followers",
@@ -145,6 +146,8 @@ def facts_of(
         min_isr=int(configs.get(MIN_ISR) or 1),
         lag_ms=lag_ms,
         unclean=configs.get(UNCLEAN) == "true",
+        adding=part.adding_replicas,
+        removing=part.removing_replicas,
     )
 
 

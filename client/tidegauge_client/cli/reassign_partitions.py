@@ -25,7 +25,7 @@ from tidegauge_client.metadata import ClusterInfo, PartitionInfo
 
 Text = TypeVar("Text")
 Parsed = TypeVar("Parsed")
-SETTLE_SECONDS = 5.0
+SETTLE_SECONDS = 2.0
 """So long ``--verify`` waits for metadata that lags behind the controller."""
 
 _ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

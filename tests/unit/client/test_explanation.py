@@ -26,6 +26,7 @@ from tidegauge_client.explanation import (
     RULE_OFFSETS,
     RULE_PENDING,
     RULE_READ,
+    RULE_REASSIGNMENT,
     RULE_SESSION,
     RULE_SETTINGS,
     RULE_UNCLEAN,
@@ -65,6 +66,27 @@ def outside(remote: Remote, led: Led = SHRUNK, **changes: object) -> Facts:
     """Broker 0 is not in the ISR."""
     led = replace(led, remotes={2: Remote(led.leo, 5), 0: remote})
     return replace(WELL, led=led, isr=(1, 2), **changes)  # type: ignore[arg-type]  # by name
+
+
+MOVING = replace(WELL, replicas=(1, 3, 2, 0), adding=(3,), removing=(2, 0), live=frozenset({0, 1, 2, 3}))
+
+
+@pytest.mark.parametrize(
+    ("isr", "words"),
+    [
+        (
+            (1, 2, 0),
+            "A reassignment to 1,3 runs: 1,3,2,0 are assigned for now, and broker 3 must get into the ISR 1,2,0",
+        ),
+        ((1, 2, 0, 3), "and all of the target are in sync: it is ending."),
+    ],
+)
+def test_a_reassignment_and_what_it_waits_for(isr: tuple[int, ...], words: str):
+    led = replace(LED, isr=isr, maximal_isr=isr, remotes={**LED.remotes, 3: Remote(4, None)})
+    told = [one for one in explain(replace(MOVING, led=led)) if one.about == "reassignment"]
+    assert len(told) == 1
+    assert words in told[0].text
+    assert told[0].rule == RULE_REASSIGNMENT
 
 
 DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})

@@ -13,9 +13,15 @@ from tidegauge.partition import TopicPartition
 from tidegauge.settings import parse_broker_settings
 from tidegauge.znodes import delete_topic_path
 from tidegauge_controller.decisions.broker_events import process_broker_change
+from tidegauge_controller.decisions.context import Leadership
 from tidegauge_controller.decisions.deletion import process_delete_markers, process_stop_replica_response
 from tidegauge_controller.decisions.leaders import elect_leaders
 from tidegauge_controller.decisions.steps import Request, Steps
+from tidegauge_controller.decisions.reassignment import (
+    alter_reassignments,
+    complete_reassignments,
+    process_replicas_deleted,
+)
 from tidegauge_controller.decisions.topic_events import process_topic_change
 from tidegauge_controller.stop_at import (
     SETTING,
@@ -92,6 +98,22 @@ def test_the_steps_of_elections_are_those_of_the_table(term):
     term.zookeeper.write_state(TopicPartition("orders", 0), state.__class__(2, state.leader_epoch, (2, 1), 1))
     steps += term.event("ElectLeaders", elect_leaders(term.context, None, unclean=False))
     assert set(STEPS["election"]) - {step for step in STEPS["election"] if step.startswith("Answer/")} == set(steps)
+
+
+def test_the_steps_of_a_reassignment_are_those_of_the_table(term):
+    """One of two replicas moves, the leader's; the third broker is new."""
+    at = TopicPartition("orders", 0)
+    term.zookeeper.register_broker(3)
+    term.run(process_broker_change(term.context))
+    term.event("TopicChange", process_topic_change(term.context))
+    steps = term.event("ApiPartitionReassignment", alter_reassignments(term.context, {at: (2, 3)}))
+    state = term.zookeeper.state(at)
+    node = state.__class__(1, state.leader_epoch, (1, 2, 3), 1)
+    term.context.leadership[at] = Leadership.of(node, term.zookeeper.write_state(at, node))
+    steps += term.event("PartitionReassignmentIsrChange", complete_reassignments(term.context))
+    deleted = process_replicas_deleted(term.context, 1, [at], PartitionsResponse())
+    steps += term.event("StopReplicaResponse", deleted)
+    assert tuple(steps) == tuple(step for step in STEPS["reassignment"] if not step.startswith("Answer/"))
 
 
 def test_answers_are_named_by_what_was_asked(term):
