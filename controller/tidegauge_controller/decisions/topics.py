@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from tidegauge.assignment import assign_replicas
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import topic_name_problem, topic_names_collide
 from tidegauge.settings import Values, parse_topic_settings
 from tidegauge.znodes import TopicNode
 from tidegauge_controller.admin import NewPartitions, NewTopic
-from tidegauge.assignment import assign_replicas
 
 MOST_PARTITIONS = 10_000
 """So many partitions one topic of a request may get at once: planning them must not stop the controller."""

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_zookeeper import MemoryZooKeeper, Term
 
+from tidegauge.assignment import assign_replicas, rack_alternated
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import parse_broker_settings
 from tidegauge_controller.admin import NewTopic
-from tidegauge.assignment import assign_replicas, rack_alternated
 from tidegauge_controller.decisions.topics import plan_assignment
 
 RACKS = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}

@@ -16,12 +16,12 @@ from tidegauge_controller.decisions.broker_events import process_broker_change
 from tidegauge_controller.decisions.context import Leadership
 from tidegauge_controller.decisions.deletion import process_delete_markers, process_stop_replica_response
 from tidegauge_controller.decisions.leaders import elect_leaders
-from tidegauge_controller.decisions.steps import Request, Steps
 from tidegauge_controller.decisions.reassignment import (
     alter_reassignments,
     complete_reassignments,
     process_replicas_deleted,
 )
+from tidegauge_controller.decisions.steps import Request, Steps
 from tidegauge_controller.decisions.topic_events import process_topic_change
 from tidegauge_controller.stop_at import (
     SETTING,
