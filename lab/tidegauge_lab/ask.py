@@ -15,16 +15,14 @@ from typing import Self
 import grpc
 from grpc_health.v1 import health_pb2
 
+from tidegauge.channel_options import RECONNECT_OPTIONS
 from tidegauge.v1 import broker_service_pb2_grpc, metadata_pb2
 
 READY_SERVICE = "tidegauge.ready"
 DEADLINE_SECONDS = 1.0
 _OPTIONS = (
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
+    *RECONNECT_OPTIONS,
     ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_receive_message_length", -1),
 )
 

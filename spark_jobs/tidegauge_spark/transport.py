@@ -25,6 +25,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import grpc
 
+from tidegauge.channel_options import RECONNECT_OPTIONS
 from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
@@ -42,10 +43,7 @@ MAX_BACKOFF_S = 1.0
 
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
+    *RECONNECT_OPTIONS,
     ("grpc.enable_http_proxy", 0),
 )
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Self
 import grpc
 import grpc.aio
 
+from tidegauge.channel_options import RECONNECT_OPTIONS
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, metadata_pb2
@@ -51,11 +52,8 @@ if TYPE_CHECKING:  # it exists in the stubs only
 
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_receive_message_length", -1),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
+    *RECONNECT_OPTIONS,
 )
 _DEADLINE_SECONDS = 10.0
 STEP_LIMIT_SECONDS = 30.0
