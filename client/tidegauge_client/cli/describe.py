@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,9 @@ from tidegauge_client.topic_description import ReplicaState, TopicDescription, d
 
 WATCH_INTERVAL_SECONDS = 0.5
 DOWN = "down"
+COLUMNS = 80
+INDENT, INDENT_COLUMNS = "\t\t", 16  # as wide as a terminal shows it
+LEAST_COLUMNS = 12
 Shown = list[tuple[TopicDescription, list[PartitionInfo]]]
 """Topics with those of their partitions that pass the filters."""
 
@@ -103,13 +107,26 @@ def replica_table(states: Sequence[ReplicaState], hw: int | None) -> Iterator[st
                 epochs or "-",
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "\t\t" + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    for *cells, epochs in rows:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + "  "
+        yield from _wrapped(line, epochs)
     leader = next((state for state in states if state.role == "leader"), None)
     if leader is not None and leader.remote_leos:
         known = ", ".join(f"broker {broker}: {_number(leo)}" for broker, leo in leader.remote_leos.items())
-        yield f"\t\tThe leader knows of {known}; HW {_number(hw)}"
+        yield from _wrapped("The leader knows of ", f"{known}; HW {_number(hw)}")
+
+
+def _wrapped(begin: str, words: str) -> Iterator[str]:
+    """A line of a table below its partition; what 80 columns do not hold of its last column stands below it."""
+    room = COLUMNS - INDENT_COLUMNS - len(begin)
+    if room < LEAST_COLUMNS and len(words) > room:
+        yield INDENT + begin.rstrip()
+        begin = " " * 4
+        room = COLUMNS - INDENT_COLUMNS - len(begin)
+    for text in textwrap.wrap(words, max(room, len("EPOCHS")), break_on_hyphens=False):
+        yield INDENT + begin + text
+        begin = " " * len(begin)
 
 
 def _ids(ids: Sequence[int]) -> str:

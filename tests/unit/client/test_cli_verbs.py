@@ -22,7 +22,7 @@ from tidegauge_client.cli.describe import Filter, partition_line, replica_table,
 from tidegauge_client.cli.main import root, run, wants_json
 from tidegauge_client.cli.topics import parse_assignment, parse_configs
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
-from tidegauge_client.topic_description import TopicDescription, replica_states
+from tidegauge_client.topic_description import ReplicaState, TopicDescription, replica_states
 
 PART = PartitionInfo("t", 0, 1, 3, (1, 2, 0), (2, 1))
 LEADERLESS = PartitionInfo("t", 1, None, 4, (2, 0, 1), (2,))
@@ -242,6 +242,18 @@ def test_json_has_the_fixed_shape() -> None:
             },
         ],
     }  # fmt: skip
+
+
+def test_the_replica_table_stays_within_80_columns_and_loses_no_epoch() -> None:
+    epochs = [(number, number * 100_000) for number in range(12)]
+    states = [
+        ReplicaState(1, "leader", 1_234_567, 1_234_567, 1_000, True, dict.fromkeys(range(2, 9), 1_234_567), epochs),
+        ReplicaState(2, "follower", 1_234_567, 1_234_567, 1_000, True, {}, epochs[:1]),
+    ]
+    lines = [line.expandtabs() for line in replica_table(states, 1_234_567)]
+    assert max(map(len, lines)) <= 80
+    assert " ".join(lines).count("@") == 13
+    assert "broker 8: 1234567; HW 1234567" in " ".join(" ".join(lines).split())
 
 
 def test_the_replica_table_shows_lag_and_epochs() -> None:
