@@ -89,6 +89,15 @@ def page(*, replicas: list[Replica], meters: Meters | None = None, is_controller
     return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
 
+def test_a_replica_that_a_reassignment_adds_does_not_make_a_partition_under_replicated() -> None:
+    """Partition.isUnderReplicated counts the original replicas; ReplicaManager.ReassigningPartitions."""
+    name = "kafka_server_replicamanager"
+    told = page(replicas=[Replica(leader((1, 2)), is_reassigning=True, adding_count=1), Replica(follower())])
+    assert told[f"{name}_underreplicatedpartitions"] == "0"
+    assert told[f"{name}_reassigningpartitions"] == "1"
+    assert page(replicas=[Replica(leader((1, 2)))])[f"{name}_reassigningpartitions"] == "0"
+
+
 @pytest.mark.parametrize(
     ("isr", "min_isr", "under", "below", "at_min"),
     [

@@ -75,15 +75,25 @@ class BrokerMetrics:
     def _snapshot(self) -> Snapshot:
         core, logs = self._replicas.core, self._replicas.logs
         replicas = []
+        cluster = [one.state for topic in self._metadata.topics() for one in self._metadata.partitions(topic).values()]
+        moving = {one.topic_partition: one for one in cluster if one.adding_replicas or one.removing_replicas}
         for view, size_bytes in self._service.describe_replicas(self._now_ms(), ()):
             log, partition = logs.get(view.topic_partition), core.partition(view.topic_partition)
             min_isr = 1 if partition is None else partition.rules.min_insync_replicas
-            replicas.append(Replica(view, size_bytes, 0 if log is None else len(log.segments), min_isr))
+            moves = moving.get(view.topic_partition)
+            replicas.append(
+                Replica(
+                    view,
+                    size_bytes,
+                    0 if log is None else len(log.segments),
+                    min_isr,
+                    is_reassigning=moves is not None,
+                    adding_count=0 if moves is None else len(moves.adding_replicas),
+                )
+            )
         return Snapshot(
             replicas=replicas,
-            cluster=[
-                one.state for topic in self._metadata.topics() for one in self._metadata.partitions(topic).values()
-            ],
+            cluster=cluster,
             live=self._metadata.live_brokers(),
             is_controller=self._controller.is_active,
             meters=self._meters,

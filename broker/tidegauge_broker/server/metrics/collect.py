@@ -36,6 +36,8 @@ class Replica:
     size_bytes: int = 0
     segments: int = 0
     min_isr: int = 1
+    is_reassigning: bool = False
+    adding_count: int = 0
 
     @property
     def leads(self) -> bool:
@@ -110,6 +112,10 @@ def _replica_manager(now: Snapshot) -> Iterator[Family]:
         "offlinereplicacount": ("Replicas here whose log folder failed.", sum(_is_offline(r) for r in now.replicas)),
         "underreplicatedpartitions": ("Partitions led here with replicas out of the ISR.", sum(map(_is_under, led))),
         "underminisrpartitioncount": ("Partitions led here below min.insync.replicas.", sum(map(_is_below, led))),
+        "reassigningpartitions": (
+            "Partitions led here that get other replicas.",
+            sum(one.is_reassigning for one in led),
+        ),
         "atminisrpartitioncount": ("Partitions led here exactly at min.insync.replicas.", sum(map(_is_at, led))),
     }
     for name, (meaning, value) in counts.items():
@@ -131,7 +137,7 @@ def _is_offline(replica: Replica) -> bool:
 
 
 def _is_under(replica: Replica) -> bool:
-    return len(replica.view.isr) < replica.replica_count
+    return len(replica.view.isr) < replica.replica_count - replica.adding_count
 
 
 def _is_below(replica: Replica) -> bool:
