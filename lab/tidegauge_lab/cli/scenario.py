@@ -12,9 +12,9 @@ import contextlib
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -86,8 +86,8 @@ def run(
 
     for line in introduction(story):
         tell(line)
-    with _ending_on_sigterm(), _folder(keep=keep) as folder:
-        outcome = play(story, folder, zookeeper=zookeeper, tell=tell)
+    with _ending_on_signals() as check, _folder(keep=keep) as folder:
+        outcome = play(story, folder, zookeeper=zookeeper, tell=tell, check=check)
     if not as_text:
         print_json(outcome.as_json())
     if outcome.failure:
@@ -108,14 +108,25 @@ def _folder(*, keep: bool) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _ending_on_sigterm() -> Iterator[None]:
-    """SIGTERM ends a scenario as Ctrl-C does: the cluster is taken down."""
+def _ending_on_signals() -> Iterator[Callable[[], None]]:
+    """SIGTERM ends a scenario as Ctrl-C does: the cluster is taken down.
 
-    def interrupt(*_: Any) -> NoReturn:
+    Gives a check that raises once a signal has come: an exception that a signal raises is lost where Python happens to
+    be in a destructor, or in code that can't pass it on.
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, _: object) -> NoReturn:
+        came.append(number)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    def check() -> None:
+        if came:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield check
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

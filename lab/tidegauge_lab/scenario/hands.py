@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -45,6 +46,7 @@ _LOOK_MS = 1_000.0
 _MARGIN_MS = 5_000.0
 _MAX_BYTES = 16 * 1024 * 1024
 _LIMIT_SECONDS = 60.0
+_CLOSE_LIMIT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,9 @@ class Hands:
             await self._channels.close()
 
         try:
-            self._run(close())
+            # A connection that does not close in time ends with its broker, which is about to be taken down.
+            with contextlib.suppress(TimeLimitError):
+                self._run(close(), _CLOSE_LIMIT_SECONDS)
         finally:
             self._loop.close()
 

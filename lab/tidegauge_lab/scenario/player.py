@@ -39,13 +39,25 @@ _LOOK_AGAIN_SECONDS = 0.1
 _MOVING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.LEADER_NOT_AVAILABLE.name})
 
 Tell = Callable[[str], None]
+Check = Callable[[], None]
+
+
+def nothing_to_check() -> None:
+    """The run goes on."""
 
 
 class Player:
-    """One run."""
+    """One run; ``check`` is called again and again, and may raise what ends it."""
 
     def __init__(
-        self, scenario: Scenario, cluster: LocalCluster, hands: Hands, tell: Tell, deadline: float, outcome: Outcome
+        self,
+        scenario: Scenario,
+        cluster: LocalCluster,
+        hands: Hands,
+        tell: Tell,
+        deadline: float,
+        outcome: Outcome,
+        check: Check = nothing_to_check,
     ) -> None:
         self._scenario = scenario
         self._cluster = cluster
@@ -53,6 +65,7 @@ class Player:
         self._tell = tell
         self._deadline = deadline
         self._outcome = outcome
+        self._check = check
         self._assigned: dict[TopicPartition, Sequence[int]] = {}
         self._senders = Senders(hands, cluster.directory.parent)
         self._marks: dict[str, Facts] = {}
@@ -117,6 +130,7 @@ class Player:
         return self._hands.look(at, self._assigned[at])
 
     def _remaining(self) -> float:
+        self._check()
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeLimitError(f"{self._scenario.name} is not at its end after {self._scenario.limit_seconds:g} s")
@@ -127,6 +141,7 @@ class Player:
         last: list[str] = []
 
         def none_left() -> bool:
+            self._check()
             last[:] = problems()
             return not last
 

@@ -8,11 +8,18 @@ from pathlib import Path
 from tidegauge_lab.scenario.hands import Hands
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.outcome import Outcome
-from tidegauge_lab.scenario.player import Player, Tell
+from tidegauge_lab.scenario.player import Check, Player, Tell, nothing_to_check
 from tidegauge_lab.scenario.stage import stage
 
 
-def play(scenario: Scenario, folder: Path, *, zookeeper: str | None = None, tell: Tell = lambda _: None) -> Outcome:
+def play(
+    scenario: Scenario,
+    folder: Path,
+    *,
+    zookeeper: str | None = None,
+    tell: Tell = lambda _: None,
+    check: Check = nothing_to_check,
+) -> Outcome:
     """Run a scenario on a cluster of its own in a folder.
 
     Args:
@@ -20,6 +27,7 @@ def play(scenario: Scenario, folder: Path, *, zookeeper: str | None = None, tell
         folder: an empty one; data and logs are left in it.
         zookeeper: one that runs; None: one of its own.
         tell: takes the story, a line at a time.
+        check: called again and again while it plays; what it raises ends the run.
 
     Raises:
         TidegaugeError: the cluster does not start.
@@ -28,7 +36,7 @@ def play(scenario: Scenario, folder: Path, *, zookeeper: str | None = None, tell
     begin = time.monotonic()
     outcome = Outcome(scenario.name)
     with stage(scenario, folder, zookeeper) as cluster, Hands(cluster) as hands:
-        player = Player(scenario, cluster, hands, tell, begin + scenario.limit_seconds, outcome)
+        player = Player(scenario, cluster, hands, tell, begin + scenario.limit_seconds, outcome, check)
         try:
             player.play()
         finally:

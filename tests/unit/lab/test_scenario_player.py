@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -111,13 +111,15 @@ def run(hands: FakeHands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
     monkeypatch.setattr(player, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(player, "WAIT_SECONDS", 0.0)
 
-    def play(steps: str, deadline: float = float("inf")) -> tuple[Outcome, list[str]]:
+    def play(
+        steps: str, deadline: float = float("inf"), check: Callable[[], None] = player.nothing_to_check
+    ) -> tuple[Outcome, list[str]]:
         story = parse(HEAD + steps, "story.yaml")
         told: list[str] = []
         outcome = Outcome(story.name)
         cluster: Any = FakeCluster(tmp_path)
         lent: Any = hands
-        one = player.Player(story, cluster, lent, told.append, deadline, outcome)
+        one = player.Player(story, cluster, lent, told.append, deadline, outcome, check)
         try:
             one.play()
         finally:
@@ -221,3 +223,19 @@ def test_what_the_accountant_finds_must_be_what_the_story_says(run: Any, hands: 
 def test_the_limit_of_the_story_ends_it_with_its_own_error(run: Any) -> None:
     with pytest.raises(TimeLimitError, match="story is not at its end after 120 s"):
         run("  - produce: m1\n", deadline=0.0)
+
+
+def test_a_check_ends_the_story_in_the_midst_of_a_wait(
+    run: Any, hands: FakeHands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, whose exception Python has lost in a destructor."""
+    monkeypatch.setattr(player, "WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(player, "_LOOK_AGAIN_SECONDS", 0.0)
+    looks = iter(range(10))
+
+    def check() -> None:
+        if next(looks) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run("  - wait_leader: none\n", check=check)
