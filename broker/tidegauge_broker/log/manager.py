@@ -248,7 +248,7 @@ class LogManager:
         offline = self.offline_directories
         numbers = {folder: len(folder.logs) for folder in self._folders if not folder.offline}
         settings = {topic: LogSettings.of(self._topic_values(topic)) for topic in {new[0].topic for new in wanted}}
-        for new in wanted:
+        for new in {new.topic_partition: new for new in wanted}.values():  # a request may name one twice
             if new.topic_partition in self._logs:
                 continue
             if not new.is_new and offline:

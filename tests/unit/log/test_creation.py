@@ -146,3 +146,13 @@ def test_many_logs_are_deleted_with_one_sync_of_their_folder(shelf: Shelf):
     assert names[0] == "many-0"
     assert len([name for name in names if name.endswith("-delete")]) == len(MANY) - 1
     assert (shelf.directories[0] / "recovery-point-offset-checkpoint").read_text() == "0\n1\nmany 0 0\n"
+
+
+def test_a_partition_that_is_named_twice_is_made_once(tmp_path: Path) -> None:
+    """A hostile request: two threads must not make one folder."""
+    shelf = Shelf(tmp_path / "a")
+    creation = shelf.create([*MANY[:3], *MANY[:3]])
+    assert not creation.refused
+    assert sorted(log.topic_partition for log in creation.built) == MANY[:3]
+    shelf.manager.adopt(creation)
+    shelf.manager.close({})
