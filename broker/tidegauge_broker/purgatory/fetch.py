@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import AnswerFetch, Effect
-from tidegauge_broker.replica.messages import FetchPartition, FetchRequest, FetchResult
+from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchRequest, FetchResult
 
 ReadAgain = Callable[[FetchPartition, int], FetchResult]
 """What a fetch of this partition by this replica id gives now."""
@@ -50,6 +50,11 @@ class DelayedFetch:
     def keys(self) -> tuple[TopicPartition, ...]:
         """The partitions it waits for."""
         return tuple(partition.topic_partition for partition in self.request.partitions)
+
+    @property
+    def waits_for_high_watermark(self) -> bool:
+        """Whether a high watermark that moves may complete it: followers wait for the log end."""
+        return self.request.replica_id == CONSUMER
 
     def try_complete(self, out: list[Effect]) -> bool:
         """Read again; answer if that is enough."""

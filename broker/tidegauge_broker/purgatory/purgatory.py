@@ -8,6 +8,7 @@ returns effects. Source: DelayedOperation and DelayedOperationPurgatory (kafka-b
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from tidegauge.partition import TopicPartition
@@ -58,6 +59,11 @@ class Purgatory(Generic[AnOperation]):
         """Complete it now, or let it wait; says whether it completed."""
         if operation.try_complete(out):
             return True
+        self.watch(operation)
+        return False
+
+    def watch(self, operation: AnOperation) -> None:
+        """Let it wait; the caller has just seen that it can't complete."""
         self._next_id += 1
         number = self._next_id
         self._waiting[number] = operation
@@ -69,16 +75,36 @@ class Purgatory(Generic[AnOperation]):
         if len(self._deadlines) > 2 * len(self._waiting) + PURGE_INTERVAL:
             self._deadlines = [entry for entry in self._deadlines if entry[1] in self._waiting]
             heapq.heapify(self._deadlines)
-        return False
 
-    def check(self, key: TopicPartition, out: list[Effect]) -> int:
-        """Something happened to a key: try all that watch it, oldest first; says how many completed."""
+    def check(
+        self,
+        key: TopicPartition,
+        out: list[Effect],
+        *,
+        tried: set[int] | None = None,
+        only: Callable[[AnOperation], bool] | None = None,
+    ) -> int:
+        """Something happened to a key: try all that watch it, oldest first; says how many completed.
+
+        Args:
+            key: what happened to.
+            out: where answers go.
+            tried: shared by the checks of one step, when all has happened before the first of them: what was tried
+                for one key is not tried again for the next.
+            only: those that may be concerned; None: all.
+        """
         watchers = self._by_key.get(key)
         if not watchers:
             return 0
         completed = 0
         for number, operation in list(watchers.items()):
-            if number in self._waiting and operation.try_complete(out):
+            if number not in self._waiting or (only is not None and not only(operation)):
+                continue
+            if tried is not None:
+                if number in tried:
+                    continue
+                tried.add(number)
+            if operation.try_complete(out):
                 self._forget(number)
                 completed += 1
         return completed

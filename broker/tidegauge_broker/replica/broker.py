@@ -314,8 +314,9 @@ class BrokerCore(HostedPartitions):
         for partition in touched:
             assert partition.leader_role is not None
             partition.leader_role.maybe_advance_high_watermark(now_ms, alive, "Produce", out)
+        tried: set[int] = set()
         for partition in touched:
-            self._settle(partition, out)
+            self._settle(partition, out, fetches_tried=tried)
         for partition in touched:
             partition.unwritten.clear()
         if request.acks == ACKS_ALL and required:
@@ -368,8 +369,9 @@ class BrokerCore(HostedPartitions):
             result = partition.leader_role.fetch(wanted, request.replica_id, now_ms, alive, out)
             results.append(self._throttled(partition, result, request.replica_id))
             touched.append(partition)
+        tried: set[int] = set()
         for partition in touched:
-            self._settle(partition, out)
+            self._settle(partition, out, fetches_tried=tried)
         max_bytes = request.max_bytes
         if request.replica_id == CONSUMER:
             max_bytes = min(max_bytes, self.settings.fetch_max_bytes)
@@ -378,7 +380,7 @@ class BrokerCore(HostedPartitions):
         else:
             deadline_ms = now_ms + request.max_wait_ms
             operation = DelayedFetch(token, deadline_ms, request, max_bytes, self._read_again, self._available)
-            self._fetches.try_or_watch(operation, out)
+            self._fetches.watch(operation)
         return out
 
     def _read_again(self, wanted: FetchPartition, replica_id: int) -> FetchResult:

@@ -6,6 +6,7 @@ Contract: nothing here decides; it finds partitions and wakes operations (the ta
 from __future__ import annotations
 
 from collections.abc import Collection
+from operator import attrgetter
 
 from tidegauge.control import NO_LEADER, PartitionState
 from tidegauge.errors import ErrorCode
@@ -95,17 +96,31 @@ class HostedPartitions:
             return told
         return hint
 
-    def _settle(self, partition: Partition, out: list[Effect], *, role_changed: bool = False) -> None:
-        """Wake what waits for this partition (the table of 2.3), once its own effects stand in ``out``."""
+    def _settle(
+        self,
+        partition: Partition,
+        out: list[Effect],
+        *,
+        role_changed: bool = False,
+        fetches_tried: set[int] | None = None,
+    ) -> None:
+        """Wake what waits for this partition (the table of 2.3), once its own effects stand in ``out``.
+
+        A step that settles several partitions, and has changed all of them before, shares ``fetches_tried``.
+        """
         key = partition.topic_partition
         if partition.moved_high_watermark or role_changed:
             self._produces.check(key, out)
-            self._fetches.check(key, out)
-        elif partition.moved_log_end:
-            self._fetches.check(key, out)
+        if partition.moved_log_end or role_changed:
+            self._fetches.check(key, out, tried=fetches_tried)
+        elif partition.moved_high_watermark:
+            self._fetches.check(key, out, tried=fetches_tried, only=_waits_for_high_watermark)
         if partition.moved_low_watermark or role_changed:
             self._deletions.check(key, out)
         partition.moved_high_watermark = partition.moved_log_end = partition.moved_low_watermark = False
+
+
+_waits_for_high_watermark = attrgetter("waits_for_high_watermark")
 
 
 def state_is_absurd(state: PartitionState) -> bool:

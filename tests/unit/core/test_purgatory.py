@@ -21,6 +21,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, patch
 from tidegauge_broker.purgatory.purgatory import PURGE_INTERVAL, Purgatory
 from tidegauge_broker.replica.effects import AnswerFetch, Effect
+from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import (
     CONSUMER,
     CoreSettings,
@@ -109,6 +110,41 @@ def test_deadlines_of_the_gone_do_not_pile_up():
     assert purgatory.next_deadline_ms() == 10**6
     assert purgatory.expire(10**6, []) == 1
     assert stays.answers == ["expired"]
+
+
+def test_what_was_tried_for_one_key_of_a_step_is_not_tried_again_for_the_next():
+    purgatory: Purgatory[Waiter] = Purgatory()
+    both, one = Waiter("both", 10, (AT, OTHER)), Waiter("one", 10, (OTHER,))
+    purgatory.watch(both)
+    purgatory.watch(one)
+    step: set[int] = set()
+    assert [purgatory.check(key, [], tried=step) for key in (AT, OTHER, AT)] == [0, 0, 0]
+    assert (both.tried, one.tried) == (1, 1)
+    both.is_ready = True
+    assert purgatory.check(AT, [], tried=set(), only=lambda waiter: waiter is one) == 0
+    assert [purgatory.check(OTHER, [], tried=set()), both.tried, one.tried] == [1, 2, 2]
+
+
+def test_a_fetch_of_many_partitions_is_looked_at_once_in_a_step(monkeypatch: pytest.MonkeyPatch):
+    """A follower's fetch that moves every high watermark reads each partition once, and no other follower's again."""
+    count = 8
+    all_of_them = [TopicPartition(AT.topic, index) for index in range(count)]
+    cluster = Cluster(partitions=count)
+    cluster.settle()
+    cluster.produce(1, "a", partitions=all_of_them)
+    cluster.fetch(2)
+    cluster.fetch(3)
+    consumer = cluster.consume(1, *[0] * count, wait_ms=10_000)
+    reads: list[int] = []
+    read = Leader.read
+    monkeypatch.setattr(
+        Leader, "read", lambda self, wanted, replica_id: (reads.append(replica_id), read(self, wanted, replica_id))[1]
+    )
+    cluster.park(2)
+    assert not consumer.is_answered
+    cluster.park(3)
+    assert [result.high_watermark for result in consumer.results] == [1] * count
+    assert {replica_id: reads.count(replica_id) for replica_id in set(reads)} == {2: count, 3: count, CONSUMER: count}
 
 
 @settings(max_examples=100, deadline=None)
