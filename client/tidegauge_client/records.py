@@ -1,7 +1,7 @@
 """Record batches for clients: encode records into RecordBatch v2 bytes, and decode them.
 
 This is the only module that knows aiokafka's compiled codec (``aiokafka.record.default_records``), which is
-untyped and half private; everything else sees the typed names below. Brokers never decode records.
+untyped and half private; everything else sees the typed names below.
 
 Rules:
     1. A batch keeps its bytes over retries; only ``restamp`` gives it another producer state, and then the CRC,
