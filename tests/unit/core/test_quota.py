@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from core_harness import AT, Cluster
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegauge_broker.replica.messages import TopicRules
 from tidegauge_broker.replica.quota import MOST_SAMPLES, SAMPLE_MS, UNLIMITED, ReplicationQuota, is_throttled
 
 
@@ -65,3 +67,62 @@ def test_who_is_throttled():
     assert is_throttled(("0:1", "3:1"), 3, 1)
     assert not is_throttled(("3:2",), 3, 1)
     assert not is_throttled((), 0, 0)
+
+
+# In the core
+
+
+def outside_the_isr(**throttled: tuple[str, ...]) -> Cluster:
+    """Broker 3 has nothing of five batches and is not in the ISR 1, 2; broker 2 has nothing yet either."""
+    cluster = Cluster(rules=TopicRules(**throttled))
+    cluster.impose(1, (1, 2))
+    cluster.deliver()
+    for number in range(5):
+        cluster.produce(1, f"value {number}", acks=1)
+    return cluster
+
+
+def exceeded(now_ms: int) -> ReplicationQuota:
+    used = quota(10)
+    used.record(1000, now_ms)
+    return used
+
+
+def test_the_leader_gives_nothing_to_a_throttled_replica_outside_the_isr():
+    """ReplicaManager.shouldLeaderThrottle: who is in sync gets all, and so does a consumer."""
+    cluster = outside_the_isr(leader_throttled_replicas=("0:1",))
+    cluster.brokers[1].core.leader_quota = exceeded(cluster.now_ms)
+    cluster.fetch(3)
+    assert cluster.partition(3).log_end_offset == 0
+    cluster.fetch(2)
+    assert cluster.partition(2).log_end_offset == 5
+    cluster.advance(100_001)
+    cluster.fetch(3)
+    assert cluster.partition(3).log_end_offset == 5
+
+
+def test_a_replica_that_is_not_named_is_not_throttled():
+    cluster = outside_the_isr(leader_throttled_replicas=("0:2", "1:1"))
+    cluster.brokers[1].core.leader_quota = exceeded(cluster.now_ms)
+    cluster.fetch(3)
+    assert cluster.partition(3).log_end_offset == 5
+
+
+def test_a_throttled_follower_asks_for_nothing_until_it_may():
+    """ReplicaFetcherThread: left out of its fetches; what it takes is counted."""
+    cluster = outside_the_isr(follower_throttled_replicas=("*",))
+    follower = cluster.brokers[3].core
+    follower.follower_quota = exceeded(cluster.now_ms)
+    assert cluster.ask(3) is None
+    cluster.advance(100_001)
+    cluster.fetch(3)
+    assert cluster.partition(3).log_end_offset == 5
+    assert follower.follower_quota.bytes_per_second(cluster.now_ms) > 0
+
+
+def test_the_leader_counts_what_it_sends_of_throttled_replicas():
+    cluster = outside_the_isr(leader_throttled_replicas=("*",))
+    leader = cluster.brokers[1].core
+    leader.leader_quota = quota(10)
+    leader.note_sent(AT, 1000, cluster.now_ms)
+    assert leader.leader_quota.is_exceeded(cluster.now_ms)
