@@ -215,6 +215,7 @@ def children(job: Job, *words: str) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.timeout(1_800)
 async def test_workers_without_the_package_are_killed(brokers: LocalCluster, tmp_path: Path) -> None:
     """--py-files alone, executors in processes of their own: a Python worker and then an executor die by kill -9."""
     topic = "killed-workers"
