@@ -8,6 +8,7 @@ Source: ConfigCommand.describeResourceConfig, alterConfig, parseConfigsToBeAdded
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from tidegauge_client.cli.common import JSON, run, servers
 
 TOPICS = "topics"
 BROKERS = "brokers"
+_ENTITY_OPTIONS = ("entity_type", "entity_name", "entity_default", "topic", "broker", "broker_defaults")
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
 
 
@@ -40,7 +42,14 @@ class Entity(NamedTuple):
 
 
 def entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that name an entity, passed one by one."""
+    """The options that name an entity; the command gets what they come to as ``asked`` (``entity_of``)."""
+
+    @functools.wraps(command)
+    def with_entity(**options: Any) -> Any:
+        asked = entity_of(**{name: options.pop(name) for name in _ENTITY_OPTIONS})
+        return command(asked=asked, **options)
+
+    command_with_options: Callable[..., Any] = with_entity
     for option in (
         click.option("--broker-defaults", is_flag=True, help="The settings of all brokers."),
         click.option("--broker", type=int, metavar="ID", help="A broker."),
@@ -51,8 +60,8 @@ def entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--entity-type", type=click.Choice([TOPICS, BROKERS]), help="What kind of thing has the settings."
         ),
     ):
-        command = option(command)
-    return command
+        command_with_options = option(command_with_options)
+    return command_with_options
 
 
 def entity_of(
@@ -196,19 +205,14 @@ async def _entities(admin: Admin, kind: str, entity: Entity | None) -> list[Enti
 @verb_options
 @tells_errors
 def describe_config(
-    entity_type: str | None,
-    entity_name: str | None,
-    entity_default: bool,
-    topic: str | None,
-    broker: int | None,
-    broker_defaults: bool,
+    asked: tuple[str, Entity | None],
     everything: bool,
     bootstrap_server: str | None,
     directory: Path,
     output: str,
 ) -> None:
     """Show the dynamic settings of topics or brokers, as kafka-configs.sh --describe does."""
-    kind, entity = entity_of(entity_type, entity_name, entity_default, topic, broker, broker_defaults)
+    kind, entity = asked
     bootstrap = servers(bootstrap_server, directory)
 
     async def work() -> list[tuple[Entity, list[ConfigEntry]]]:
@@ -238,12 +242,7 @@ def describe_config(
 @verb_options
 @tells_errors
 def alter_config(
-    entity_type: str | None,
-    entity_name: str | None,
-    entity_default: bool,
-    topic: str | None,
-    broker: int | None,
-    broker_defaults: bool,
+    asked: tuple[str, Entity | None],
     add_config: Sequence[str],
     add_config_file: Path | None,
     delete_config: Sequence[str],
@@ -252,7 +251,7 @@ def alter_config(
     output: str,
 ) -> None:
     """Change dynamic settings of a topic, a broker or all brokers, and wait until every broker applies them."""
-    kind, entity = entity_of(entity_type, entity_name, entity_default, topic, broker, broker_defaults)
+    kind, entity = asked
     if entity is None:
         needed = "An entity name" if kind == TOPICS else "An entity-name or default entity"
         raise click.UsageError(f"{needed} must be specified to alter {kind}")
