@@ -3,9 +3,9 @@
 - A block ``sh`` is run by bash in one folder for the page, a block ``python`` by Python; a block ``text`` after it is
   what it prints. Each run of lines in it must stand in the output as it is, in this order; ``...`` on a line of its own
   leaves lines out.
-- What differs from run to run counts as equal: times, retries, ports, processes, ids, the folder, a follower's HW in
-  the table of replicas (it is one round late), and which broker is the controller. The page's cluster has the
-  controller that the page shows: where another one won, brokers change names.
+- What differs from run to run, or says nothing, counts as equal: times, retries, how many expectations a scenario has,
+  ports, processes, ids, the folder, a follower's HW in the table of replicas (it is one round late), and which broker is
+  the controller. The page's cluster has the controller that the page shows: where another one won, brokers change names.
 - A comment before a block: ``<!-- not run: why -->``, or ``<!-- ends with N -->`` where the exit code is N.
 """
 
@@ -34,6 +34,7 @@ _CHANGING = [
     (re.compile(r"\b\d\d:\d\d:\d\d\.\d+"), "TIME"),
     (re.compile(r"\b\d+(?:\.\d+)? (?:m?s|seconds)\b"), "TIME"),
     (re.compile(r"\b\d+ retries"), "N retries"),
+    (re.compile(r"\ball \d+ expectations"), "all N expectations"),
     (re.compile(r"process \d+"), "process P"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r"TopicId: \S+"), "TopicId: ID"),
