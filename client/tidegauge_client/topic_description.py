@@ -21,6 +21,10 @@ from tidegauge_client.metadata import BrokerInfo, PartitionInfo, TopicInfo
 
 UNKNOWN = "unknown"
 MIN_ISR = "min.insync.replicas"
+_WITHOUT_ZOOKEEPER = frozenset(
+    # No answer in time; or, where the session ended while the request waited, the error that Kafka makes of it.
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION, ErrorCode.UNKNOWN_SERVER_ERROR}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,6 @@ async def settings_of(admin: Admin, topic: str) -> tuple[Sequence[TopicConfig], 
     try:
         return await admin.describe_topic_config(topic), ""
     except TidegaugeError as error:
-        if error.code not in {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION}:
+        if error.code not in _WITHOUT_ZOOKEEPER:
             raise
         return (), "no broker could read the topic's settings in ZooKeeper in time"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import pytest
@@ -16,13 +16,13 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
-from tidegauge_client.admin import TopicConfig
+from tidegauge_client.admin import Admin, TopicConfig
 from tidegauge_client.cli import consume, produce, wait
 from tidegauge_client.cli.describe import Filter, partition_line, replica_table, topic_json, topic_lines
 from tidegauge_client.cli.main import root, run, wants_json
 from tidegauge_client.cli.topics import parse_assignment, parse_configs
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
-from tidegauge_client.topic_description import ReplicaState, TopicDescription, replica_states
+from tidegauge_client.topic_description import ReplicaState, TopicDescription, replica_states, settings_of
 
 PART = PartitionInfo("t", 0, 1, 3, (1, 2, 0), (2, 1))
 LEADERLESS = PartitionInfo("t", 1, None, 4, (2, 0, 1), (2,))
@@ -242,6 +242,28 @@ def test_json_has_the_fixed_shape() -> None:
             },
         ],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.REQUEST_TIMED_OUT, True),
+        (ErrorCode.NETWORK_EXCEPTION, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, True),  # its session ended meanwhile
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+    ],
+)
+async def test_settings_that_nobody_could_read_are_a_problem_and_no_failure(code: ErrorCode, told: bool) -> None:
+    class Silent:
+        async def describe_topic_config(self, _: str) -> list[TopicConfig]:
+            raise TidegaugeError(code, "no")
+
+    if told:
+        configs, problem = await settings_of(cast("Admin", Silent()), "t")
+        assert (configs, "in ZooKeeper" in problem) == ((), True)
+    else:
+        with pytest.raises(TidegaugeError):
+            await settings_of(cast("Admin", Silent()), "t")
 
 
 def test_the_replica_table_stays_within_80_columns_and_loses_no_epoch() -> None:
