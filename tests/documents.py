@@ -4,8 +4,8 @@
   what it prints. Each run of lines in it must stand in the output as it is, in this order; ``...`` on a line of its own
   leaves lines out.
 - What differs from run to run, or says nothing, counts as equal: times, retries, how many expectations a scenario has,
-  ports, processes, ids, the folder, a follower's HW in the table of replicas (it is one round late), and which broker is
-  the controller. The page's cluster has the controller that the page shows: where another one won, brokers change names.
+  ports, processes, ids, the folder, a follower's HW in the table of replicas (it is one round late), and who is the
+  controller. The page's cluster has the controller that the page shows: where another one won, brokers change names.
 - A comment before a block: ``<!-- not run: why -->``, or ``<!-- ends with N -->`` where the exit code is N.
 """
 
