@@ -458,7 +458,6 @@ MUTANTS: tuple[Mutant, ...] = (
         ((Partition, "check_leader_epoch", no_epoch_check), (Leader, "fetch", diverging_unfenced)),
         "KIP-320",
     ),
-    Mutant("zombie-writes", "a controller's writes are fenced by its epoch", (FENCE_OFF,), "KAFKA-6082"),
     Mutant(
         "unseen-restart",
         "a new controller gives a leader that restarted unseen a new epoch (Kafka's rule is to overlook it)",
@@ -493,6 +492,11 @@ CONTROLS: tuple[Mutant, ...] = (
     ),
     Mutant("none", "none is missing", ()),
     Mutant("asks-first", "none is missing: KIP-320 as of 2.1 asks before it fetches, fenced", ruled_by(AskingRule())),
+    Mutant(
+        "zombie-writes",
+        "none that is not held twice: a term reads in its own session only, and writes over the version it has read",
+        (FENCE_OFF,),
+    ),
     Mutant(
         "own-version",
         "none that is not held twice: the fence alone holds",

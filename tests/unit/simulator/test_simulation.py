@@ -64,6 +64,12 @@ def test_an_older_rule_is_found_out(rule: str):
     )
 
 
+def test_the_oldest_rule_loses_and_diverges():
+    """Both flaws are found by chance: committed records that an in-sync replica cuts, and logs that differ."""
+    found = {finding.invariant for finding in search(SearchPlan(runs=40, rule="high-watermark")).findings}
+    assert {"StrongIsr", "LogMatchingHw"} <= found
+
+
 def test_the_same_seed_gives_the_same_history():
     """To the last number drawn, and so to the step and the words of a violation."""
     one, other = history_of(7, 300), history_of(7, 300)
