@@ -57,7 +57,7 @@ class Job:
             )
         self._groups.append(self.process.pid)
 
-    async def end(self, limit_s: float = 200) -> dict[str, Any]:
+    async def end(self, limit_s: float = 300) -> dict[str, Any]:
         """Wait until it ends well; its last line."""
         assert self.process is not None
         code = await asyncio.to_thread(self.process.wait, limit_s)
@@ -89,7 +89,7 @@ class Job:
         ends = batches[-1]["end_offsets"].get(topic, {}) if batches else {}
         return {int(partition): offset for partition, offset in ends.items()}
 
-    async def wait(self, what: str, condition: Callable[[], bool], limit_s: float = 150) -> None:
+    async def wait(self, what: str, condition: Callable[[], bool], limit_s: float = 300) -> None:
         """Wait for a state of the job's files while the job lives."""
         assert self.process is not None
         process = self.process

@@ -22,7 +22,7 @@ from tidegauge_client import Admin, Producer
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.roles import Role, RoleKind
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 LATEST = -1
 
@@ -57,26 +57,32 @@ async def high_watermarks(cluster: LocalCluster, topic: str) -> dict[int, int]:
     return {partition.partition: found.offset for partition, found in offsets.items()}
 
 
-async def produce(
-    producer: Producer, topic: str, numbers: range, acknowledged: Acknowledged, pause_s: float = 0
-) -> None:
+async def produce(producer: Producer, topic: str, numbers: range, acknowledged: Acknowledged) -> None:
     """Send distinct values and note where each was acknowledged."""
     futures = {}
     for number in numbers:
         value = b"value-%d" % number
         futures[value] = await producer.send(topic, value, b"key-%d" % (number % 50))
-        if pause_s and number % 100 == 0:
-            await pace(pause_s)
     await producer.flush()
     for value, future in futures.items():
         place = await future
         acknowledged[value] = (place.partition, place.offset)
 
 
+async def produce_until(
+    stop: asyncio.Event, producer: Producer, topic: str, first: int, acknowledged: Acknowledged
+) -> None:
+    """The same without end, so that the faults of a test meet a stream however long they take."""
+    while not stop.is_set():
+        await produce(producer, topic, range(first, first + 100), acknowledged)
+        first += 100
+        await pace(0.02)
+
+
 async def test_exactly_once_through_a_killed_and_a_frozen_leader(
     cluster: LocalCluster, make_job: Callable[[str], Job]
 ) -> None:
-    """The stream goes on through kill -9 and SIGSTOP of leaders; SIGTERM ends it after the batch with 0."""
+    """On through kill -9 of a leader and of the controller, and SIGSTOP of a leader; SIGTERM ends it with 0."""
     topic = "spark-failover"
     await create_topic(cluster, topic)
     job = make_job(topic)
@@ -85,17 +91,24 @@ async def test_exactly_once_through_a_killed_and_a_frozen_leader(
     async with Producer(cluster.bootstrap_servers, acks="all") as producer:
         await produce(producer, topic, range(200), acknowledged)
         await job.wait("the first batch", lambda: bool(job.progress()))
-        stream = asyncio.create_task(produce(producer, topic, range(200, 20_000), acknowledged, pause_s=0.05))
-        seen = len(job.progress())
-        await job.wait("a batch of the stream", lambda: len(job.progress()) > seen)
-        killed = leader_of(cluster, topic, 0)
-        await asyncio.to_thread(cluster.kill, killed)
-        seen = len(job.progress())
-        await job.wait("a batch after the kill", lambda: len(job.progress()) > seen + 1)
-        await asyncio.to_thread(cluster.start, killed)
+        stop = asyncio.Event()
+        stream = asyncio.create_task(produce_until(stop, producer, topic, 200, acknowledged))
+
+        async def batches(what: str) -> None:
+            seen = len(job.progress())
+            await job.wait(what, lambda: len(job.progress()) > seen + 1)
+
+        await batches("batches of the stream")
+        for role in (Role(RoleKind.LEADER, TopicPartition(topic, 0)), Role(RoleKind.CONTROLLER)):
+            killed = await asyncio.to_thread(cluster.resolve, role)
+            await asyncio.to_thread(cluster.kill, killed)
+            await batches(f"batches after the kill of the {role}")
+            await asyncio.to_thread(cluster.start, killed)
         frozen = leader_of(cluster, topic, 1)
         await asyncio.to_thread(cluster.pause, frozen)
         try:
+            await batches("batches while a leader is frozen")
+            stop.set()
             await stream
             hoped = dict.fromkeys(range(3), 0)
             for partition, offset in acknowledged.values():
