@@ -69,10 +69,18 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
     configs = {config.name: config.value for config in settings}
     lag_ms = None
     if part.leader_id is not None and answers.get(part.leader_id) is not None:
-        entries = await admin.describe_broker_settings(part.leader_id)
-        lag_ms = next((int(entry.value) for entry in entries if entry.name == LAG and entry.value), None)
+        lag_ms = await lag_ms_of(admin, part.leader_id)
     facts = facts_of(cluster, part, answers, configs, lag_ms)
     return replace(facts, settings_problem=problem, **lab_facts(at, in_force))
+
+
+async def lag_ms_of(admin: Admin, broker_id: int) -> int | None:
+    """A broker's replica.lag.time.max.ms; None where it does not tell, as brokers may differ on who is alive."""
+    try:
+        entries = await admin.describe_broker_settings(broker_id)
+    except TidegaugeError:
+        return None
+    return next((int(entry.value) for entry in entries if entry.name == LAG and entry.value), None)
 
 
 async def faults_in(brokers: Sequence[BrokerInfo]) -> dict[int, lab_pb2.ListFaultsResponse]:
