@@ -16,11 +16,13 @@ Source: ``org.apache.kafka.common.record.DefaultRecordBatch``, kafka-behaviour 6
 from __future__ import annotations
 
 import struct
+import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
+import cramjam
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from crc32c import crc32c
 
@@ -52,8 +54,8 @@ _CRC_POSITION = 17
 _PRODUCER = struct.Struct(">qhi")
 _PRODUCER_POSITION = 43
 _UNLIMITED = 2**31 - 1
-_UNREADABLE = (RuntimeError, ValueError, OSError)
-"""aiokafka's CorruptRecordException and UnsupportedCodecError are RuntimeErrors, cramjam's too."""
+_UNREADABLE = (RuntimeError, ValueError, OSError, struct.error, zlib.error, cramjam.DecompressionError)
+"""aiokafka's CorruptRecordException and UnsupportedCodecError are RuntimeErrors; the codecs have errors of their own."""
 _new = tuple.__new__
 Row = TypeVar("Row", bound=tuple[Any, ...])
 

@@ -113,6 +113,18 @@ def test_a_malformed_record_is_named_even_without_the_crc() -> None:
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_batch_that_cannot_be_decompressed_is_named_even_without_the_crc(codec: str) -> None:
+    """The codecs have errors of their own; a user sees Kafka's."""
+    data = bytearray(encode_batch([NewRecord(b"a" * 300)], compression=codec))
+    data[61:] = b"\xff" * len(data[61:])
+
+    with pytest.raises(TidegaugeError) as caught:
+        list(decode_batches(bytes(data), check_crc=False))
+
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
 def test_setting_offset_and_epoch_leaves_the_crc_right() -> None:
     data = bytearray(encode_batch([NewRecord(b"a")]))
     patch(data, 0, 100, 3)
