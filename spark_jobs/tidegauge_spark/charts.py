@@ -1,6 +1,6 @@
-"""Bar charts: PNG where matplotlib is installed, else SVG, which needs nothing.
+"""Bar charts: PNG where matplotlib is installed (the extra `spark` brings it), else SVG, which needs nothing.
 
-Contract: ``draw`` writes one file and gives its path. matplotlib is no dependency of ours.
+Contract: ``draw`` writes one file and gives its path.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def test_the_replication_report_as_text_and_charts(tmp_path: Path) -> None:
 
 
 def test_a_bar_is_as_long_as_its_value(tmp_path: Path) -> None:
-    """Without matplotlib, which is no dependency, charts are SVG."""
+    """Without matplotlib, which a job on a bare cluster may lack, charts are SVG."""
     root = ET.fromstring(svg_bars("a <title>", "ms", {"x": 10, "y": 5, "z": 0}))  # noqa: S314  (our own text)
     widths = [float(one.get("width", "0")) for one in root.iter("{http://www.w3.org/2000/svg}rect") if one.get("x")]
     assert widths == [widths[0], widths[0] / 2, 0]
