@@ -82,7 +82,7 @@ choose_base() {
         skip "$stock can't be pulled, and no image like it can be made: $(last_line "$work/base.log")"
     unset TMPDIR
 }
-# Containers must run, and their published ports must be ours: an engine elsewhere has its own 127.0.0.1.
+# Containers must run and freeze, and their published ports must be ours: an engine elsewhere has its own 127.0.0.1.
 try_containers() {
     local container address
     within docker run --detach --publish 127.0.0.1::8000 "$BASE_IMAGE" python3 -m http.server 8000 \
@@ -93,7 +93,14 @@ try_containers() {
         .venv/bin/python -c "import urllib.request as u; u.urlopen('http://$address', timeout=2)" 2> "$work/port.log" && break
         sleep 0.5
     done
+    for _ in $(seq 5); do # a runtime may refuse while the machine is busy
+        {
+            timeout 20 docker pause "$container" && timeout 20 docker unpause "$container" && break
+        } > "$work/pause.log" 2>&1
+        sleep 1
+    done
     docker rm --force --volumes "$container" > "$work/rm.log"
+    ! grep -qi error "$work/pause.log" || skip "a container can't be paused: $(last_line "$work/pause.log")"
     [ ! -s "$work/port.log" ] || skip "a container's published port ($address) can't be reached: $(last_line "$work/port.log")"
 }
 build() {
