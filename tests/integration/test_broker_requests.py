@@ -112,7 +112,8 @@ def brokers(cluster):
     made = Cluster(cluster)
     made.topic = f"requests-{uuid.uuid4().hex[:8]}"
     assert made.create(made.topic).status.error == 0
-    made.leader()
+    # Others may hear of the leader before it has heard of itself: it is asked until it answers as such.
+    until(lambda: made.fetch(0).error == ErrorCode.NONE)
     yield made
     made.close()
 

@@ -135,6 +135,7 @@ async def test_a_controller_epoch_that_moved_on_ends_the_term_at_the_next_write(
     view.set("/controller_epoch", b"%d" % (epoch + 40))
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topic("after-the-epoch-moved", partitions=1, replication_factor=3)
+        await admin.wait_for_topic("after-the-epoch-moved")  # the next controller's broker hears of it a moment later
         assert view.controller()[1] == epoch + 41
         assert view.state("after-the-epoch-moved")["controller_epoch"] == epoch + 41
         await admin.delete_topic("after-the-epoch-moved")
