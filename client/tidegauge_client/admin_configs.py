@@ -22,6 +22,9 @@ from tidegauge_client.cluster import PROBE_TIMEOUT_MS, now_ms
 TOPIC = topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC
 BROKER = topics_pb2.CONFIG_RESOURCE_TYPE_BROKER
 
+RECONNECT_LIMIT_MS = 3_000
+"""How long a broker that is back is asked again to take a change."""
+
 
 class ConfigSynonym(NamedTuple):
     """One place that has a say in a setting."""
@@ -144,19 +147,24 @@ class ConfigAdmin(AdminBase):
             resource_type=kind, resource_name=name, set=dict(changes), delete=sorted(deleted)
         )
         await self.metadata([])  # so that a frozen broker is known as one, and asked last
-        problem: TidegaugeError | None = None
-        for asked in self._cluster.addresses() if address is None else [address]:
-            stub = self._cluster.channels.admin(asked)
-            try:
-                answer = await call(stub.AlterConfigs, request, timeout_ms=self._request_timeout_ms, address=asked)
-            except TidegaugeError as error:
-                self._cluster.note_failure(asked)
-                problem = error
-                continue
-            raise_for(answer.status)
-            return answer.change_number
-        assert problem is not None, "there is always an address to ask"
-        raise problem
+        deadline_ms = now_ms() + RECONNECT_LIMIT_MS
+        while True:
+            problem: TidegaugeError | None = None
+            for asked in self._cluster.addresses() if address is None else [address]:
+                stub = self._cluster.channels.admin(asked)
+                try:
+                    answer = await call(stub.AlterConfigs, request, timeout_ms=self._request_timeout_ms, address=asked)
+                except TidegaugeError as error:
+                    self._cluster.note_failure(asked)
+                    problem = error
+                    continue
+                raise_for(answer.status)
+                return answer.change_number
+            assert problem is not None, "there is always an address to ask"
+            # A broker that is back may be refused for a moment: gRPC waits between its attempts to connect.
+            if problem.code is not ErrorCode.NETWORK_EXCEPTION or now_ms() >= deadline_ms:
+                raise problem
+            await asyncio.sleep(self._retry_backoff_ms / 1000)
 
 
 def _entries(answer: topics_pb2.DescribeConfigsResponse) -> list[ConfigEntry]:
