@@ -8,14 +8,18 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.v1 import common_pb2, metadata_pb2
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import common_pb2, metadata_pb2, reassignments_pb2, topics_pb2
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
 from tidegauge_client.metadata import ClusterInfo
+
+ANSWER_MARGIN_MS = 1_000
+"""The controller answers at its own limit; so much more lets that answer arrive."""
 
 Result = TypeVar("Result")
 
@@ -97,3 +101,15 @@ def raise_for(status: common_pb2.Status) -> None:
     code = ErrorCode.of(status.error)
     if code is not ErrorCode.NONE:
         raise TidegaugeError(code, status.message)
+
+
+def outcomes_of(
+    results: Iterable[topics_pb2.ElectPartitionResult | reassignments_pb2.ReassignPartitionResult],
+) -> dict[TopicPartition, TidegaugeError | None]:
+    """For each partition why it failed, or None."""
+    outcomes: dict[TopicPartition, TidegaugeError | None] = {}
+    for result in results:
+        code = ErrorCode.of(result.status.error)
+        problem = None if code is ErrorCode.NONE else TidegaugeError(code, result.status.message)
+        outcomes[TopicPartition(result.topic, result.partition)] = problem
+    return outcomes

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import reassignments_pb2
-from tidegauge_client.admin_base import AdminBase, raise_for
+from tidegauge_client.admin_base import ANSWER_MARGIN_MS, AdminBase, outcomes_of, raise_for
 from tidegauge_client.channels import call
-
-ANSWER_MARGIN_MS = 1_000
 
 
 class OngoingReassignment(NamedTuple):
@@ -54,12 +52,7 @@ class ReassignmentAdmin(AdminBase):
             ask = self._cluster.channels.admin(address).AlterPartitionReassignments
             answer = await call(ask, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
             raise_for(answer.status)
-            outcomes: dict[TopicPartition, TidegaugeError | None] = {}
-            for result in answer.partitions:
-                code = ErrorCode.of(result.status.error)
-                problem = None if code is ErrorCode.NONE else TidegaugeError(code, result.status.message)
-                outcomes[TopicPartition(result.topic, result.partition)] = problem
-            return outcomes
+            return outcomes_of(answer.partitions)
 
         return await self.at_controller(attempt, limit_ms)
 

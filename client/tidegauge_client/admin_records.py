@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import offsets_pb2
-from tidegauge_client.admin_base import AdminBase
+from tidegauge_client.admin_base import ANSWER_MARGIN_MS, AdminBase
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import now_ms
 
 HIGH_WATERMARK = -1
-_ANSWER_MARGIN_MS = 1_000
 
 Outcomes = dict[TopicPartition, int | TidegaugeError]
 """For each partition the low watermark, or why there is none."""
@@ -92,9 +91,7 @@ class RecordAdmin(AdminBase):
             request = offsets_pb2.DeleteRecordsRequest(timeout_ms=int(left_ms), partitions=entries)
             stub = self._cluster.channels.broker(address)
             try:
-                answer = await call(
-                    stub.DeleteRecords, request, timeout_ms=left_ms + _ANSWER_MARGIN_MS, address=address
-                )
+                answer = await call(stub.DeleteRecords, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
             except TidegaugeError as problem:
                 problems.update(dict.fromkeys(partitions, problem))
                 return

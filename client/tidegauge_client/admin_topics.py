@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.v1 import topics_pb2
-from tidegauge_client.admin_base import AdminBase, raise_for
+from tidegauge_client.admin_base import ANSWER_MARGIN_MS, AdminBase, outcomes_of, raise_for
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import now_ms, unknown_topic
 from tidegauge_client.metadata import ClusterInfo
 
 MAX_REPLICATION_FACTOR = 32767
-ANSWER_MARGIN_MS = 1_000
-"""The controller answers at its own limit; so much more lets that answer arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +162,7 @@ class TopicAdmin(AdminBase):
             stub = self._cluster.channels.admin(address)
             answer = await call(stub.ElectLeaders, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
             raise_for(answer.status)
-            outcomes: dict[TopicPartition, TidegaugeError | None] = {}
-            for result in answer.partitions:
-                code = ErrorCode.of(result.status.error)
-                problem = None if code is ErrorCode.NONE else TidegaugeError(code, result.status.message)
-                outcomes[TopicPartition(result.topic, result.partition)] = problem
-            return outcomes
+            return outcomes_of(answer.partitions)
 
         return await self.at_controller(attempt, limit_ms)
 
