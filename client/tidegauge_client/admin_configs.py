@@ -10,8 +10,8 @@ Source: KafkaAdminClient.describeConfigs and incrementalAlterConfigs, ConfigComm
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import NamedTuple, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.v1 import topics_pb2
@@ -21,6 +21,8 @@ from tidegauge_client.cluster import PROBE_TIMEOUT_MS, now_ms
 
 TOPIC = topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC
 BROKER = topics_pb2.CONFIG_RESOURCE_TYPE_BROKER
+
+_Answer = TypeVar("_Answer")
 
 RECONNECT_LIMIT_MS = 3_000
 """How long a broker that is back is asked again to take a change."""
@@ -121,19 +123,17 @@ class ConfigAdmin(AdminBase):
         self, address: str | None, kind: topics_pb2.ConfigResourceType.ValueType, name: str
     ) -> topics_pb2.DescribeConfigsResponse:
         request = topics_pb2.DescribeConfigsRequest(resource_type=kind, resource_name=name)
-        problem: TidegaugeError | None = None
-        for asked in self._cluster.addresses() if address is None else [address]:
-            stub = self._cluster.channels.admin(asked)
-            try:
-                answer = await call(stub.DescribeConfigs, request, timeout_ms=PROBE_TIMEOUT_MS, address=asked)
-            except TidegaugeError as error:
-                self._cluster.note_failure(asked)
-                problem = error
-                continue
-            raise_for(answer.status)
-            return answer
-        assert problem is not None, "there is always an address to ask"
-        raise problem
+        answer: topics_pb2.DescribeConfigsResponse = await self._first_answer(
+            address,
+            lambda asked: call(
+                self._cluster.channels.admin(asked).DescribeConfigs,
+                request,
+                timeout_ms=PROBE_TIMEOUT_MS,
+                address=asked,
+            ),
+        )
+        raise_for(answer.status)
+        return answer
 
     async def _alter(
         self,
@@ -149,22 +149,36 @@ class ConfigAdmin(AdminBase):
         await self.metadata([])  # so that a frozen broker is known as one, and asked last
         deadline_ms = now_ms() + RECONNECT_LIMIT_MS
         while True:
-            problem: TidegaugeError | None = None
-            for asked in self._cluster.addresses() if address is None else [address]:
-                stub = self._cluster.channels.admin(asked)
-                try:
-                    answer = await call(stub.AlterConfigs, request, timeout_ms=self._request_timeout_ms, address=asked)
-                except TidegaugeError as error:
-                    self._cluster.note_failure(asked)
-                    problem = error
-                    continue
-                raise_for(answer.status)
-                return answer.change_number
-            assert problem is not None, "there is always an address to ask"
-            # A broker that is back may be refused for a moment: gRPC waits between its attempts to connect.
-            if problem.code is not ErrorCode.NETWORK_EXCEPTION or now_ms() >= deadline_ms:
-                raise problem
-            await asyncio.sleep(self._retry_backoff_ms / 1000)
+            try:
+                answer: topics_pb2.AlterConfigsResponse = await self._first_answer(
+                    address,
+                    lambda asked: call(
+                        self._cluster.channels.admin(asked).AlterConfigs,
+                        request,
+                        timeout_ms=self._request_timeout_ms,
+                        address=asked,
+                    ),
+                )
+            except TidegaugeError as problem:
+                # A broker that is back may be refused for a moment: gRPC waits between its attempts to connect.
+                if problem.code is not ErrorCode.NETWORK_EXCEPTION or now_ms() >= deadline_ms:
+                    raise
+                await asyncio.sleep(self._retry_backoff_ms / 1000)
+                continue
+            raise_for(answer.status)
+            return answer.change_number
+
+    async def _first_answer(self, address: str | None, ask: Callable[[str], Awaitable[_Answer]]) -> _Answer:
+        """What the first broker says that answers at all; ``address`` None: any broker may be asked."""
+        problem: TidegaugeError | None = None
+        for asked in self._cluster.addresses() if address is None else [address]:
+            try:
+                return await ask(asked)
+            except TidegaugeError as error:
+                self._cluster.note_failure(asked)
+                problem = error
+        assert problem is not None, "there is always an address to ask"
+        raise problem
 
 
 def _entries(answer: topics_pb2.DescribeConfigsResponse) -> list[ConfigEntry]:
