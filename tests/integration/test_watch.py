@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.processes import ProcessState
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+AXE = files("axe_core_python") / "axe.min.js"
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 Json = dict[str, Any]
 
@@ -168,6 +170,7 @@ def test_a_page_in_a_real_browser(cluster: LocalCluster, watching: Watching, tmp
         page.until(f"({text} || '').includes('leader 2')")
         names_are_told(page, at)
         sizes_and_colours_fit(page)
+        nothing_stands_in_anybodys_way(page)
         a_change_touches_only_its_row(page, cluster, at)
         the_keyboard_suffices(page, cluster, text)
         assert page.complaints == []
@@ -193,6 +196,16 @@ def sizes_and_colours_fit(page: Page) -> None:
             assert page.run("document.documentElement.scrollWidth") <= width, f"{width} px scrolls sideways"
             papers.add(page.run("getComputedStyle(document.body).backgroundColor"))
     assert len(papers) == 2
+
+
+def nothing_stands_in_anybodys_way(page: Page) -> None:
+    """axe-core's rules for contrast, names, roles, landmarks and order, wide and narrow, light and dark."""
+    page.run("(() => {" + AXE.read_text() + "})()")
+    for width, dark in ((1280, False), (360, True)):
+        page.look(width, 900, dark=dark)
+        found = json.loads(page.run("axe.run().then(found => JSON.stringify([found.violations, found.passes.length]))"))
+        assert found[0] == []
+        assert found[1] > 20, "its rules found something to look at"
 
 
 def a_change_touches_only_its_row(page: Page, cluster: LocalCluster, at: str) -> None:
