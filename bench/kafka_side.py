@@ -1,16 +1,13 @@
 """Apache Kafka's side: version 3.9 in ZooKeeper mode, three brokers, Kafka's own tools, from Maven Central.
 
-Everything is resolved into a cache folder with ``mvn dependency:copy-dependencies``. Where Maven or the network is
-missing, ``Unavailable`` says so and the runner prints our figures alone. The JVM options are those of Kafka's own
-start scripts.
+Where Maven or the network is missing, ``Unavailable`` says so and the runner prints our figures alone. The JVM options
+are those of Kafka's own start scripts.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,25 +19,19 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
+from maven import Artifact, Unavailable, resolve
 from measure import Latency, Workload
 
 VERSION = "3.9.1"
-CACHE = Path(os.environ.get("TIDEGAUGE_BENCH_CACHE", "~/.cache/tidegauge-bench")).expanduser()
 COMMON = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 BROKER_JVM = (*COMMON, "-Xmx1G", "-Xms1G")
 TOOL_JVM = (*COMMON, "-Xmx512M")
 READY_SECONDS = 60
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>bench</groupId><artifactId>bench</artifactId><version>1</version><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{v}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{v}</version></dependency>
-<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.36</version></dependency>
-</dependencies></project>
-"""
-
-
-class Unavailable(Exception):
-    """Kafka can't be had here; the text says why."""
+ARTIFACTS = (
+    Artifact("org.apache.kafka", "kafka_2.13", VERSION),
+    Artifact("org.apache.kafka", "kafka-tools", VERSION),
+    Artifact("org.slf4j", "slf4j-nop", "1.7.36"),
+)
 
 
 def jars() -> Path:
@@ -49,20 +40,7 @@ def jars() -> Path:
     Raises:
         Unavailable: no Maven, or it can't reach its repository.
     """
-    folder = CACHE / f"kafka-{VERSION}"
-    if any(folder.glob(f"kafka_2.13-{VERSION}.jar")):
-        return folder
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise Unavailable("Maven (mvn) is not installed")
-    project = CACHE / "project"
-    project.mkdir(parents=True, exist_ok=True)
-    (project / "pom.xml").write_text(_POM.format(v=VERSION))
-    command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Unavailable("Maven could not resolve Kafka: " + (done.stdout + done.stderr).strip()[-300:])
-    return folder
+    return resolve(f"kafka-{VERSION}", ARTIFACTS)
 
 
 def _free_port() -> int:

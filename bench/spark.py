@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,24 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import kafka_side
+from maven import Artifact, Unavailable, resolve
 
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.cluster import LocalCluster
 
 BATCHING = {"kafka.batch.size": "65536", "kafka.linger.ms": "5"}
-# Each by itself: Spark's own POMs name a repository that not every machine reaches.
-_JARS = (
-    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", None),
-    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", None),
-    ("org.apache.kafka", "kafka-clients", kafka_side.VERSION),
-    ("org.apache.commons", "commons-pool2", "2.12.0"),
-)
-_DEPENDENCY = """<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
-<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>"""
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>bench</groupId><artifactId>connector</artifactId><version>1</version>
-<dependencies>{}</dependencies></project>
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,32 +80,38 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def connector_jars(version: str) -> list[Path]:
-    """Spark's Kafka connector and what it needs, resolved once.
+    """The jars of Spark's Kafka connector of a version.
+
+    Each by itself: Spark's own POMs name a repository that not every machine reaches. The token provider, which is
+    asked for no token here, need not be of the same version: not every mirror has it.
 
     Raises:
         Unavailable: no Maven, or its repository has no connector of this version.
     """
-    folder = kafka_side.CACHE / f"spark-sql-kafka-{version}"
-    if any(folder.glob("spark-sql-kafka-*.jar")):
-        return sorted(folder.glob("*.jar"))
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise kafka_side.Unavailable("Maven (mvn) is not installed")
-    project = kafka_side.CACHE / "connector"
-    project.mkdir(parents=True, exist_ok=True)
-    wanted = "".join(_DEPENDENCY.format(group, name, own or version) for group, name, own in _JARS)
-    (project / "pom.xml").write_text(_POM.format(wanted))
-    command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-    done = subprocess.run(
-        [*command, f"-DoutputDirectory={folder}"], cwd=project, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        shutil.rmtree(folder, ignore_errors=True)
-        why = re.sub(r"\x1b\[[0-9;]*m|\[ERROR\]|Failed to execute goal on project connector: ", "", done.stdout).strip()
-        raise kafka_side.Unavailable(
-            f"Maven could not resolve Spark's connector {version}: {why.splitlines()[0][:300]}"
-        )
-    return sorted(folder.glob("*.jar"))
+    major = version.split(".", maxsplit=1)[0]
+    artifacts = [
+        Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", version, alone=True),
+        Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", f"[{major}.0,{version}]", alone=True),
+        Artifact("org.apache.kafka", "kafka-clients", kafka_side.VERSION, alone=True),
+        Artifact("org.apache.commons", "commons-pool2", "2.12.0", alone=True),
+    ]
+    return sorted(resolve(f"spark-sql-kafka-{version}", artifacts).glob("*.jar"))
+
+
+def newest_connector(spark_version: str) -> tuple[str, list[Path]]:
+    """The connector of Spark's own version, or the first of the minor versions before it that Maven has.
+
+    Raises:
+        Unavailable: it has none.
+    """
+    major, minor, *_ = (int(part) for part in re.findall(r"[0-9]+", spark_version))
+    tried = []
+    for version in (spark_version, *(f"{major}.{older}.0" for older in range(minor, -1, -1))):
+        try:
+            return version, connector_jars(version)
+        except Unavailable as problem:
+            tried.append(problem)
+    raise tried[0]
 
 
 def session(jars: list[Path], cores: int) -> Any:
@@ -192,7 +185,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="reads of each side that count (default 5)")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 2, help="local[N] (default: all)")
     parser.add_argument("--without-kafka", action="store_true", help="our side alone")
-    parser.add_argument("--connector", default=pyspark.__version__, help="version of the connector (default: Spark's)")
+    parser.add_argument("--connector", metavar="VERSION", help="of Spark's connector (default: Spark's, or one before)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     work = cells(arguments.quick)
@@ -205,11 +198,12 @@ def main() -> None:
         places = [Place("tidegauge", ",".join(cluster.bootstrap_servers), Reads("Tidegauge"))]
         if not arguments.without_kafka:
             try:
-                jars = connector_jars(arguments.connector)
+                wanted = arguments.connector
+                version, jars = (wanted, connector_jars(wanted)) if wanted else newest_connector(pyspark.__version__)
                 kafka = kafka_side.Kafka(folder / "kafka")
                 kafka.start()
-                places.append(Place("kafka", kafka.bootstrap, Reads(f"Spark's Kafka source {arguments.connector}")))
-            except kafka_side.Unavailable as problem:
+                places.append(Place("kafka", kafka.bootstrap, Reads(f"Spark's Kafka source {version}")))
+            except Unavailable as problem:
                 print(f"Spark's Kafka source is left out: {problem}", file=sys.stderr)
         with SyncAdmin(cluster.bootstrap_servers) as admin:
             for cell in work:

@@ -29,10 +29,12 @@ StoredOffsets = Mapping[str, Mapping[str, Any]]
 
 
 def _invalid(option: str, text: object, why: str) -> TidegaugeError:
-    return TidegaugeError(
-        ErrorCode.INVALID_REQUEST,
-        f'{option} is {text!r}: {why}. Write JSON like {{"orders": {{"0": 23, "1": -2}}}} (-2 earliest, -1 latest)',
+    example = (
+        '{"topicA":[0,1],"topicB":[0,1]}' if option == "assign" else '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
     )
+    if option.endswith("ByTimestamp"):
+        example = '{"topicA":{"0":123456789,"1":123456789},"topicB":{"0":123456789}}'
+    return TidegaugeError(ErrorCode.INVALID_REQUEST, f"{option}: Expected e.g. {example}, got {text}: {why}")
 
 
 def _topic_map(option: str, text: str) -> dict[str, object]:
@@ -78,10 +80,10 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
     for topic, partitions in _topic_map("assign", text).items():
         whole = isinstance(partitions, list) and all(type(index) is int and index >= 0 for index in partitions)
         if not isinstance(partitions, list) or not whole:
-            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f'assign is {text!r}: write JSON like {{"orders": [0, 1]}}')
+            raise _invalid("assign", text, f"topic '{topic}' has no list of partitions")
         assigned.update(TopicPartition(topic, index) for index in partitions)
     if not assigned:
-        raise TidegaugeError(ErrorCode.INVALID_REQUEST, "assign names no partition")
+        raise _invalid("assign", text, "it names no partition")
     return tuple(sorted(assigned))
 
 

@@ -13,7 +13,7 @@ Source: ``KafkaSourceProvider`` (the sentences of its refusals too), structured-
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -21,13 +21,24 @@ from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge_spark.offsets import EARLIEST, LATEST, parse_assignment, parse_offsets
 
 REFUSED = {
-    "kafka.auto.offset.reset": ". Instead set the source option 'startingOffsets' to 'earliest' or 'latest' to specify "
+    "auto.offset.reset": ". Instead set the source option 'startingOffsets' to 'earliest' or 'latest' to specify "
     "where to start",
-    "kafka.key.deserializer": " as keys are always binary. Use DataFrame operations to explicitly deserialize the keys",
-    "kafka.value.deserializer": " as values are always binary. Use DataFrame operations to explicitly deserialize the "
-    "values",
-    "kafka.enable.auto.commit": ": offsets lie in the query's checkpoint",
-    "kafka.interceptor.classes": ": interceptors could change what is read",
+    "key.deserializer": " as keys are always binary. Use DataFrame operations to explicitly deserialize the keys",
+    "value.deserializer": " as values are always binary. Use DataFrame operations to explicitly deserialize the values",
+    "enable.auto.commit": ": offsets lie in the query's checkpoint",
+    "interceptor.classes": ": interceptors could change what is read",
+}
+"""Of Kafka's own options, with the prefix ``kafka.``: what is said about each after "is not supported"."""
+STRATEGIES = {
+    "subscribe": "No topics to subscribe to as specified value for option 'subscribe' is '{}'",
+    "subscribePattern": "Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{}'",
+    "assign": "No topicpartitions to assign as specified value for option 'assign' is '{}'",
+}
+"""The ways to say what is read, and what is said where such an option is empty."""
+ENDING = {
+    "endingoffsets": "ending offset not valid in streaming queries",
+    "endingoffsetsbytimestamp": "ending timestamp not valid in streaming queries",
+    "endingtimestamp": "ending timestamp not valid in streaming queries",
 }
 IGNORED = {
     "kafka.group.id": "there are no consumer groups here",
@@ -68,6 +79,35 @@ class OffsetLimit(NamedTuple):
     timestamps_ms: Mapping[TopicPartition, int] = {}
 
 
+class SecurityProperties(tuple[tuple[str, str], ...]):
+    """``security.protocol`` and ``ssl.*`` as Kafka names them; a key may be among them, so they are never shown.
+
+    Files are read where a connection is made, on the driver and on each worker, as Spark's own source does.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"SecurityProperties({', '.join(name for name, _ in self)})"
+
+
+def security_properties(options: Mapping[str, str]) -> SecurityProperties:
+    """Those among a reader's or writer's options.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, a protocol that there is not.
+    """
+    found = {
+        name.removeprefix("kafka."): str(value)
+        for name, value in options.items()
+        if name == "kafka.security.protocol" or name.startswith("kafka.ssl.")
+    }
+    protocol = found.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in {"PLAINTEXT", "SSL"}:
+        raise _refuse(f"kafka.security.protocol is {protocol!r}; it must be PLAINTEXT or SSL")
+    return SecurityProperties(sorted(found.items()))
+
+
 class ConnectionOptions(NamedTuple):
     """How to talk to the cluster.
 
@@ -78,6 +118,7 @@ class ConnectionOptions(NamedTuple):
         poll_timeout_ms: how long a task goes on without reading a single record.
         fetch_max_bytes: soft limit of one answer.
         retry_backoff_ms: pause after the first failure; doubled up to a second.
+        security: how connections are protected.
     """
 
     bootstrap_servers: tuple[str, ...]
@@ -86,6 +127,7 @@ class ConnectionOptions(NamedTuple):
     poll_timeout_ms: int = 120_000
     fetch_max_bytes: int = 1_048_576
     retry_backoff_ms: int = 100
+    security: SecurityProperties = SecurityProperties()
 
 
 class Columns(NamedTuple):
@@ -189,18 +231,20 @@ def _connection(options: Mapping[str, str]) -> ConnectionOptions:
         poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs", default.poll_timeout_ms),
         fetch_max_bytes=_number(options, "kafka.max.partition.fetch.bytes", default.fetch_max_bytes),
         retry_backoff_ms=_number(options, "kafka.retry.backoff.ms", default.retry_backoff_ms),
+        security=security_properties(options),
     )
 
 
 def _subscription(options: Mapping[str, str]) -> Subscription:
-    given = [name for name in ("assign", "subscribe", "subscribePattern") if options.get(name.lower())]
+    given = [name for name in STRATEGIES if name.lower() in options]
+    named = f"for Kafka source: {', '.join(STRATEGIES)}"
     if not given:
-        raise _refuse(
-            "One of the following options must be specified for Kafka source: assign, subscribe, subscribePattern"
-        )
+        raise _refuse(f"One of the following options must be specified {named}")
     if len(given) > 1:
-        raise _refuse(f"Only one of the following options can be specified for Kafka source: {', '.join(given)}")
+        raise _refuse(f"Only one of the following options can be specified {named}. Given are {', '.join(given)}")
     text = str(options[given[0].lower()]).strip()
+    if not text.strip(", "):
+        raise _refuse(STRATEGIES[given[0]].format(options[given[0].lower()]))
     if given[0] == "assign":
         return Subscription(assigned=parse_assignment(text))
     if given[0] == "subscribe":
@@ -209,8 +253,6 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
             problem = topic_name_problem(topic)
             if problem:
                 raise TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if not topics:
-            raise _refuse("subscribe names no topic")
         return Subscription(topics=topics)
     try:
         re.compile(text)
@@ -219,28 +261,58 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
     return Subscription(pattern=text)
 
 
-def _limit(options: Mapping[str, str], side: str, default: int, forbidden: Callable[[int], str | None]) -> OffsetLimit:
+def _limit(options: Mapping[str, str], side: str, default: int, forbidden: int | None) -> OffsetLimit:
+    """Where one side of the range lies; ``forbidden`` is EARLIEST or LATEST where that makes no sense."""
     name = f"{side}Offsets"
-    timestamp = whole_number(options, f"{side}Timestamp", None, 0)
+    timestamp = options.get(f"{side}Timestamp".lower())
     if timestamp is not None:
-        return OffsetLimit(timestamp_ms=timestamp)
+        return OffsetLimit(timestamp_ms=_timestamp_ms(f"{side}Timestamp", str(timestamp).strip()))
     by_timestamp = options.get(f"{name}ByTimestamp".lower())
     if by_timestamp is not None:
         return OffsetLimit(timestamps_ms=parse_offsets(f"{name}ByTimestamp", str(by_timestamp), lowest=0))
-    text = options.get(name.lower())
     words = {"earliest": EARLIEST, "latest": LATEST}
+    text = options.get(name.lower())
     word = default if text is None else words.get(str(text).strip().lower())
-    if word is not None:
-        problem = forbidden(word)
-        if problem:
-            raise _refuse(problem)
-        return OffsetLimit(everywhere=word)
-    offsets = parse_offsets(name, str(text))
-    for offset in offsets.values():
-        problem = forbidden(offset)
-        if problem:
-            raise _refuse(problem)
-    return OffsetLimit(offsets=offsets)
+    offsets = {} if word is not None else parse_offsets(name, str(text))
+    senseless = "latest" if forbidden == LATEST else "earliest"
+    if word is not None and word == forbidden:
+        raise _refuse(f"{side} offset can't be {senseless} for batch queries on Kafka: nothing would be read")
+    for one, offset in offsets.items():
+        if offset == forbidden:
+            raise _refuse(f"{name} for {one} can't be {senseless} for batch queries on Kafka: nothing would be read")
+    return OffsetLimit(everywhere=word, offsets=offsets)
+
+
+def _timestamp_ms(name: str, text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise _refuse(f"{name}: Expected a single long value, got {text}; it is in ms since 1970")
+    return number
+
+
+def _check_sides(starting: OffsetLimit, ending: OffsetLimit) -> None:
+    """Of a batch: both sides name the same partitions, and no start lies behind its end."""
+    for what, begins, ends in (
+        ("offset", starting.offsets, ending.offsets),
+        ("timestamp", starting.timestamps_ms, ending.timestamps_ms),
+    ):
+        if not begins or not ends:
+            continue
+        if begins.keys() != ends.keys():
+            told = (", ".join(map(str, sorted(one))) for one in (begins, ends))
+            raise _refuse(
+                "The specified start offset and end offset should have the same topic-partitions. Topic-partitions for "
+                "start offset: {}, topic-partitions for end offset: {}".format(*told)
+            )
+        for one, begin in sorted(begins.items()):
+            if begin > ends[one] >= 0:
+                raise _refuse(
+                    f"The specified start {what} {begin} is greater than the end {what} {ends[one]} for topic "
+                    f"{one.topic} partition {one.partition}"
+                )
 
 
 def _strategy(options: Mapping[str, str]) -> bool:
@@ -281,20 +353,11 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     """
     options = {name.lower(): value for name, value in given.items()}
     for name, why in REFUSED.items():
-        if name in options:
+        if f"kafka.{name}" in options:
             raise _refuse(f"Kafka option '{name}' is not supported{why}")
-
-    def no_latest_start(offset: int) -> str | None:
-        bad = offset == LATEST and not streaming
-        return "starting offset can't be latest for batch queries on Kafka: nothing would be read" if bad else None
-
-    def no_earliest_end(offset: int) -> str | None:
-        bad = offset == EARLIEST
-        return "ending offset can't be earliest for batch queries on Kafka: nothing would be read" if bad else None
-
-    ending_given = [name for name in options if name.startswith("ending")]
-    if streaming and ending_given:
-        raise _refuse(f"ending offset not valid in streaming queries: leave out option '{ending_given[0]}'")
+    for name, why in ENDING.items():
+        if streaming and name in options:
+            raise _refuse(f"{why}: leave out option '{name}'")
 
     most = whole_number(options, "maxOffsetsPerTrigger", None, 1)
     least = whole_number(options, "minOffsetsPerTrigger", None, 1)
@@ -303,11 +366,14 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
             f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most}): no batch "
             "could ever be large enough"
         )
+    starting = _limit(options, "starting", LATEST if streaming else EARLIEST, None if streaming else LATEST)
+    ending = _limit(options, "ending", LATEST, EARLIEST)
+    _check_sides(starting, ending)
     return Options(
         connection=_connection(options),
         subscription=_subscription(options),
-        starting=_limit(options, "starting", LATEST if streaming else EARLIEST, no_latest_start),
-        ending=_limit(options, "ending", LATEST, no_earliest_end),
+        starting=starting,
+        ending=ending,
         latest_if_no_match=_strategy(options),
         fail_on_data_loss=flag(options, "failOnDataLoss", True),
         max_offsets_per_trigger=most,

@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_spark.offsets import Offsets
 
@@ -43,6 +44,22 @@ class Plan(NamedTuple):
 
     ranges: list[OffsetRange]
     losses: list[str]
+
+
+def check_start_before_end(start: Offsets, end: Offsets) -> None:
+    """Hold Spark's rule for a batch query, whatever failOnDataLoss says: no start lies behind its end.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, one does.
+    """
+    for one in sorted(start):
+        if start[one] > end[one]:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"The resolved start offset {start[one]} is greater than the resolved end offset {end[one]} for topic "
+                f"{one.topic} partition {one.partition}: the start lies beyond the latest offset or beyond the end "
+                "that the options say, or the topic was made anew",
+            )
 
 
 def plan_batch(start: Offsets, end: Offsets, earliest_of_new: Mapping[TopicPartition, int]) -> Plan:

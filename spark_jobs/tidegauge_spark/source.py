@@ -58,7 +58,7 @@ from tidegauge_spark.offsets import (
     to_stored,
 )
 from tidegauge_spark.options import Columns, Options, ignored_options, parse_options
-from tidegauge_spark.planner import OffsetRange, group_ranges, plan_batch, split_ranges
+from tidegauge_spark.planner import OffsetRange, check_start_before_end, group_ranges, plan_batch, split_ranges
 from tidegauge_spark.resolve import ask, ask_latest, resolve
 from tidegauge_spark.setup import missing
 from tidegauge_spark.shipping import Shipped
@@ -231,9 +231,8 @@ class TidegaugeReader(_Reads, DataSourceReader):  # type: ignore[misc]  # pyspar
         found = client.partitions(options.subscription)
         start = resolve(client, found, options.starting, "starting", latest_if_no_match=options.latest_if_no_match)
         end = resolve(client, found, options.ending, "ending", latest_if_no_match=True)
-        plan = plan_batch(start, end, {})
-        _report_losses(options, plan.losses)
-        return _input_partitions(options, client, plan.ranges, {})
+        check_start_before_end(start, end)
+        return _input_partitions(options, client, plan_batch(start, end, {}).ranges, {})
 
 
 class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark ships no types that mypy may follow

@@ -60,20 +60,44 @@ def test_precedence_timestamp_then_by_timestamp_then_offsets() -> None:
         (
             {"assign": '{"orders":[0]}'},
             True,
-            "Only one of the following options can be specified for Kafka source: assign, subscribe",
+            "Only one of the following options can be specified for Kafka source: .* Given are subscribe, assign",
         ),
         ({"subscribe": "no/slash"}, True, "illegal|contains one or more characters"),
         ({"subscribe": "", "subscribePattern": "("}, True, "no regular expression"),
         ({"startingOffsets": "latest"}, False, "starting offset can't be latest for batch queries on Kafka"),
-        ({"startingOffsets": '{"orders":{"0":-1}}'}, False, "can't be latest for batch queries"),
+        ({"subscribe": " ,"}, True, "No topics to subscribe to as specified value for option 'subscribe' is ' ,'"),
+        ({"subscribe": "", "subscribePattern": " "}, True, "Pattern to subscribe is empty"),
+        ({"subscribe": "", "assign": " "}, True, "No topicpartitions to assign"),
+        ({"startingTimestamp": "noon"}, True, "Expected a single long value, got noon"),
+        ({"startingTimestamp": "noon", "startingOffsets": "earliest"}, True, "Expected a single long value"),
+        (
+            {"startingOffsets": '{"orders":{"0":-1}}'},
+            False,
+            "startingOffsets for orders-0 can't be latest for batch queries on Kafka",
+        ),
+        (
+            {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"0":5,"1":-1}}'},
+            False,
+            "same topic-partitions. Topic-partitions for start offset: orders-0, .*: orders-0, orders-1",
+        ),
+        (
+            {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"0":4}}'},
+            False,
+            "The specified start offset 5 is greater than the end offset 4 for topic orders partition 0",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"orders":{"0":5}}', "endingOffsetsByTimestamp": '{"orders":{"0":4}}'},
+            False,
+            "The specified start timestamp 5 is greater than the end timestamp 4",
+        ),
         ({"endingOffsets": "earliest"}, False, "ending offset can't be earliest for batch queries on Kafka"),
         ({"endingOffsets": '{"orders":{"0":-2}}'}, False, "can't be earliest"),
         ({"endingOffsets": "latest"}, True, "ending offset not valid in streaming queries"),
         ({"maxOffsetsPerTrigger": "0"}, True, "maxOffsetsPerTrigger is '0'"),
         ({"failOnDataLoss": "no"}, True, "must be true or false"),
-        ({"kafka__enable__auto__commit": "true"}, True, "kafka.enable.auto.commit"),
-        ({"endingTimestamp": "1"}, True, "ending offset not valid in streaming queries"),
-        ({"endingOffsetsByTimestamp": '{"orders":{"0":1}}'}, True, "ending offset not valid in streaming queries"),
+        ({"kafka__enable__auto__commit": "true"}, True, "Kafka option 'enable.auto.commit' is not supported"),
+        ({"endingTimestamp": "1"}, True, "ending timestamp not valid in streaming queries"),
+        ({"endingOffsetsByTimestamp": '{"orders":{"0":1}}'}, True, "ending timestamp not valid in streaming queries"),
         ({"kafka__auto__offset__reset": "earliest"}, True, "Instead set the source option 'startingOffsets'"),
         ({"kafka__key__deserializer": "x"}, True, "Use DataFrame operations to explicitly deserialize the keys"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, True, "is higher than the maxOffsetsPerTrigger"),
@@ -102,3 +126,10 @@ def test_what_is_not_heeded_is_said() -> None:
         "Option 'kafka.group.id' is ignored: there are no consumer groups here"
     ]
     assert "Option 'maxoffsetspertrigger' is ignored in batch queries" in ignored_options(given, streaming=False)
+
+
+def test_a_start_before_a_latest_end_is_no_mistake() -> None:
+    """-1 and -2 stand for offsets that are not known yet: they are not compared."""
+    options = parse(streaming=False, startingOffsets='{"orders":{"0":5}}', endingOffsets='{"orders":{"0":-1}}')
+    assert options.ending.offsets == {TopicPartition("orders", 0): LATEST}
+    parse(streaming=False, startingOffsets='{"orders":{"0":5}}', endingOffsetsByTimestamp='{"orders":{"1":4}}')

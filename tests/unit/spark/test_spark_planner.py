@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_spark.planner import GROUP_OFFSETS, OffsetRange, group_ranges, plan_batch, split_ranges
+from tidegauge_spark.planner import (
+    GROUP_OFFSETS,
+    OffsetRange,
+    check_start_before_end,
+    group_ranges,
+    plan_batch,
+    split_ranges,
+)
 
 ZERO, ONE, TWO = (TopicPartition("orders", index) for index in range(3))
 
@@ -33,6 +42,15 @@ def test_gone_partition_and_backward_offset_are_losses() -> None:
     assert plan.ranges == []
     assert "orders-0 is gone" in plan.losses[0]
     assert "orders-1's offset was changed from 5 to 3" in plan.losses[1]
+
+
+def test_a_batch_that_begins_behind_its_end_is_refused() -> None:
+    """Spark: RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET; failOnDataLoss has no say in it."""
+    check_start_before_end({ZERO: 3, ONE: 0}, {ZERO: 3, ONE: 4})
+    with pytest.raises(
+        TidegaugeError, match=r"start offset 5 is greater than the resolved end offset 4 .* partition 1"
+    ):
+        check_start_before_end({ZERO: 3, ONE: 5}, {ZERO: 3, ONE: 4})
 
 
 def test_split_by_min_partitions() -> None:

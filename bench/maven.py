@@ -1,0 +1,74 @@
+"""Jars from Maven Central, resolved once into a cache folder with ``mvn dependency:copy-dependencies``."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+CACHE = Path(os.environ.get("TIDEGAUGE_BENCH_CACHE", "~/.cache/tidegauge-bench")).expanduser()
+ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>bench</groupId><artifactId>bench</artifactId><version>1</version>
+<dependencies>{}</dependencies></project>
+"""
+
+
+class Unavailable(Exception):
+    """What is needed can't be had here; the text says why."""
+
+
+class Artifact(NamedTuple):
+    """One artifact; the version may be a range, ``[4.0,4.2.0]``: then it is the newest that is there.
+
+    Attributes:
+        group: as Maven calls it.
+        name: as Maven calls it.
+        version: one, or a range.
+        alone: without what it depends on.
+    """
+
+    group: str
+    name: str
+    version: str
+    alone: bool = False
+
+
+def resolve(name: str, artifacts: Sequence[Artifact]) -> Path:
+    """The folder ``name`` of the cache with the jars of these artifacts and of what they need.
+
+    Raises:
+        Unavailable: no Maven, or its repository does not have them.
+    """
+    folder = CACHE / name
+    if folder.is_dir():
+        return folder
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Unavailable("Maven (mvn) is not installed")
+    # Moved into its place when it is whole.
+    project, unfinished = CACHE / f"{name}.project", CACHE / f"{name}.unfinished"
+    project.mkdir(parents=True, exist_ok=True)
+    (project / "pom.xml").write_text(_POM.format("\n".join(map(_dependency, artifacts))))
+    command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={unfinished}"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    shutil.rmtree(project)
+    if done.returncode != 0:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise Unavailable(f"Maven could not resolve {name}: {_reason(done.stdout + done.stderr)}")
+    unfinished.rename(folder)
+    return folder
+
+
+def _dependency(one: Artifact) -> str:
+    coordinates = f"<groupId>{one.group}</groupId><artifactId>{one.name}</artifactId><version>{one.version}</version>"
+    return f"<dependency>{coordinates}{ALONE if one.alone else ''}</dependency>"
+
+
+def _reason(output: str) -> str:
+    text = re.sub(r"\x1b\[[0-9;]*m|\[ERROR\]|Failed to execute goal on project bench: ", "", output).strip()
+    return text.splitlines()[0].strip()[:300] if text else "it did not say why"
