@@ -1,37 +1,51 @@
 #!/usr/bin/env bash
 # Try docker-compose.yml for real: build the images, start the cluster, break it (tests/compose).
 #
-# Where no Docker engine runs, it is installed and started on Debian as root. Where it can't be, or its containers can't
-# be used from here, this says that it skips, and why, and ends with 0. An image that can't be built although the
-# package indexes answer is a failure, and so is a test that fails.
+#   tools/compose-test.sh [WORDS FOR PYTEST ...]
+#   tools/compose-test.sh --images      only an engine, and the images of the cluster; ends with 75 where it skips
+#
+# Where no Docker engine runs, it is installed and started on Debian as root. Where it can't be, or where its containers
+# can't do what the tests ask of them, this says that it skips, and why, and ends with 0. An image that can't be built
+# twice although the package indexes answer is a failure, and so is a test that fails.
 #
 #   SETUP_SECONDS      what engine and images may take in all (900); a machine that needs longer skips
+#   LIMIT_SECONDS      what all of it may take (no limit). With a limit a failure counts when it is seen twice, and what
+#                      there is no time for is left out: that is for CI, whose machine may be slow or busy
 #   TIDEGAUGE_COMPOSE  the command to use, else "docker compose", else docker-compose
 #   BASE_IMAGE         the image that all of ours begin with, else the Dockerfile's, else one made here
 #
-# Words after the name go to pytest. The engine that was started here is stopped at the end; images stay, so that the
-# next run needs no building: what did not change is not made again.
+# An engine that was started here is stopped at the end, and the project's containers are removed; images stay, so that
+# the next run needs no building: what did not change is not made again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 setup_seconds=${SETUP_SECONDS:-900}
+limit_seconds=${LIMIT_SECONDS:-86400}
+skip_code=0
+only_images=""
+if [ "${1:-}" = --images ]; then only_images=yes skip_code=75; fi
 stock=python:3.11-slim-bookworm
+project=tidegauge-test-$$
 work=$(mktemp -d)
 started=""
+installed=""
 exec 3>&2 # where we speak, whatever is redirected
 
 tell() { echo "compose-test, $SECONDS s: $*" >&3; }
-skip() { echo "SKIPPED compose-test: $1" >&3; exit 0; }
-last_line() { grep -v '^[[:space:]]*$' "$1" | tail -n 1; }
+skip() { echo "SKIPPED compose-test: $1" >&3; exit "$skip_code"; }
+last_line() { grep -v '^[[:space:]]*$' "$1" | tail -n 1 || true; }
+has() { command -v "$1" > /dev/null; }
 # Runs a program of the set-up, at most for what is left of its time.
 within() {
-    local left=$((setup_seconds - SECONDS)) code=0
-    [ "$left" -gt 0 ] || skip "engine and images were not ready within $setup_seconds s"
-    timeout --kill-after=10 "$left" "$@" || code=$?
-    [ "$code" -lt 124 ] || [ "$SECONDS" -lt "$setup_seconds" ] || skip "engine and images were not ready within $setup_seconds s"
+    local end=$((setup_seconds < limit_seconds ? setup_seconds : limit_seconds)) code=0
+    [ "$SECONDS" -lt "$end" ] || skip "engine and images were not ready within $end s"
+    timeout --kill-after=10 $((end - SECONDS)) "$@" || code=$?
+    [ "$code" -lt 124 ] || [ "$SECONDS" -lt "$end" ] || skip "engine and images were not ready within $end s"
     return "$code"
 }
-has() { command -v "$1" > /dev/null; }
-engine_answers() { timeout --kill-after=5 20 docker info > "$work/info" 2>&1; }
+
+# --- The engine ---
+
+engine_answers() { has docker && timeout --kill-after=5 20 docker info > "$work/info" 2>&1; }
 # What an engine that was killed has left behind keeps the next one from starting.
 forget_dead() {
     local file
@@ -41,33 +55,59 @@ forget_dead() {
     done
 }
 install() {
-    [ "$(id -u)" = 0 ] && has apt-get || skip "$1 is missing, and can't be installed without root and apt"
-    tell "installing $1"
-    within apt-get update -qq > "$work/apt.log" 2>&1 || skip "$1 is missing, and the package lists can't be read"
-    within env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" > "$work/apt.log" 2>&1 ||
-        skip "$1 is missing, and can't be installed: $(last_line "$work/apt.log")"
-}
-stop_engine() {
-    rm -rf "$work"
-    [ -n "$started" ] || return 0
-    kill "$started" 2> /dev/null || true
-    for _ in $(seq 60); do kill -0 "$started" 2> /dev/null || break; sleep 0.5; done
+    [ "$(id -u)" = 0 ] && has apt-get || skip "$* can't be installed without root and apt"
+    tell "installing $*"
+    if [ -z "$installed" ]; then
+        within apt-get update -qq > "$work/apt.log" 2>&1 || skip "$* can't be installed: $(last_line "$work/apt.log")"
+    fi
+    installed="$installed $*"
+    within env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" > "$work/apt.log" 2>&1 ||
+        skip "$* can't be installed: $(last_line "$work/apt.log")"
 }
 start_engine() {
-    if ! has docker || ! has dockerd; then install docker.io; fi
-    engine_answers && return # the package has started it
+    local missing=()
+    if ! has docker || ! has dockerd; then missing+=(docker.io); fi
+    has_compose || missing+=(docker-compose)
     [ "$(id -u)" = 0 ] || skip "no Docker engine answers, and only root can start one: $(last_line "$work/info")"
+    [ ${#missing[@]} = 0 ] || install "${missing[@]}"
+    if engine_answers; then return; fi # the package has started it
+    has dockerd || skip "there is no Docker engine to start"
     forget_dead
     setsid dockerd > "$work/dockerd.log" 2>&1 < /dev/null &
     started=$!
     for _ in $(seq 120); do
-        engine_answers && return
+        if engine_answers; then return; fi
         kill -0 "$started" 2> /dev/null || break
         sleep 0.5
     done
     skip "the Docker engine does not start: $(last_line "$work/dockerd.log")"
 }
-# The Dockerfile's base image, or one like it that is made of this machine's own packages.
+# Whatever happened: nothing of ours goes on running.
+clean_up() {
+    local ours kind
+    trap '' TERM INT
+    if [ -e "$work/engine" ]; then
+        {
+            ours=$(timeout 20 docker ps --all --quiet --filter "name=$project[-_]")
+            [ -z "$ours" ] || timeout 60 docker rm --force --volumes $ours
+            for kind in network volume; do
+                ours=$(timeout 20 docker "$kind" ls --quiet --filter "name=$project[-_]")
+                [ -z "$ours" ] || timeout 60 docker "$kind" rm $ours
+            done
+        } > "$work/clean.log" 2>&1 || true
+    fi
+    if [ -n "$started" ]; then
+        kill "$started" 2> /dev/null || true
+        for _ in $(seq 80); do kill -0 "$started" 2> /dev/null || break; sleep 0.5; done
+        if kill -KILL "$started" 2> /dev/null; then kill "$(cat /run/docker/containerd/containerd.pid)" || true; fi
+    elif [[ $installed = *docker.io* ]] && has service; then
+        timeout 60 service docker stop > "$work/clean.log" 2>&1 || true # the package has started it
+    fi
+    rm -rf "$work"
+}
+
+# --- What the images begin with ---
+
 choose_base() {
     if [ -n "${BASE_IMAGE:-}" ]; then return; fi
     export BASE_IMAGE=$stock
@@ -82,52 +122,116 @@ choose_base() {
         skip "$stock can't be pulled, and no image like it can be made: $(last_line "$work/base.log")"
     unset TMPDIR
 }
-# Containers must run and freeze, and their published ports must be ours: an engine elsewhere has its own 127.0.0.1.
-try_containers() {
-    local container address
-    within docker run --detach --publish 127.0.0.1::8000 "$BASE_IMAGE" python3 -m http.server 8000 \
-        > "$work/container" 2> "$work/run.log" || skip "the Docker engine can't run a container: $(last_line "$work/run.log")"
-    container=$(cat "$work/container")
-    address=$(docker port "$container" 8000 | head -n 1)
-    for _ in $(seq 60); do
-        .venv/bin/python -c "import urllib.request as u; u.urlopen('http://$address', timeout=2)" 2> "$work/port.log" && break
+
+# --- What the tests ask of containers, asked of trivial ones first ---
+
+# probe WHAT COMMAND...: tries it up to 30 times; a machine on which it does not work can't run the tests.
+probe() {
+    local what=$1
+    shift
+    for _ in $(seq 30); do
+        if timeout --kill-after=5 30 "$@" > "$work/probe.log" 2>&1; then return; fi
+        [ "$SECONDS" -lt "$limit_seconds" ] || break
         sleep 0.5
     done
-    for _ in $(seq 5); do # a runtime may refuse while the machine is busy
-        {
-            timeout 20 docker pause "$container" && timeout 20 docker unpause "$container" && break
-        } > "$work/pause.log" 2>&1
-        sleep 1
-    done
-    docker rm --force --volumes "$container" > "$work/rm.log"
-    ! grep -qi error "$work/pause.log" || skip "a container can't be paused: $(last_line "$work/pause.log")"
-    [ ! -s "$work/port.log" ] || skip "a container's published port ($address) can't be reached: $(last_line "$work/port.log")"
+    skip "containers can't $what here: $(last_line "$work/probe.log")"
 }
-build() {
-    if within "${compose[@]}" --profile spark build zookeeper broker-0 spark > "$work/build.log" 2>&1; then return; fi
-    if within timeout 120 docker run --rm "$BASE_IMAGE" sh -c \
-        'apt-get update -qq --error-on=any && pip download --quiet --no-deps --dest /tmp crc32c' > "$work/net.log" 2>&1; then
-        tail -n 40 "$work/build.log" >&2
-        tell "an image can't be built"
-        exit 1
-    fi
-    skip "the images must be built, and a container can't reach the package indexes: $(last_line "$work/net.log")"
+try_containers() {
+    local name=$project-probe began=$SECONDS
+    local fetch='import sys, urllib.request as u; u.urlopen(f"http://{sys.argv[1]}", timeout=5)'
+    probe "have a network" docker network create "$name"
+    probe "run, with a port on 127.0.0.1" docker run --detach --init --name "$name-a" --network "$name" \
+        --network-alias first --publish 127.0.0.1::8000 "$BASE_IMAGE" python3 -m http.server 8000
+    probe "run" docker run --detach --init --name "$name-b" --network "$name" "$BASE_IMAGE" sleep 3600
+    # An engine elsewhere has a 127.0.0.1 of its own.
+    probe "be reached from here" python3 -c "$fetch" "$(docker port "$name-a" 8000 | head -n 1)"
+    probe "reach each other" docker exec "$name-b" python3 -c "$fetch" first:8000
+    probe "be frozen" docker pause "$name-a"
+    probe "be thawed" docker unpause "$name-a"
+    probe "be cut off" docker network disconnect "$name" "$name-a"
+    probe "be connected again" docker network connect --alias first "$name" "$name-a"
+    probe "be killed" docker kill "$name-a"
+    probe "be started again" docker start "$name-a"
+    probe "reach each other after a restart" docker exec "$name-b" python3 -c "$fetch" first:8000
+    docker rm --force --volumes "$name-a" "$name-b" > "$work/rm.log" 2>&1 || true
+    docker network rm "$name" >> "$work/rm.log" 2>&1 || true
+    tell "containers do what is needed (tried in $((SECONDS - began)) s)"
 }
 
-trap stop_engine EXIT
-if ! has docker || ! engine_answers; then start_engine; fi
-if [ -n "${TIDEGAUGE_COMPOSE:-}" ]; then read -r -a compose <<< "$TIDEGAUGE_COMPOSE"
-elif docker compose version > "$work/version" 2>&1; then compose=(docker compose)
-else
-    has docker-compose || install docker-compose
-    compose=(docker-compose)
-fi
+# --- Our images ---
+
+has_compose() { { has docker && docker compose version; } > "$work/version" 2>&1 || has docker-compose; }
+choose_compose() {
+    if [ -n "${TIDEGAUGE_COMPOSE:-}" ]; then
+        read -r -a compose <<< "$TIDEGAUGE_COMPOSE"
+    elif docker compose version > "$work/version" 2>&1; then
+        compose=(docker compose)
+    else
+        has docker-compose || install docker-compose
+        compose=(docker-compose)
+    fi
+}
+# What a machine's network or disk does to a build.
+not_ours='no space left|cannot allocate memory|timed out|timeout|temporary failure|could not resolve|too many requests'
+not_ours+='|connection (reset|refused|broken|aborted)|unexpected eof|incompleteread|hash sum mismatch|service unavailable'
+not_ours+='|bad gateway|(unable|failed) to fetch'
+# build SERVICE...: tries twice, since a download may break off.
+build() {
+    within "${compose[@]}" --profile spark build "$@" > "$work/build.log" 2>&1 && return
+    tell "an image can't be built; once more"
+    within "${compose[@]}" --profile spark build "$@" > "$work/build.log" 2>&1 && return
+    if grep -qiE "$not_ours" "$work/build.log"; then
+        skip "an image can't be built: $(grep -iE "$not_ours" "$work/build.log" | tail -n 1)"
+    fi
+    within timeout 120 docker run --rm "$BASE_IMAGE" sh -c \
+        'apt-get update -qq --error-on=any && pip download --quiet --no-deps --dest /tmp crc32c' > "$work/net.log" 2>&1 ||
+        skip "an image can't be built, and a container can't reach the package indexes: $(last_line "$work/net.log")"
+    tail -n 40 "$work/build.log" >&2
+    tell "an image can't be built"
+    exit 1
+}
+
+# --- The tests ---
+
+# run_tests WORDS...: pytest's exit code, or 124 when the time is over. It begins no test within 45 s of the end.
+run_tests() {
+    local left=$((limit_seconds - SECONDS)) code=0
+    TIDEGAUGE_COMPOSE="${compose[*]}" COMPOSE_PROJECT_NAME=$project COMPOSE_TEST_ENDS_S=$(($(date +%s) + left)) \
+        timeout --signal=INT --kill-after=40 "$left" \
+        .venv/bin/python -m pytest tests/compose -o cache_dir="$work/cache" "$@" || code=$?
+    return "$code"
+}
+time_for() { [ $((limit_seconds - SECONDS)) -ge "$1" ]; }
+
+trap clean_up EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+if [ -z "$only_images" ]; then time_for 75 || skip "there is no time left for it"; fi
+engine_answers || start_engine
+touch "$work/engine"
+choose_compose
 choose_base
 try_containers
 tell "building with ${compose[*]} from $BASE_IMAGE"
-build
-tell "images are ready"
+build zookeeper broker-0
+tell "images of the cluster are ready"
+if [ -n "$only_images" ]; then exit 0; fi
+if docker image inspect tidegauge-spark > "$work/inspect" 2>&1 || time_for 400; then
+    build spark
+    tell "the job's image is ready"
+else
+    export COMPOSE_TEST_WITHOUT_SPARK="no time is left to build the image of the Spark job"
+fi
+time_for 75 || skip "there is no time left for it"
 status=0
-TIDEGAUGE_COMPOSE="${compose[*]}" .venv/bin/python -m pytest tests/compose "$@" || status=$?
+run_tests "$@" || status=$?
+if [ "$status" = 1 ] && [ -n "${LIMIT_SECONDS:-}" ]; then
+    tell "something failed; it counts if it fails again, on a machine whose containers still work"
+    try_containers
+    time_for 75 || skip "something failed (above), and there is no time left to see it again"
+    status=0
+    run_tests --last-failed "$@" || status=$?
+fi
+if [ "$status" -ge 124 ] && [ -n "${LIMIT_SECONDS:-}" ]; then skip "the time was over; what was tried stands above"; fi
 tell "ended with $status"
 exit "$status"
