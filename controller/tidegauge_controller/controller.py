@@ -98,6 +98,7 @@ class _Term:
         self.driver = driver
         self.channels = channels
         self.rebalance_timer: asyncio.TimerHandle | None = None
+        self.startups_told: dict[int, int] = {}
         self.waiting: dict[object, Callable[[], None]] = {}
 
 
@@ -227,6 +228,15 @@ class Controller:
                 LOG.info("%s was cut off: %r", name, problem)
             except Exception:
                 LOG.exception("The controller's event %s failed", name)
+            self._tell_who_has_started()
+
+    def _tell_who_has_started(self) -> None:
+        """After each event: brokers that it took in are ready once they have what it sent them."""
+        term = self._term
+        if term is not None:
+            requests, term.startups_told = broker_events.startups_complete(term.context, term.startups_told)
+            for broker_id, request in requests:
+                term.channels.send(broker_id, request)
 
     def _decide(self, name: str, make: Callable[[ControllerContext], Steps[None]]) -> Handler:
         """A handler that runs a decision while active."""

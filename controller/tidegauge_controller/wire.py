@@ -190,6 +190,7 @@ def to_update_metadata(request: UpdateMetadataRequest) -> control_pb2.UpdateMeta
             for entry in request.partitions
         ],
         live_brokers=[to_endpoint(endpoint) for endpoint in request.live_brokers],
+        startup_complete=request.startup_complete,
     )
 
 
@@ -217,6 +218,7 @@ def from_update_metadata(message: control_pb2.UpdateMetadataRequest) -> UpdateMe
             for entry in message.partitions
         ],
         [from_endpoint(endpoint) for endpoint in message.live_brokers],
+        message.startup_complete,
     )
 
 

@@ -32,7 +32,7 @@ class View:
     """What one broker says.
 
     Attributes:
-        ready: health says SERVING for ``tidegauge.ready``: registered, and metadata received.
+        ready: health says SERVING for ``tidegauge.ready``: registered, metadata received, replicas in their roles.
         metadata: its metadata cache; None when it did not answer.
     """
 

@@ -222,7 +222,7 @@ class LocalCluster:
         held: Sequence[TopicPartition] = (),
         after_power_cut: bool = False,
     ) -> list[Outcome]:
-        """Start on the old data and port; returns when each broker is registered, has metadata and answers.
+        """Start on the old data and port; returns when each broker is ready: registered, with metadata and roles.
 
         Args:
             targets: broker ids, ``zookeeper``.

@@ -107,11 +107,16 @@ class UpdateMetadataPartition:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadataRequest:
-    """Fills a broker's metadata cache; the live brokers are always complete, partitions only what changed."""
+    """Fills a broker's metadata cache; the live brokers are always complete, partitions only what changed.
+
+    Attributes:
+        startup_complete: what the receiver's registration, or the sender's election, brings has been sent before this.
+    """
 
     header: ControlHeader
     partitions: Sequence[UpdateMetadataPartition]
     live_brokers: Sequence[Endpoint]
+    startup_complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,7 +308,7 @@ def test_an_error_of_a_stream_without_acks_ends_the_stream(brokers):
 
 
 def test_health_and_reflection_are_offered(brokers):
-    """Issue: health ("" alive, "tidegauge.ready" registered with metadata) and reflection services."""
+    """Issue: health ("" alive, "tidegauge.ready" registered, with metadata and roles) and reflection services."""
     channel = brokers.channels[0]
     health = health_pb2_grpc.HealthStub(channel)
     for service in ("", "tidegauge.ready"):

@@ -293,7 +293,7 @@ class BrokerProcess:
         )
 
     async def _say_when_ready(self) -> None:
-        await self._service.metadata_came.wait()
+        await self._service.until_startup_complete()
         await self._set_health(READY_SERVICE, serving=True)
         LOG.info(
             "[KafkaServer id=%d] started at %s",

@@ -95,8 +95,8 @@ class BrokerService:
         self.configs = configs
         self._create_topic = create_topic
         self.logical_clock = logical_clock
-        self.metadata_came: asyncio.Event = asyncio.Event()
-        """Set with the first UpdateMetadata since the start."""
+        self._complete_for = -1
+        self._complete = asyncio.Event()
 
     @property
     def broker_id(self) -> int:
@@ -221,8 +221,20 @@ class BrokerService:
         error = self._replicas.core.check_controller_epoch(request.header)
         if error is ErrorCode.NONE:
             self._metadata.update(request)
-            self.metadata_came.set()
+            if request.startup_complete:
+                self._complete_for = request.header.broker_epoch
+                self._complete.set()
         return error
+
+    async def until_startup_complete(self) -> None:
+        """Return once the controller has told all that the latest registration brings: metadata, roles, elections.
+
+        Call it when this broker has registered. What was sent to an earlier process in its place, or for an earlier
+        registration, may still come and does not count; the controller may be quicker than ZooKeeper's answer.
+        """
+        while self._complete_for < self._replicas.core.broker_epoch:
+            self._complete.clear()
+            await self._complete.wait()
 
     async def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
         """Stop replicas."""

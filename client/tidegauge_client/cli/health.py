@@ -1,7 +1,8 @@
 """``health``: is a broker alive and ready? By gRPC's health service, one second for each.
 
-Alive: the process answers. Ready: it is registered and has received metadata (service ``tidegauge.ready``). 0 when
-all that were asked are ready, else 1. With ``-b`` those addresses are asked, else all of the cluster in ``--dir``.
+Alive: the process answers. Ready: it is registered, has metadata, and its replicas have the roles that the controller
+gave them at its start (service ``tidegauge.ready``). 0 when all that were asked are ready, else 1. With ``-b`` those
+addresses are asked, else all of the cluster in ``--dir``.
 """
 
 from __future__ import annotations

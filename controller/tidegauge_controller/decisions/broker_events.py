@@ -7,9 +7,10 @@ Source: KafkaController.processBrokerChange, onBrokerStartup, onBrokerFailure (k
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from tidegauge.control import Endpoint, PartitionsResponse
+from tidegauge.control import Endpoint, PartitionsResponse, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import (
@@ -126,6 +127,31 @@ def on_broker_startup(context: ControllerContext, broker_ids: Sequence[int]) -> 
     yield from resume_reassignments(context, target_brokers=broker_ids)
     topics = {replica.topic_partition.topic for replica in replicas}
     yield from resume_deletions(context, [topic for topic in sorted(topics) if context.is_to_be_deleted(topic)])
+
+
+def startups_complete(
+    context: ControllerContext, told: Mapping[int, int]
+) -> tuple[list[tuple[int, UpdateMetadataRequest]], dict[int, int]]:
+    """Tell each registered broker, once in a term, that all stands in its queue that its start brings.
+
+    It stands behind the roles of its replicas and the elections that it made possible, so a broker that has it is
+    ready. Kafka's brokers are never told. Call it between events.
+
+    Args:
+        context: after an event.
+        told: broker id -> broker epoch of those who were told in this term.
+
+    Returns:
+        The requests by receiver, and who has been told now.
+    """
+    batch = RequestBatch(context)
+    batch.update_metadata([one for one, broker in context.live.items() if told.get(one) != broker.epoch], ())
+    requests = [
+        (broker_id, replace(request, startup_complete=True))
+        for broker_id, request in batch.send().messages
+        if isinstance(request, UpdateMetadataRequest)
+    ]
+    return requests, {broker_id: broker.epoch for broker_id, broker in context.live.items()}
 
 
 def on_broker_failure(context: ControllerContext, broker_ids: Sequence[int]) -> Steps[None]:

@@ -215,6 +215,9 @@ class UpdateMetadataRequest(google.protobuf.message.Message):
     HEADER_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
     LIVE_BROKERS_FIELD_NUMBER: builtins.int
+    STARTUP_COMPLETE_FIELD_NUMBER: builtins.int
+    startup_complete: builtins.bool
+    """The receiver has been told all that its registration, or the controller's election, brings: it is ready."""
     @property
     def header(self) -> global___ControlHeader:
         """Sender and receiver."""
@@ -233,9 +236,10 @@ class UpdateMetadataRequest(google.protobuf.message.Message):
         header: global___ControlHeader | None = ...,
         partitions: collections.abc.Iterable[global___UpdateMetadataPartition] | None = ...,
         live_brokers: collections.abc.Iterable[tidegauge.v1.common_pb2.BrokerEndpoint] | None = ...,
+        startup_complete: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["header", b"header"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["header", b"header", "live_brokers", b"live_brokers", "partitions", b"partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["header", b"header", "live_brokers", b"live_brokers", "partitions", b"partitions", "startup_complete", b"startup_complete"]) -> None: ...
 
 global___UpdateMetadataRequest = UpdateMetadataRequest
 

@@ -34,6 +34,7 @@ from tidegauge_controller.decisions.broker_events import (
     process_broker_change,
     process_leader_and_isr_response,
     process_log_dir_notifications,
+    startups_complete,
 )
 from tidegauge_controller.decisions.context import ControllerSettings, PartitionStatus, Replica, ReplicaStatus
 from tidegauge_controller.decisions.leaders import process_controlled_shutdown, process_unclean_election_enabled
@@ -502,3 +503,27 @@ def test_a_creation_whose_answer_was_lost_counts_and_anothers_does_not():
     }
     assert partitions == {AT}
     assert zookeeper.state(second) == anothers
+
+
+# A start is over
+
+
+def test_a_broker_is_told_once_that_its_start_is_over_after_all_that_it_brings():
+    """No Kafka rule: what ``tidegauge.ready`` waits for. A bounce, or another controller, tells it again."""
+    term = term_of({0: (1, 2)}, brokers=(1, 2))
+    requests, known = startups_complete(term.context, {})
+    assert told(requests) == ["metadata>1: - live 1,2", "metadata>2: - live 1,2"]
+    assert all(message.startup_complete for _, message in requests)
+    assert {message.header.broker_epoch for _, message in requests} == set(known.values())
+    assert startups_complete(term.context, known) == ([], known)
+    die(term, 2)
+    requests, known = startups_complete(term.context, known)
+    assert (requests, set(known)) == ([], {1})
+    term.zookeeper.register_broker(2)
+    bounced = term.zookeeper.register_broker(1)
+    term.run(process_broker_change(term.context))
+    assert not [message for _, message in term.take_sent() if getattr(message, "startup_complete", False)]
+    requests, known = startups_complete(term.context, known)
+    assert told(requests) == ["metadata>1: - live 1,2", "metadata>2: - live 1,2"]
+    assert known[1] == bounced
+    assert len(startups_complete(term.context, {})[0]) == 2

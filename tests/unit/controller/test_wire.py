@@ -52,6 +52,13 @@ def test_update_metadata_keeps_leader_none_and_deletion(leader: int, deleted: bo
     assert wire.from_update_metadata(sent) == request
 
 
+@pytest.mark.parametrize("complete", [False, True])
+def test_update_metadata_says_whether_the_start_is_over(complete: bool) -> None:
+    request = UpdateMetadataRequest(HEADER, [], ENDPOINTS, complete)
+    sent = control_pb2.UpdateMetadataRequest.FromString(wire.to_update_metadata(request).SerializeToString())
+    assert wire.from_update_metadata(sent) == request
+
+
 @pytest.mark.parametrize("leader_epoch", [None, 0, 5])
 @pytest.mark.parametrize("delete", [False, True])
 def test_stop_replica_tells_no_epoch_from_epoch_zero(leader_epoch: int | None, delete: bool) -> None:

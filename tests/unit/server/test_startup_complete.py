@@ -1,0 +1,118 @@
+"""When a broker is ready: this process, registered as it is now, has been told all that its registration brings."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataRequest
+from tidegauge.errors import ErrorCode
+from tidegauge.logical_clock import LogicalClock
+from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.messages import CoreSettings
+from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.service import BrokerService
+
+LIVE = (Endpoint(0, "127.0.0.1", 9092),)
+
+
+class Replicas:
+    """A broker's core, and nothing around it."""
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        nothing: Any = None
+        self.core = BrokerCore(0, CoreSettings(), nothing, metadata)
+
+
+class Broker:
+    """A service that is asked whether its start is over."""
+
+    def __init__(self) -> None:
+        metadata = MetadataCache()
+        self.replicas = Replicas(metadata)
+        nothing: Any = None
+        self.service = BrokerService(
+            cluster_id="",
+            settings=nothing,
+            replicas=cast("Any", self.replicas),
+            metadata=metadata,
+            controller=nothing,
+            producer_ids=nothing,
+            configs=nothing,
+            create_topic=lambda _: None,
+            logical_clock=LogicalClock(lambda: 0),
+        )
+        self.waiting: asyncio.Future[None] | None = None
+
+    async def registers(self, broker_epoch: int) -> None:
+        """The first registration makes it wait."""
+        self.replicas.core.set_broker_epoch(broker_epoch)
+        if self.waiting is None:
+            self.waiting = asyncio.ensure_future(self.service.until_startup_complete())
+        await self._look()
+
+    async def hears(self, *, broker_epoch: int, complete: bool, controller_epoch: int = 1) -> ErrorCode:
+        header = ControlHeader(0, controller_epoch, broker_epoch)
+        error = self.service.update_metadata(UpdateMetadataRequest(header, (), LIVE, complete))
+        await self._look()
+        return error
+
+    async def _look(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.waiting is not None and self.waiting.done()
+
+
+@pytest.fixture
+async def broker():
+    made = Broker()
+    yield made
+    if made.waiting is not None:
+        made.waiting.cancel()
+
+
+async def test_metadata_alone_do_not_make_it_ready(broker: Broker) -> None:
+    await broker.registers(100)
+    assert await broker.hears(broker_epoch=100, complete=False) is ErrorCode.NONE
+    assert not broker.is_ready
+    await broker.hears(broker_epoch=100, complete=True)
+    assert broker.is_ready
+
+
+async def test_what_was_said_to_the_process_before_does_not_count(broker: Broker) -> None:
+    """It may arrive before this process has registered, when nothing fences it yet."""
+    assert await broker.hears(broker_epoch=60, complete=True) is ErrorCode.NONE
+    await broker.registers(100)
+    await broker.hears(broker_epoch=100, complete=False)
+    assert not broker.is_ready
+    await broker.hears(broker_epoch=100, complete=True)
+    assert broker.is_ready
+
+
+async def test_the_controller_may_be_quicker_than_zookeepers_answer_to_the_registration(broker: Broker) -> None:
+    await broker.hears(broker_epoch=140, complete=True)
+    await broker.registers(140)
+    assert broker.is_ready
+
+
+async def test_a_session_lost_while_it_starts_makes_it_wait_for_its_next_registration(broker: Broker) -> None:
+    await broker.registers(100)
+    await broker.registers(140)
+    assert await broker.hears(broker_epoch=100, complete=True) is ErrorCode.STALE_BROKER_EPOCH
+    assert not broker.is_ready
+    await broker.hears(broker_epoch=140, complete=True)
+    assert broker.is_ready
+
+
+async def test_a_controller_that_was_replaced_does_not_count(broker: Broker) -> None:
+    await broker.registers(100)
+    await broker.hears(broker_epoch=100, complete=False, controller_epoch=2)
+    assert await broker.hears(broker_epoch=100, complete=True) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert not broker.is_ready
+    await broker.hears(broker_epoch=100, complete=True, controller_epoch=2)
+    assert broker.is_ready
