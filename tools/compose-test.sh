@@ -198,7 +198,8 @@ run_tests() {
     local left=$((limit_seconds - SECONDS)) code=0
     TIDEGAUGE_COMPOSE="${compose[*]}" COMPOSE_PROJECT_NAME=$project COMPOSE_TEST_ENDS_S=$(($(date +%s) + left)) \
         timeout --signal=INT --kill-after=40 "$left" \
-        .venv/bin/python -m pytest tests/compose -o cache_dir="$work/cache" "$@" || code=$?
+        .venv/bin/python -m pytest tests/compose -o addopts="--import-mode=importlib --strict-markers -ra" \
+        -o cache_dir="$work/cache" "$@" || code=$? # with pytest's cache, which our settings leave out
     return "$code"
 }
 time_for() { [ $((limit_seconds - SECONDS)) -ge "$1" ]; }
