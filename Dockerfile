@@ -90,10 +90,8 @@ RUN useradd --uid 1000 --create-home tidegauge && mkdir /var/lib/tidegauge && ch
 COPY --from=spark-environment /opt/tidegauge /opt/tidegauge
 ENV PATH=/opt/tidegauge/bin:$PATH
 COPY --from=wheel /wheels /opt/wheels
-COPY spark_jobs/consume_committed.py spark_jobs/audit_history.py spark_jobs/replication_report.py /opt/jobs/
-# The demo looks for the jobs beside the package tidegauge_spark, where a checkout has them.
 RUN pip install --no-cache-dir --quiet --no-deps /opt/wheels/*.whl \
-    && ln -s /opt/jobs/*.py "$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+    && ln -s "$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tidegauge_spark/jobs" /opt/jobs
 USER tidegauge
 WORKDIR /var/lib/tidegauge
 VOLUME /var/lib/tidegauge

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"pyspark", "pyarrow", "pandas", "numpy", "rich", "starlette", "uvicorn", "pytest"}
+JOBS = ["audit_history", "consume_committed", "replication_report"]
 PACKAGES = [
     "tidegauge",
     "tidegauge_broker",
@@ -58,6 +59,7 @@ def test_what_the_archives_hold(built: Path) -> None:
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {*PACKAGES, "pyspark_tidegauge.py"}
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert {f"tidegauge_spark/jobs/{job}.py" for job in JOBS} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert any(name.startswith("tidegauge_lab/scenario/") and name.endswith(".yaml") for name in names)
     (source,) = built.glob("*.tar.gz")

@@ -50,7 +50,7 @@ def demo(
         say("Interrupted; nothing is left running.")
         raise SystemExit(EXIT_INTERRUPTED) from None
     finally:
-        if keep or failed:
+        if (keep or failed) and any(folder.iterdir()):
             say(f"The demo's files and logs are in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)

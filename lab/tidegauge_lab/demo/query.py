@@ -19,7 +19,7 @@ STOP_LIMIT_SECONDS = 120
 
 
 def find_job() -> Path:
-    """The job's file.
+    """The job's file: in a checkout beside the package, in an installed one inside it.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, Spark or the job is not there.
@@ -28,12 +28,10 @@ def find_job() -> Path:
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, "Spark is not installed: pip install 'tidegauge[spark]'")
     spec = importlib.util.find_spec("tidegauge_spark")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        job = Path(folder).parent / JOB
-        if job.exists():
-            return job
-    raise TidegaugeError(
-        ErrorCode.INVALID_REQUEST, f"spark_jobs/{JOB} is missing: the demo runs from a checkout of the repository"
-    )
+        for job in (Path(folder).parent / JOB, Path(folder) / "jobs" / JOB):
+            if job.exists():
+                return job
+    raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{JOB} is missing: it belongs to the package tidegauge_spark")
 
 
 class Query:
