@@ -34,6 +34,7 @@ from tidegauge_client.records import Headers, NewRecord, compression_number, est
 from tidegauge_client.sender import Counters, Sender
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
+FIRST_IDENTIFY_PAUSE_MS = 10.0
 YIELD_EVERY = 64
 """Sends between two looks at the event loop: a caller's loop of sends must not starve the sender."""
 
@@ -345,9 +346,14 @@ class Producer:
                 timer.cancel()
 
     async def _identify(self) -> None:
-        """Get a producer id from any broker; COORDINATOR_LOAD_IN_PROGRESS and dead brokers are waited out."""
+        """Get a producer id from any broker; COORDINATOR_LOAD_IN_PROGRESS and dead brokers are waited out.
+
+        A broker that is asked for the first time has no ids yet and fetches some: it is asked again, soon. Another one
+        would begin with the same.
+        """
+        address = self._cluster.addresses()[0]
+        pause_ms = min(FIRST_IDENTIFY_PAUSE_MS, self._retry_backoff_ms)
         while True:
-            address = self._cluster.addresses()[0]
             stub = self._cluster.channels.broker(address)
             try:
                 answer = await call(
@@ -359,6 +365,7 @@ class Producer:
                 problem = TidegaugeError(ErrorCode.of(answer.error), answer.error_message)
             except TidegaugeError as error:
                 self._cluster.note_failure(address)
+                address = self._cluster.addresses()[0]
                 problem = error
             else:
                 if problem.code is ErrorCode.NONE:
@@ -370,7 +377,8 @@ class Producer:
                 self._fatal = problem
                 self._sender.abandon(problem)
                 return
-            await asyncio.sleep(self._retry_backoff_ms / 1000)
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, self._retry_backoff_ms)
 
     def _connect(self, address: str) -> ProduceStream:
         stream = ProduceStream(

@@ -1,13 +1,14 @@
 """Ask brokers what they are and know: health and metadata, with deadlines, many at a time, synchronously.
 
 The lab speaks gRPC here directly, since it asks each broker for *its own* view; a client would take any broker's.
-A dead or frozen broker costs the deadline once, not once per broker. Reconnect back-off is short: the brokers asked
-are those that are starting.
+A dead or frozen broker costs the deadline once, not once per broker. The brokers asked are those that are starting: a
+channel is opened when its port takes connections, since one that was refused would pause before it tries again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -61,9 +62,8 @@ class Brokers:
     """Open channels to some brokers; close it, or use it in a ``with``."""
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
-        self._channels = {
-            broker_id: grpc.insecure_channel(address, options=_OPTIONS) for broker_id, address in addresses.items()
-        }
+        self._addresses = dict(addresses)
+        self._channels: dict[int, grpc.Channel] = {}
 
     def close(self) -> None:
         """Close all channels."""
@@ -81,6 +81,7 @@ class Brokers:
         health = health_pb2.HealthCheckRequest(service=READY_SERVICE)
         request = metadata_pb2.MetadataRequest(topics=list(topics), allow_auto_topic_creation=False)
         asked = {}
+        self._open_channels()
         for broker_id, channel in self._channels.items():
             asked[broker_id] = (
                 # The generated stub of the health service has no types.
@@ -91,7 +92,7 @@ class Brokers:
                 ).future(health, timeout=DEADLINE_SECONDS),
                 broker_service_pb2_grpc.BrokerServiceStub(channel).Metadata.future(request, timeout=DEADLINE_SECONDS),
             )
-        found = {}
+        found = dict.fromkeys(self._addresses, View(ready=False, metadata=None))
         for broker_id, (health_call, metadata_call) in asked.items():
             ready, metadata = False, None
             with contextlib.suppress(grpc.RpcError):
@@ -100,3 +101,17 @@ class Brokers:
                 metadata = metadata_call.result()
             found[broker_id] = View(ready, metadata)
         return found
+
+    def _open_channels(self) -> None:
+        for broker_id, address in self._addresses.items():
+            if broker_id not in self._channels and _is_open(address):
+                self._channels[broker_id] = grpc.insecure_channel(address, options=_OPTIONS)
+
+
+def _is_open(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), DEADLINE_SECONDS).close()
+    except OSError:
+        return False
+    return True

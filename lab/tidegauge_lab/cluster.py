@@ -25,6 +25,7 @@ from tidegauge_lab import faults, layout, locks, ports, readiness, roles, startu
 from tidegauge_lab.ask import Brokers, View
 from tidegauge_lab.broker_settings import session_timeout_ms
 from tidegauge_lab.faults import ZOOKEEPER, Outcome, Target
+from tidegauge_lab.launcher import Launcher
 from tidegauge_lab.plan import Wanted, first_plan, next_plan, ports_of
 from tidegauge_lab.processes import LabProcess, ProcessState
 from tidegauge_lab.roles import Role, RoleKind
@@ -116,16 +117,18 @@ class LocalCluster:
             started: list[LabProcess] = []
             try:
                 startup.require_ports(self.file, broker_ids, with_zookeeper=ZOOKEEPER in down)
-                if ZOOKEEPER in down:
-                    started.append(processes[ZOOKEEPER])
-                    startup.start_zookeeper(self.directory, self.file)
-                elif not self.file.zookeeper_managed:
-                    self._look_at_foreign_zookeeper()
-                startup.require_zookeeper(self.directory, self.file)
-                places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
-                for broker_id in broker_ids:
-                    started.append(processes[broker_id])
-                    startup.start_broker(self.directory, self.file, self.file.broker(broker_id))
+                with Launcher(self.directory, wanted=bool(broker_ids)) as launcher:
+                    if ZOOKEEPER in down:
+                        started.append(processes[ZOOKEEPER])
+                        startup.start_zookeeper(self.directory, self.file)
+                    elif not self.file.zookeeper_managed:
+                        self._look_at_foreign_zookeeper()
+                    startup.require_zookeeper(self.directory, self.file)
+                    places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
+                    for broker_id in broker_ids:
+                        started.append(processes[broker_id])
+                        broker = self.file.broker(broker_id)
+                        startup.start_broker(self.directory, self.file, broker, launcher=launcher)
                 self._wait_ready(limit_seconds, places)
             except BaseException:
                 takedown.end(list(reversed(started)), grace_seconds=0)

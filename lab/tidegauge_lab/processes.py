@@ -127,8 +127,7 @@ class LabProcess:
             OSError: the command can't be run.
         """
         assert self.pid is None, f"{self.name} runs already"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        self.make_folders()
         with self.log_file.open("ab") as log:
             child = subprocess.Popen(
                 command,
@@ -140,12 +139,21 @@ class LabProcess:
                 start_new_session=True,
             )
         _children[child.pid] = child
-        facts = look_up(child.pid)
+        self.note(child.pid)
+        return child.pid
+
+    def make_folders(self) -> None:
+        """Make the folders of its files that are missing."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+
+    def note(self, pid: int) -> None:
+        """Remember that this process, which has just been started, is the one."""
+        facts = look_up(pid)
         start_time = "" if facts is None else facts.start_time
         temporary = self.pid_file.with_suffix(".tmp")
-        temporary.write_text(f"{child.pid}\n{start_time}\n{self.folder.stat().st_ino}\n", encoding="utf-8")
+        temporary.write_text(f"{pid}\n{start_time}\n{self.folder.stat().st_ino}\n", encoding="utf-8")
         temporary.replace(self.pid_file)
-        return child.pid
 
     def send(self, number: signal.Signals) -> bool:
         """Send a signal; False when the process is gone."""

@@ -2,7 +2,7 @@
 
 Rules:
 - Ports are looked at before a process starts, so that the sentence names the holder; a recorded port never changes.
-- ZooKeeper serves before the first broker starts.
+- ZooKeeper serves before the first broker starts. What brokers load is loaded meanwhile (``launcher``).
 - A process that ends while it is waited for fails the wait at once, with the last line it wrote: brokers tell in one
   sentence why they refuse to start.
 """
@@ -19,11 +19,11 @@ from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab import layout, ports, readiness, zookeeper
 from tidegauge_lab.ask import Brokers, View
 from tidegauge_lab.broker_settings import server_properties
+from tidegauge_lab.launcher import Launcher
 from tidegauge_lab.processes import LabProcess
 from tidegauge_lab.waiting import TimeLimitError, holds_within
 
 _ZOOKEEPER_LIMIT_SECONDS = 60.0
-_LOOK_AGAIN_SECONDS = 0.05
 _CONFIG_FILE = "zoo.cfg"
 
 
@@ -61,7 +61,7 @@ def start_zookeeper(directory: Path, file: ClusterFile) -> int:
             raise ended(process, since)
         return zookeeper.answers(file.zookeeper_address)
 
-    if not holds_within(serves, _ZOOKEEPER_LIMIT_SECONDS, pause_seconds=_LOOK_AGAIN_SECONDS):
+    if not holds_within(serves, _ZOOKEEPER_LIMIT_SECONDS):
         raise TimeLimitError(
             f"ZooKeeper does not serve after {_ZOOKEEPER_LIMIT_SECONDS:g} s; its log is {process.log_file}"
         )
@@ -89,11 +89,17 @@ def require_zookeeper(directory: Path, file: ClusterFile) -> None:
 
 
 def start_broker(
-    directory: Path, file: ClusterFile, broker: BrokerEntry, *, held: Collection[TopicPartition] = ()
+    directory: Path,
+    file: ClusterFile,
+    broker: BrokerEntry,
+    *,
+    held: Collection[TopicPartition] = (),
+    launcher: Launcher | None = None,
 ) -> int:
     """Write its ``server.properties`` and start it, without waiting; gives its pid.
 
-    Followers of ``held`` partitions are held on it from the start; the next start knows nothing of that.
+    Followers of ``held`` partitions are held on it from the start; the next start knows nothing of that. With a
+    ``launcher`` it need not load what that has loaded.
     """
     process = layout.broker_process(directory, broker.id)
     process.folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +118,7 @@ def start_broker(
     command = [sys.executable, "-P", "-m", "tidegauge_broker.server.verb", "--config", str(config)]
     if held:
         command += ["--override", f"lab.held={','.join(map(str, held))}"]
-    return process.spawn(command)
+    return process.spawn(command) if launcher is None else launcher.start(process, command)
 
 
 def wait_brokers(
@@ -147,7 +153,7 @@ def wait_brokers(
             lacking = lacks(asked.views())
             return lacking == ""
 
-        if not holds_within(complete, limit_seconds, pause_seconds=_LOOK_AGAIN_SECONDS):
+        if not holds_within(complete, limit_seconds):
             raise TimeLimitError(
                 f"after {limit_seconds:g} s {lacking}; logs are in {directory / layout.LOGS} (`tidegauge logs`)"
             )

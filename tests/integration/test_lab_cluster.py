@@ -227,6 +227,8 @@ def test_when_a_broker_refuses_to_start_its_sentence_is_told_and_the_others_end(
 def test_a_killed_process_that_nobody_has_reaped_is_gone(make_cluster: MakeCluster) -> None:
     """A zombie answers to kill(pid, 0); its state says that it holds nothing any more."""
     cluster = make_cluster(brokers=1)
+    cluster.stop(0)
+    cluster.start(0)  # by its command: this process is the parent, not the launcher's heir
     process = layout.broker_process(cluster.directory, 0)
     pid = process.pid
     assert pid is not None

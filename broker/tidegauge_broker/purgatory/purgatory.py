@@ -69,8 +69,13 @@ class Purgatory(Generic[AnOperation]):
         self._waiting[number] = operation
         self._by_token[operation.token] = number
         keys = self._keys[number] = operation.keys
+        by_key = self._by_key
         for key in keys:
-            self._by_key.setdefault(key, {})[number] = operation
+            watchers = by_key.get(key)
+            if watchers is None:
+                by_key[key] = {number: operation}
+            else:
+                watchers[number] = operation
         heapq.heappush(self._deadlines, (operation.deadline_ms, number))
         if len(self._deadlines) > 2 * len(self._waiting) + PURGE_INTERVAL:
             self._deadlines = [entry for entry in self._deadlines if entry[1] in self._waiting]
@@ -138,9 +143,8 @@ class Purgatory(Generic[AnOperation]):
     def _forget(self, number: int) -> None:
         operation = self._waiting.pop(number)
         self._by_token.pop(operation.token, None)
+        by_key = self._by_key
         for key in self._keys.pop(number):
-            watchers = self._by_key.get(key)
-            if watchers is not None:
-                watchers.pop(number, None)
-                if not watchers:
-                    del self._by_key[key]
+            watchers = by_key.get(key)
+            if watchers is not None and watchers.pop(number, None) is not None and not watchers:
+                del by_key[key]

@@ -165,6 +165,20 @@ class Leader:
             log_start_offset=partition.log_start_offset,
         )
         offset = wanted.fetch_offset
+        is_within = partition.log_start_offset <= offset <= partition.log_end_offset
+        if is_within and wanted.last_fetched_epoch == partition.epochs.latest_epoch:
+            pass  # the latest epoch ends where the log ends: neither out of range nor diverging
+        elif (refused := self._refused(wanted, result)) is not None:
+            return refused
+        upper_bound = partition.high_watermark if replica_id == CONSUMER else partition.log_end_offset
+        if offset < upper_bound:
+            result.read = ReadRange(offset, upper_bound, wanted.max_bytes)
+        return result
+
+    def _refused(self, wanted: FetchPartition, result: FetchResult) -> FetchResult | None:
+        """The result, where the offset is out of range or the logs differ; None where records may be read."""
+        partition = self.partition
+        offset = wanted.fetch_offset
         end: EpochEnd | None = None
         if wanted.last_fetched_epoch is not None:
             end = partition.epochs.end_offset_for(wanted.last_fetched_epoch, partition.log_end_offset)
@@ -177,10 +191,7 @@ class Leader:
         if end is not None and (end.epoch < (wanted.last_fetched_epoch or 0) or end.end_offset < offset):
             result.diverging = end
             return result
-        upper_bound = partition.high_watermark if replica_id == CONSUMER else partition.log_end_offset
-        if offset < upper_bound:
-            result.read = ReadRange(offset, upper_bound, wanted.max_bytes)
-        return result
+        return None
 
     def _out_of_range(self, result: FetchResult, offset: int) -> FetchResult:
         partition = self.partition

@@ -56,6 +56,10 @@ class Role(Enum):
     """Its log folder failed."""
 
 
+# Asked for every partition of every fetch: a member of an enumeration takes longer to look up than the question.
+_LEADER, _NONE = Role.LEADER, ErrorCode.NONE
+
+
 class Partition:
     """State of one local replica. ``leader_role`` or ``follower_role`` is set according to ``role``."""
 
@@ -154,12 +158,12 @@ class Partition:
 
     def refusal_as_leader(self, asked_epoch: int | None) -> ErrorCode:
         """Why this replica can't serve as leader of that epoch, or NONE."""
+        if self.role is _LEADER and (asked_epoch is None or asked_epoch == self.leader_epoch):
+            return _NONE
         if self.role is Role.OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         error = self.check_leader_epoch(asked_epoch)
-        if error is not ErrorCode.NONE:
-            return error
-        return ErrorCode.NONE if self.role is Role.LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if error is ErrorCode.NONE else error
 
     @property
     def leader_hint(self) -> LeaderHint | None:

@@ -1,0 +1,100 @@
+"""What consumers and followers fetch: at once, or as soon as there is enough (kafka-behaviour 2.4 to 2.6).
+
+A fetch names all partitions of its session, thousands perhaps, of which few have changed: what is done for each of
+them here, in ``Leader.fetch`` and in ``Leader.read`` is what a round of a follower costs.
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.purgatory.fetch import DelayedFetch, is_due
+from tidegauge_broker.replica.effects import AnswerFetch, Effect
+from tidegauge_broker.replica.hosted import HostedPartitions, words_for
+from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchRequest, FetchResult
+from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.quota import is_throttled
+
+
+class ServedPartitions(HostedPartitions):
+    """The part of ``BrokerCore`` that answers fetches."""
+
+    def fetch(self, request: FetchRequest, token: object, now_ms: int) -> list[Effect]:
+        """Read; AnswerFetch(token) comes now or later."""
+        self._time_ms = now_ms
+        out: list[Effect] = []
+        results: list[FetchResult] = []
+        touched: list[Partition] = []
+        alive = self._metadata.live_brokers()
+        for wanted in request.partitions:
+            partition, error = self._leader_of(wanted.topic_partition, wanted.current_leader_epoch)
+            if partition is None or partition.leader_role is None:
+                results.append(self._refused_fetch(wanted, error))
+                continue
+            result = partition.leader_role.fetch(wanted, request.replica_id, now_ms, alive, out)
+            results.append(self._throttled(partition, result, request.replica_id))
+            if partition.moved_high_watermark or partition.moved_log_end or partition.moved_low_watermark:
+                touched.append(partition)
+        tried: set[int] = set()
+        for partition in touched:
+            self._settle(partition, out, fetches_tried=tried)
+        max_bytes = request.max_bytes
+        if request.replica_id == CONSUMER:
+            max_bytes = min(max_bytes, self.settings.fetch_max_bytes)
+        if not request.partitions or request.max_wait_ms <= 0 or is_due(results, request.min_bytes, self._available):
+            out.append(AnswerFetch(token, results, max_bytes))
+        else:
+            deadline_ms = now_ms + request.max_wait_ms
+            operation = DelayedFetch(token, deadline_ms, request, max_bytes, self._read_again, self._available)
+            self._fetches.watch(operation)
+        return out
+
+    def _read_again(self, wanted: FetchPartition, replica_id: int) -> FetchResult:
+        partition, error = self._leader_of(wanted.topic_partition, wanted.current_leader_epoch)
+        if partition is None or partition.leader_role is None:
+            return self._refused_fetch(wanted, error)
+        return self._throttled(partition, partition.leader_role.read(wanted, replica_id), replica_id)
+
+    def _throttled(self, partition: Partition, result: FetchResult, replica_id: int) -> FetchResult:
+        """A follower's result without records, while the quota for those that are not in sync is exceeded."""
+        throttled = partition.rules.leader_throttled_replicas
+        if (
+            throttled
+            and result.read is not None
+            and replica_id != CONSUMER
+            and partition.leader_role is not None
+            and replica_id not in partition.leader_role.isr.isr
+            and is_throttled(throttled, partition.topic_partition.partition, self.broker_id)
+            and self.leader_quota.is_exceeded(self._time_ms)
+        ):
+            result.read = None
+        return result
+
+    def note_sent(self, topic_partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
+        """A follower was sent so much: it counts where the replica is throttled."""
+        partition = self._partitions.get(topic_partition)
+        if partition is not None and is_throttled(
+            partition.rules.leader_throttled_replicas, topic_partition.partition, self.broker_id
+        ):
+            self.leader_quota.record(size_bytes, now_ms)
+
+    def _refused_fetch(self, wanted: FetchPartition, error: ErrorCode) -> FetchResult:
+        return FetchResult(
+            wanted.topic_partition,
+            error,
+            words_for(error, wanted.topic_partition),
+            leader_hint=self._hint(wanted.topic_partition),
+        )
+
+    def _available(self, result: FetchResult) -> int:
+        """Bytes that a result would give: of the log, and of what this step has appended but nobody written yet."""
+        read = result.read
+        if read is None:
+            return 0
+        unwritten = self._partitions[result.topic_partition].unwritten
+        written_end = min(read.upper_bound, unwritten[0].base_offset) if unwritten else read.upper_bound
+        return self._logs.bytes_between(result.topic_partition, read.from_offset, written_end) + sum(
+            header.size_bytes
+            for header in unwritten
+            if header.base_offset < read.upper_bound and header.next_offset > read.from_offset
+        )

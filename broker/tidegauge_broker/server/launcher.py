@@ -1,0 +1,96 @@
+"""Starts brokers that have nothing to load any more: imports what a broker needs once, then forks for each order.
+
+Orders come as lines of JSON on stdin, each is answered with a line on stdout, the new broker's pid; at the end of
+stdin the launcher ends, and its brokers live on. Three brokers of a local cluster start with a third of the work that
+way, and it is done while ZooKeeper starts (docs/adr/0007-brokers-are-forked.md).
+
+Rules:
+- It forks while it has one thread: nothing here may begin a channel, a pool or an event loop.
+- A broker shares nothing with the launcher or with another broker: own session, folder, log file; stdin from the null
+  device.
+- A broker shows the command line by which it would have been started alone, so that whoever looks for the processes of
+  a cluster finds it. Linux has room for it where the launcher's own command line lies, no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegauge_broker.server.verb import broker
+
+_COMMAND_BEGINS, _COMMAND_ENDS = 45, 46
+"""Places of arg_start and arg_end in /proc/PID/stat, counted from the state on."""
+
+
+class Order(NamedTuple):
+    """One broker to start.
+
+    Attributes:
+        command: the command line that would start it alone; from ``--config`` on it is the broker's own.
+        folder: where it runs.
+        log_file: takes its stdout and stderr.
+        environment: its variables; None: the launcher's.
+    """
+
+    command: list[str]
+    folder: str
+    log_file: str
+    environment: dict[str, str] | None
+
+    @property
+    def arguments(self) -> list[str]:
+        """What the verb is given."""
+        return self.command[self.command.index("--config") :]
+
+
+def main() -> None:
+    """Fork a broker for each order, until there are no more."""
+    gc.freeze()  # what is loaded is never garbage; collections that skip it leave the shared pages shared
+    while line := sys.stdin.readline():
+        order = Order(*json.loads(line))
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            _separate(order)
+            broker.main(order.arguments, prog_name="broker")
+        os.write(sys.stdout.fileno(), f"{pid}\n".encode())
+
+
+def _separate(order: Order) -> None:
+    """Let go of everything of the launcher's."""
+    os.setsid()
+    os.chdir(order.folder)
+    if order.environment is not None:
+        os.environ.clear()
+        os.environ.update(order.environment)
+    log = os.open(order.log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    for new, old in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(new, old)
+    os.close(log)
+    os.close(nothing)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        _show(order.command)
+
+
+def _show(command: Sequence[str]) -> None:
+    """Write this command line over the launcher's."""
+    stat = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
+    fields = stat[stat.rindex(")") + 1 :].split()
+    begin, end = int(fields[_COMMAND_BEGINS]), int(fields[_COMMAND_ENDS])
+    text = b"".join(os.fsencode(word) + b"\0" for word in command)
+    if 0 < len(text) <= end - begin:
+        ctypes.memset(begin, 0, end - begin)
+        ctypes.memmove(begin, text, len(text))
+
+
+if __name__ == "__main__":
+    main()
