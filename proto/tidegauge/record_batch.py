@@ -40,6 +40,7 @@ _PATCH = struct.Struct(">q")
 _PATCH_EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
+_new_tuple = tuple.__new__
 assert _HEADER.size == HEADER_BYTES
 
 
@@ -120,7 +121,7 @@ def read_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> Ba
     """
     if len(buffer) - position < HEADER_BYTES:
         raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"{len(buffer) - position} bytes are too few for a batch")
-    header = BatchHeader._make((*_HEADER.unpack_from(buffer, position), position))
+    header = _new_tuple(BatchHeader, (*_HEADER.unpack_from(buffer, position), position))
     if header.magic != MAGIC:
         raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic} at byte {position}, expected {MAGIC}")
     if header.batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES:

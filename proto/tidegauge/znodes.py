@@ -11,6 +11,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from tidegauge.errors import TidegaugeError
@@ -57,6 +58,8 @@ PERSISTENT_PATHS: tuple[str, ...] = (
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 _MOST_SHOWN_BYTES = 500
+_MOST_KEPT = 4096
+"""So many payloads of a kind are kept as read: a controller reads the same ones at every event."""
 
 
 class MalformedZnode(ValueError):
@@ -201,7 +204,8 @@ class BrokerNode:
     """``/brokers/ids/N``, version 5: where a broker is reached. Its czxid is the broker epoch.
 
     Host and port are those that brokers use among themselves. (Kafka's are of the first plaintext listener, whatever
-    its use; the two differ only where there are several.)
+    its use, and null where there is none; the two differ only where there are several, or TLS.) ``protocols`` are those
+    of the listeners, by name; PLAINTEXT where it is silent.
     """
 
     broker_id: int
@@ -210,6 +214,7 @@ class BrokerNode:
     timestamp_ms: int
     rack: str | None = None
     listeners: tuple[Listener, ...] = ()
+    protocols: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def encode(self) -> bytes:
         """Kafka's payload."""
@@ -221,7 +226,9 @@ class BrokerNode:
             "endpoints": [str(listener) for listener in listeners],
             "jmx_port": -1,
             "timestamp": str(self.timestamp_ms),
-            "listener_security_protocol_map": {listener.name: "PLAINTEXT" for listener in listeners},
+            "listener_security_protocol_map": {
+                listener.name: self.protocols.get(listener.name, "PLAINTEXT") for listener in listeners
+            },
             "features": {},
         }
         if self.rack is not None:
@@ -229,6 +236,7 @@ class BrokerNode:
         return _encode(value)
 
     @classmethod
+    @lru_cache(maxsize=_MOST_KEPT)
     def decode(cls, broker_id: int, data: bytes | None) -> BrokerNode:
         """Read the payload; raises MalformedZnode."""
         value = _decode(data, broker_path(broker_id))
@@ -270,6 +278,7 @@ class TopicNode:
         return _encode(value)
 
     @classmethod
+    @lru_cache(maxsize=_MOST_KEPT)
     def decode(cls, topic: str, data: bytes | None) -> TopicNode:
         """Read the payload of version 1, 2 or 3; raises MalformedZnode."""
         value = _decode(data, topic_path(topic))
@@ -306,18 +315,10 @@ class PartitionStateNode:
 
     def encode(self) -> bytes:
         """Kafka's payload; the recovery state stands there only while it is 1."""
-        value: dict[str, Any] = {
-            "controller_epoch": self.controller_epoch,
-            "leader": self.leader,
-            "version": 1,
-            "leader_epoch": self.leader_epoch,
-            "isr": list(self.isr),
-        }
-        if self.recovering:
-            value["leader_recovery_state"] = 1
-        return _encode(value)
+        return _state_payload(self)
 
     @classmethod
+    @lru_cache(maxsize=_MOST_KEPT)
     def decode(cls, path: str, data: bytes | None) -> PartitionStateNode:
         """Read the payload; raises MalformedZnode."""
         value = _decode(data, path)
@@ -331,6 +332,20 @@ class PartitionStateNode:
             )
         except (KeyError, TypeError, ValueError) as problem:
             raise MalformedZnode(f"{path}: {_shown(data)}") from problem
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _state_payload(node: PartitionStateNode) -> bytes:
+    value: dict[str, Any] = {
+        "controller_epoch": node.controller_epoch,
+        "leader": node.leader,
+        "version": 1,
+        "leader_epoch": node.leader_epoch,
+        "isr": list(node.isr),
+    }
+    if node.recovering:
+        value["leader_recovery_state"] = 1
+    return _encode(value)
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
@@ -461,6 +476,9 @@ def decode_log_dir_event(data: bytes | None) -> int:
         raise MalformedZnode(f"{LOG_DIR_EVENT_NOTIFICATION}: {_shown(data)}") from problem
 
 
+_FEATURE = _encode({"features": {}, "version": 2, "status": 1})
+
+
 def encode_feature() -> bytes:
     """``/feature`` as a 3.9 controller in ZooKeeper mode writes it."""
-    return _encode({"features": {}, "version": 2, "status": 1})
+    return _FEATURE

@@ -407,7 +407,7 @@ class BrokerCore(ServedPartitions):
 
     def next_round(self, leader: int, now_ms: int, admits: Admits | None = None) -> FetchRound | EpochRound | Wait:
         """What to ask this leader now, of the admitted partitions; marks the round as their outstanding one."""
-        held = self._held_by_quota(leader, now_ms)
+        held = self._held_by_quota(leader) if self.follower_quota.is_exceeded(now_ms) else None
         if not held:
             return self._rounds.next(leader, now_ms, admits)
         chosen = self._rounds.next(leader, now_ms, lambda at: at not in held and (admits is None or admits(at)))
@@ -416,10 +416,8 @@ class BrokerCore(ServedPartitions):
         again_ms = now_ms + self.settings.replica_fetch_backoff_ms
         return Wait(again_ms if chosen.until_ms is None else min(again_ms, chosen.until_ms))
 
-    def _held_by_quota(self, leader: int, now_ms: int) -> set[TopicPartition]:
-        """Throttled partitions that lack records, while the follower's quota is exceeded."""
-        if not self.follower_quota.is_exceeded(now_ms):
-            return set()
+    def _held_by_quota(self, leader: int) -> set[TopicPartition]:
+        """Throttled partitions that lack records; they wait while the follower's quota is exceeded."""
         return {
             at
             for at, partition in self._rounds.followed(leader).items()

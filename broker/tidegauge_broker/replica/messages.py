@@ -291,4 +291,6 @@ class CoreSettings:
     fetch_max_bytes: int = 57671680
     producer_id_expiration_ms: int = 86400000
     truncation_rule: str = "kip-320"
+    tells: bool = True
+    """Whether state changes and lines for the log are told; a simulation that nobody reads has no use for them."""
     reelected_leader_keeps_follower_state: bool = False

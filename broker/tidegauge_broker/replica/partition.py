@@ -268,8 +268,10 @@ class Partition:
 
     def note(self, kind: str, cause: str, out: list[Effect], **fields: object) -> None:
         """A line for the event log."""
-        out.append(Note(kind, self.topic_partition, cause, fields))
+        if self.settings.tells:
+            out.append(Note(kind, self.topic_partition, cause, fields))
 
     def say(self, level: str, text: str, out: list[Effect]) -> None:
         """A line for the broker's log, marked as Kafka marks it."""
-        out.append(LogLine(level, f"[Partition {self.topic_partition} broker={self.broker_id}] {text}"))
+        if self.settings.tells:
+            out.append(LogLine(level, f"[Partition {self.topic_partition} broker={self.broker_id}] {text}"))

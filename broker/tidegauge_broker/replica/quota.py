@@ -55,7 +55,8 @@ class ReplicationQuota:
 
     def is_exceeded(self, now_ms: int) -> bool:
         """Whether that is more than is allowed."""
-        return self.is_limited and self.bytes_per_second(now_ms) > self._rate()
+        rate = self._rate()
+        return rate < UNLIMITED and self.bytes_per_second(now_ms) > rate
 
     def _forget_old(self, now_ms: int) -> None:
         while self._samples and now_ms - self._samples[0][0] >= MOST_SAMPLES * SAMPLE_MS:

@@ -41,11 +41,11 @@ class RequestBatch:
 
     def leader_and_isr(self, broker_ids: Iterable[int], at: TopicPartition, *, is_new: bool) -> None:
         """Tell these brokers the partition's current state, and all brokers its metadata."""
-        leadership = self._context.leadership[at]
+        state = self._context.state_of(at, self._context.leadership[at])
         for broker_id in broker_ids:
             entries = self._leader_and_isr.setdefault(broker_id, {})
             was_new = at in entries and entries[at].is_new
-            entries[at] = LeaderAndIsrPartition(self._context.state_of(at, leadership), is_new or was_new)
+            entries[at] = LeaderAndIsrPartition(state, is_new or was_new)
         self.update_metadata(self._context.live_or_shutting_down, [at])
 
     def update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
@@ -84,14 +84,14 @@ class RequestBatch:
         for broker_id in sorted(self._leader_and_isr):
             if broker_id in live:
                 entries = tuple(self._leader_and_isr[broker_id].values())
-                leaders = sorted({entry.state.leader for entry in entries} & set(live))
+                leaders = sorted({entry.state.leader for entry in entries}.intersection(live))
                 endpoints = tuple(live[leader].endpoint for leader in leaders)
                 yield broker_id, LeaderAndIsrRequest(self._header(broker_id), entries, endpoints)
 
     def _metadata_requests(self) -> Iterable[tuple[int, ControlRequest]]:
-        entries = tuple(self._metadata.values())
-        for broker_id in sorted(self._metadata_brokers & set(self._context.live)):
-            yield broker_id, UpdateMetadataRequest(self._header(broker_id), entries, self._context.endpoints())
+        entries, endpoints = tuple(self._metadata.values()), self._context.endpoints()
+        for broker_id in sorted(self._metadata_brokers.intersection(self._context.live)):
+            yield broker_id, UpdateMetadataRequest(self._header(broker_id), entries, endpoints)
 
     def _stop_replica_requests(self) -> Iterable[tuple[int, ControlRequest]]:
         for broker_id in sorted(self._stop_replica):

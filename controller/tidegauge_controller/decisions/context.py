@@ -95,6 +95,10 @@ class Assignment:
         )
 
 
+NO_REPLICAS = Assignment(())
+"""Of a partition that nobody knows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Leadership:
     """A partition's state znode: ``partition_epoch`` is its version, ``controller_epoch`` who wrote it last."""
@@ -110,6 +114,12 @@ class Leadership:
     def of(cls, node: PartitionStateNode, version: int) -> Leadership:
         """From the znode's payload and version."""
         return cls(node.leader, node.leader_epoch, node.isr, node.recovering, version, node.controller_epoch)
+
+    def at(self, partition_epoch: int) -> Leadership:
+        """The same, as that version of the znode."""
+        return Leadership(
+            self.leader, self.leader_epoch, self.isr, self.recovering, partition_epoch, self.controller_epoch
+        )
 
     def node(self) -> PartitionStateNode:
         """The znode's payload."""
@@ -180,9 +190,12 @@ class ControllerContext:
         return tuple(self.live[broker_id].endpoint for broker_id in sorted(self.live))
 
     def is_online(self, broker_id: int, at: TopicPartition, *, shutting_down_counts: bool = False) -> bool:
-        """Whether a replica's broker is live, does not shut down, and its folder works."""
-        brokers = self.live_or_shutting_down if shutting_down_counts else self.live_brokers
-        return broker_id in brokers and at not in self.offline_folders.get(broker_id, ())
+        """Whether a replica's broker is live, does not shut down, and its folder works. Asked for every replica."""
+        return (
+            broker_id in self.live
+            and (shutting_down_counts or broker_id not in self.shutting_down)
+            and at not in self.offline_folders.get(broker_id, ())
+        )
 
     # Topics
 
@@ -198,7 +211,8 @@ class ControllerContext:
 
     def assignment(self, at: TopicPartition) -> Assignment:
         """A partition's replicas; empty for one that is unknown."""
-        return self.assignments.get(at.topic, {}).get(at.partition, Assignment(()))
+        partitions = self.assignments.get(at.topic)
+        return NO_REPLICAS if partitions is None else partitions.get(at.partition, NO_REPLICAS)
 
     def set_assignment(self, at: TopicPartition, assignment: Assignment) -> None:
         """Replace a partition's replicas."""

@@ -7,7 +7,6 @@ Source: KafkaController.doControlledShutdown, checkAndTriggerAutoLeaderRebalance
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 
 from tidegauge.control import NO_LEADER
 from tidegauge.errors import ErrorCode
@@ -75,8 +74,7 @@ def partitions_to_rebalance(context: ControllerContext) -> list[TopicPartition]:
     chosen: list[TopicPartition] = []
     for broker_id, partitions in sorted(preferred.items()):
         misplaced = [at for at in partitions if at in context.leadership and context.leadership[at].leader != broker_id]
-        tolerated = Fraction(context.settings.leader_imbalance_percentage, 100)
-        if Fraction(len(misplaced), len(partitions)) > tolerated:
+        if 100 * len(misplaced) > context.settings.leader_imbalance_percentage * len(partitions):
             chosen += [
                 at for at in misplaced if elect_preferred(context, at, context.leadership[at]).leadership is not None
             ]

@@ -9,7 +9,6 @@ Source: PSM.getTopicPartitionStatesFromZk, ZkC.updateLeaderAndIsr (kafka-behavio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import MalformedZnode, PartitionStateNode, state_path
@@ -71,7 +70,7 @@ def write_states(
     failed: dict[TopicPartition, str] = {}
     for (at, state), result in zip(states.items(), results, strict=True):
         if result.outcome is Outcome.OK:
-            written[at] = context.leadership[at] = replace(state, partition_epoch=result.version)
+            written[at] = context.leadership[at] = state.at(result.version)
         elif result.outcome is Outcome.BAD_VERSION:
             again.append(at)
         else:

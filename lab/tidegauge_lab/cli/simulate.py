@@ -3,8 +3,9 @@
 Exit 0 if every invariant held after every event of every run, 1 if one was broken, 3 if the simulator itself failed.
 With ``-o json`` one document: ``{"seed","runs","steps","seconds","steps_per_second","truncation",
 "violations":[{"seed","run","step","invariant","message"}],"mode","lost":[{"seed","message"}],"coverage":{"states",
-"transitions","events":{KIND: COUNT}}}``; runs and steps are those that were done. A violation's own seed gives the same
-history with ``--runs 1``. In text the first violation is told as a short schedule, too; ``--svg`` draws that, and
+"transitions","events":{KIND: COUNT}},"events","events_per_second"}``; runs and steps are those that were done, events
+are calls of brokers' cores and controllers' requests to ZooKeeper. A violation's own seed gives the same history with
+``--runs 1``. In text the first violation is told as a short schedule, too; ``--svg`` draws that, and
 ``--scenario`` writes a file that ``tidegauge scenario run`` plays on real processes.
 """
 
@@ -106,23 +107,26 @@ def _json_of(plan: SearchPlan, result: SearchResult) -> dict[str, object]:
         "runs": result.runs,
         "steps": result.steps,
         "seconds": round(result.seconds, 3),
-        "steps_per_second": _rate(result),
+        "steps_per_second": _rate(result.steps, result),
         "truncation": plan.rule,
         "violations": [finding._asdict() for finding in result.findings],
         "mode": plan.power,
         "lost": [{"seed": seed, "message": words} for seed, words in result.lost],
         "coverage": result.coverage.as_json(),
+        "events": result.events,
+        "events_per_second": _rate(result.events, result),
     }
 
 
-def _rate(result: SearchResult) -> int:
-    return round(result.steps / max(result.seconds, 1e-6))
+def _rate(count: int, result: SearchResult) -> int:
+    return round(count / max(result.seconds, 1e-6))
 
 
 def _print(plan: SearchPlan, result: SearchResult) -> None:
     click.echo(
         f"{result.runs} runs from seed {plan.seed} under {plan.rule}: {result.steps} steps in {result.seconds:.1f} s "
-        f"({_rate(result)} a second), {result.leader_epochs} leader epochs, {result.acknowledged} acknowledged produces"
+        f"({_rate(result.steps, result)} a second; {result.events} events, {_rate(result.events, result)} a second), "
+        f"{result.leader_epochs} leader epochs, {result.acknowledged} acknowledged produces"
     )
     seen = result.coverage
     click.echo(

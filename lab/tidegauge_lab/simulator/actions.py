@@ -26,6 +26,8 @@ _TORN_BYTES = 160
 
 Action = Callable[[World, Dice, "Swarm"], str]
 """Does it; the words are for people, empty where nothing was done."""
+DONE = "done"
+"""Instead of words that take long to make, where nobody reads them (``World.tells``)."""
 
 
 @dataclass(slots=True)
@@ -77,7 +79,8 @@ def consume(world: World, dice: Dice, swarm: Swarm) -> str:
 
 
 def _up(world: World) -> list[int]:
-    return [broker_id for broker_id in world.brokers if world.is_up(broker_id)]
+    paused = world.paused
+    return [broker_id for broker_id, broker in world.brokers.items() if broker.is_running and broker_id not in paused]
 
 
 def _victim(world: World, dice: Dice, among: Sequence[int]) -> int:
@@ -162,26 +165,28 @@ def give_up(world: World, dice: Dice, swarm: Swarm) -> str:
 
 def deliver(world: World, dice: Dice, swarm: Swarm) -> str:
     """A controller's next request arrives at a broker."""
+    paused, brokers, cut_links = world.paused, world.brokers, world.cut_links
     waiting = [
         (term, broker_id)
         for term in world.controllers.values()
         for broker_id, queue in term.queues.items()
         if queue
-        and term.broker_id not in world.paused
-        and world.is_up(broker_id)
-        and not world.is_cut(term.broker_id, broker_id)
+        and term.broker_id not in paused
+        and broker_id not in paused
+        and brokers[broker_id].is_running
+        and (term.broker_id, broker_id) not in cut_links
     ]
     if not waiting:
         return ""
     term, broker_id = dice.choose(waiting)
     queue = term.queues[broker_id]
     count = 1 if dice.happens(0.5) else len(queue)
-    kinds = [type(message).__name__.removesuffix("Request") for message in list(queue)[:count]]
+    kinds = [type(message).__name__.removesuffix("Request") for message in list(queue)[:count]] if world.tells else []
     for _ in range(count):
         if not queue:  # an answer can end the term, and its queues with it
             break
         world.deliver(term, broker_id, again=dice.happens(swarm.loss))
-    return f"{' and '.join(kinds)} of controller epoch {term.context.epoch} arrive at {broker_id}"
+    return f"{' and '.join(kinds)} of controller epoch {term.context.epoch} arrive at {broker_id}" if kinds else DONE
 
 
 def deliver_stray(world: World, dice: Dice, swarm: Swarm) -> str:
@@ -209,6 +214,8 @@ def decide(world: World, dice: Dice, swarm: Swarm) -> str:
         world.decide(broker_id, 1000)
         while not dice.happens(0.5) and broker_id in world.controllers and world.controllers[broker_id].is_busy:
             world.decide(broker_id, 1000)
+    if not world.tells:
+        return DONE
     state = world.state_now
     return (
         f"controller {broker_id} decides; leader {state.leader} epoch {state.leader_epoch} "
@@ -245,6 +252,8 @@ def tell(world: World, dice: Dice, swarm: Swarm) -> str:
     if dice.happens(swarm.loss):
         verdict.verdict = None
     world.tell(verdict)
+    if not world.tells:
+        return DONE
     words = "none" if verdict.verdict is None else verdict.verdict.error.name
     return f"verdict {words} for {verdict.broker.broker_id}"
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tidegauge.errors import ErrorCode
+from tidegauge.record_batch import HEADER_BYTES, make_batch
 from tidegauge_broker.replica.messages import ACKS_ALL
 from tidegauge_client.history import FAIL, INFO, OK, SentRecord
-from tidegauge_client.records import NewRecord, encode_batch
 from tidegauge_lab.accountant.audit import audit
 from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, Kind, ReadRecord
 from tidegauge_lab.simulator.memory_log import START_MS, MemoryLog, batch_of, header_of
@@ -49,10 +49,10 @@ class Produced:
 
 @lru_cache(maxsize=4096)
 def idempotent_batch(first_number: int, record_count: int, first_sequence: int) -> bytes:
-    """A batch of the idempotent producer."""
-    values = range(first_number, first_number + record_count)
-    records = [NewRecord(value.to_bytes(4, "big"), timestamp_ms=START_MS) for value in values]
-    return bytes(encode_batch(records, producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=first_sequence))
+    """A batch of the idempotent producer: the same records under another header."""
+    data = batch_of(first_number, record_count)
+    header = header_of(data)._replace(producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=first_sequence)
+    return make_batch(header, data[HEADER_BYTES:])
 
 
 class Clients:

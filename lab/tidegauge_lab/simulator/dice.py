@@ -19,11 +19,12 @@ _FINE = 1_000_000
 
 
 class Dice:
-    """Draws numbers; ``step`` holds those of the step under way."""
+    """Draws numbers; ``step`` holds those of the step under way; ``is_recorded`` says that there is no seed."""
 
     def __init__(self, seed: int | None = None) -> None:
-        self._random = None if seed is None else Random(seed)
+        self._draw = None if seed is None else Random(seed).random
         self._recorded: Step = ()
+        self.is_recorded = seed is None
         self.step: list[int] = []
 
     def begin(self, recorded: Step = ()) -> None:
@@ -34,12 +35,13 @@ class Dice:
     @property
     def is_spent(self) -> bool:
         """Whether all numbers of a recorded step were used."""
-        return self._random is None and len(self.step) >= len(self._recorded)
+        return self.is_recorded and len(self.step) >= len(self._recorded)
 
     def below(self, end: int) -> int:
         """A number from 0 to ``end - 1``."""
-        if self._random is not None:
-            number = int(self._random.random() * end)
+        draw = self._draw
+        if draw is not None:
+            number = int(draw() * end)
         else:
             place = len(self.step)
             number = self._recorded[place] % end if place < len(self._recorded) else 0
@@ -48,7 +50,12 @@ class Dice:
 
     def happens(self, probability: float) -> bool:
         """Whether something happens that does so with this probability."""
-        return self.below(_FINE) >= _FINE * (1 - probability)
+        draw = self._draw
+        if draw is None:
+            return self.below(_FINE) >= _FINE * (1 - probability)
+        number = int(draw() * _FINE)
+        self.step.append(number)
+        return number >= _FINE * (1 - probability)
 
     def choose(self, items: Sequence[Item]) -> Item:
         """One of the items."""

@@ -125,6 +125,8 @@ class MemoryBroker:
         self.broker_epoch = -1
         self.told = Told()
         self.lines: list[str] = []
+        self.inputs = 0
+        """What its cores were given."""
         self._keeps_lines = keeps_lines
         self.events: list[dict[str, Any]] | None = None
         self._make_metadata = metadata
@@ -175,7 +177,7 @@ class MemoryBroker:
     @property
     def partition(self) -> Partition | None:
         """The replica; None before the process was told of it, and while there is none."""
-        return self.core.partition(AT) if self.is_running else None
+        return self.core._partitions.get(AT) if self.is_running else None  # noqa: SLF001 - asked for after every event
 
     def bytes_between(self, topic_partition: TopicPartition, from_offset: int, end_offset: int) -> int:
         """The core's question to its logs."""
@@ -193,6 +195,7 @@ class MemoryBroker:
 
     def execute(self, effects: Iterable[Effect]) -> None:
         """Do what the core wants done, in its order."""
+        self.inputs += 1
         told = False
         for effect in effects:
             kind = type(effect)

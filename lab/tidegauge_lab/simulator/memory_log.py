@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.record_batch import BatchHeader, crc_matches, iterate_headers, patch, read_header
+from tidegauge.record_batch import NO_PRODUCER_ID, BatchHeader, crc_matches, iterate_headers, patch, read_header
 from tidegauge_broker.replica.messages import EpochEntry
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
@@ -137,7 +137,8 @@ class MemoryLog:
     def _producers(self) -> ProducerState:
         producers = ProducerState()
         for header, _ in self._batches:
-            producers.update(header)
+            if header.producer_id != NO_PRODUCER_ID:
+                producers.update(header)
         return producers
 
     def whole_batches_below(self, offset: int) -> int:

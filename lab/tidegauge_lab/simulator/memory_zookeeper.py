@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import (
@@ -50,11 +51,20 @@ class Znode:
     version: int = 0
 
 
+@lru_cache(maxsize=64)
+def _broker_node(broker_id: int, rack: str | None) -> bytes:
+    return BrokerNode(broker_id, "127.0.0.1", 19000 + broker_id, 0, rack).encode()
+
+
 class MemoryZooKeeper:
     """The tree."""
 
     def __init__(self) -> None:
         self.zxid = 0
+        self.requests = 0
+        """What controllers asked of it."""
+        self._children: dict[str, set[str]] = {"": set()}
+        """The names of each znode's children."""
         self.nodes: dict[str, Znode] = {"": Znode(None, 0, 0)}
         for path in (BROKER_IDS, BROKER_TOPICS, DELETE_TOPICS, ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION):
             self.ensure(path)
@@ -76,6 +86,9 @@ class MemoryZooKeeper:
         assert path.rpartition("/")[0] in self.nodes, f"no parent for {path}"
         self.zxid += 1
         self.nodes[path] = Znode(data, self.zxid, self.zxid)
+        parent, _, name = path.rpartition("/")
+        self._children[parent].add(name)
+        self._children[path] = set()
         return self.zxid
 
     def set(self, path: str, data: bytes | None) -> int:
@@ -87,12 +100,8 @@ class MemoryZooKeeper:
 
     def children(self, path: str) -> list[str] | None:
         """The names of a znode's children, sorted; None where it is missing."""
-        if path not in self.nodes:
-            return None
-        prefix = f"{path}/"
-        return sorted(
-            name[len(prefix) :] for name in self.nodes if name.startswith(prefix) and "/" not in name[len(prefix) :]
-        )
+        names = self._children.get(path)
+        return None if names is None else sorted(names)
 
     def read(self, path: str) -> ReadResult:
         """A znode's data and stat."""
@@ -118,22 +127,27 @@ class MemoryZooKeeper:
             return WriteResult(Outcome.BAD_VERSION)
         if isinstance(operation, SetNode):
             return WriteResult(Outcome.OK, self.set(path, operation.data))
-        if self.children(path):
+        if self._children[path]:
             return WriteResult(Outcome.FAILED)
-        del self.nodes[path]
+        self._delete(path)
         return WriteResult(Outcome.OK)
+
+    def _delete(self, path: str) -> None:
+        del self.nodes[path], self._children[path]
+        parent, _, name = path.rpartition("/")
+        self._children[parent].discard(name)
 
     # What brokers and administrators write
 
     def register_broker(self, broker_id: int, rack: str | None = None) -> int:
         """A broker's znode, anew; the broker epoch is returned."""
-        self.nodes.pop(broker_path(broker_id), None)
-        node = BrokerNode(broker_id, "127.0.0.1", 19000 + broker_id, 0, rack)
-        return self.create(broker_path(broker_id), node.encode())
+        if self.is_registered(broker_id):
+            self.unregister_broker(broker_id)
+        return self.create(broker_path(broker_id), _broker_node(broker_id, rack))
 
     def unregister_broker(self, broker_id: int) -> None:
         """The broker's session has ended."""
-        del self.nodes[broker_path(broker_id)]
+        self._delete(broker_path(broker_id))
 
     def is_registered(self, broker_id: int) -> bool:
         """Whether the broker's znode exists."""

@@ -37,6 +37,7 @@ class RunSummary(NamedTuple):
 
     run: int
     steps: int
+    events: int
     finding: Finding | None
     acknowledged: int
     leader_epochs: int
@@ -57,10 +58,15 @@ class SearchPlan:
 
 @dataclass(slots=True)
 class SearchResult:
-    """What came of it. ``runs`` and ``steps`` are those done; ``lost`` names what power cuts took, by seed."""
+    """What came of it. ``runs`` and ``steps`` are those done; ``lost`` names what power cuts took, by seed.
+
+    ``events`` is what the state machines under test were given: calls of brokers' cores, and controllers' requests to
+    ZooKeeper.
+    """
 
     runs: int = 0
     steps: int = 0
+    events: int = 0
     seconds: float = 0.0
     acknowledged: int = 0
     leader_epochs: int = 0
@@ -85,6 +91,7 @@ def search(plan: SearchPlan, *, jobs: int = 1, fail_fast: bool = False) -> Searc
         for summary in summaries:
             result.runs += 1
             result.steps += summary.steps
+            result.events += summary.events
             result.acknowledged += summary.acknowledged
             result.leader_epochs += summary.leader_epochs
             if summary.coverage is not None:
@@ -145,4 +152,6 @@ def _run(plan: SearchPlan, run: int) -> RunSummary:
     if violation is not None:
         finding = Finding(seed, run, history.steps, violation.invariant, violation.message)
     lost = tuple(history.lost)
-    return RunSummary(run, history.steps, finding, history.acknowledged, history.leader_epochs, lost, coverage)
+    return RunSummary(
+        run, history.steps, history.inputs, finding, history.acknowledged, history.leader_epochs, lost, coverage
+    )

@@ -137,10 +137,14 @@ class SimController:
                 if queue is not None:
                     queue.append(message)
             return None
+        if kind is Note and self.events is None:
+            return None
         if (kind is Read or kind is ReadChildren) and not (reads and has_session):
             raise ControllerMoved("the session has ended")
         if kind is Write and not has_session:
             raise ControllerMoved("the session has ended")
+        if kind is Read or kind is ReadChildren or kind is Write:
+            self.zookeeper.requests += 1
         match request:
             case Read():
                 return [self.zookeeper.read(path) for path in request.paths]

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 FETCH_WAIT_MS = 500
 RESPONSE_MAX_BYTES = 10 * 1024 * 1024
+_STATE = state_path(*AT)
 _RETRIED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
 """Errors after which a broker sends its proposal again (as its AlterPartitionManager does)."""
 
@@ -142,6 +143,8 @@ class World:
         """The partition's state in ZooKeeper."""
         self.clients = Clients()
         self.events: list[dict[str, Any]] | None = None
+        self.tells = False
+        """Whether somebody reads what the actions say."""
         self._sending: Produced | None = None
         checker.world = self
         for broker_id in self.brokers:
@@ -157,6 +160,7 @@ class World:
     def keep_events(self) -> list[dict[str, Any]]:
         """From now on state changes and faults are kept, as event logs have them; the caller adds the time."""
         self.events = []
+        self.tells = True
         for broker in self.brokers.values():
             broker.events = self.events
         for term in self.controllers.values():
@@ -195,6 +199,14 @@ class World:
 
     # What can be seen
 
+    @property
+    def inputs(self) -> int:
+        """What the state machines under test were given so far: calls of cores, and requests that ZooKeeper answered.
+
+        A core asked what to fetch next counts where it began a round.
+        """
+        return self.zookeeper.requests + sum(broker.inputs for broker in self.brokers.values())
+
     def is_up(self, broker_id: int) -> bool:
         """Whether a broker's process runs and is not paused."""
         return self.brokers[broker_id].is_running and broker_id not in self.paused
@@ -205,10 +217,14 @@ class World:
 
     def leaders(self) -> list[int]:
         """Brokers that believe that they lead."""
+        paused = self.paused
         return [
             broker_id
             for broker_id, broker in self.brokers.items()
-            if self.is_up(broker_id) and broker.partition is not None and broker.partition.leader_role is not None
+            if broker.is_running
+            and broker_id not in paused
+            and (partition := broker.partition) is not None
+            and partition.leader_role is not None
         ]
 
     # Clients
@@ -244,8 +260,9 @@ class World:
     def ask(self, broker_id: int) -> list[Exchange]:
         """The broker asks each leader that it follows, where it is time."""
         broker = self.brokers[broker_id]
-        asked = []
-        for leader in sorted(broker.core.leaders_followed()):
+        asked: list[Exchange] = []
+        followed = broker.core.leaders_followed()
+        for leader in sorted(followed) if len(followed) > 1 else followed:
             chosen = broker.core.next_round(leader, self.now_ms)
             if not isinstance(chosen, Wait):
                 exchange = Exchange(broker, broker.life, chosen)
@@ -253,6 +270,7 @@ class World:
                     broker.reported = max(broker.reported, chosen.partitions[0].fetch_offset)
                 asked.append(exchange)
                 self.open_rounds[broker_id].append(exchange)
+                broker.inputs += 1
         return asked
 
     def arrive(self, exchange: Exchange, wait_ms: int = FETCH_WAIT_MS) -> None:
@@ -262,6 +280,7 @@ class World:
         if not leader.is_running:
             self.give_up(exchange)
         elif isinstance(chosen, EpochRound):
+            leader.inputs += 1
             exchange.answer = leader.core.offset_for_leader_epoch(chosen.partitions[0])
             self.traffic.answers.append(exchange)
         else:
@@ -329,7 +348,7 @@ class World:
         reads = term.session == self.sessions[broker_id]
         if not term.advance(requests, has_session=has_session, reads=reads):
             self.end_term(broker_id)
-        if self.zookeeper.zxid != before and state_path(*AT) in self.zookeeper.nodes:
+        if self.zookeeper.zxid != before and _STATE in self.zookeeper.nodes:
             self.state_now = self.zookeeper.state(AT)
             self.checker.look_at_state()
 
@@ -369,6 +388,7 @@ class World:
         broker = self.brokers[broker_id]
         match message:
             case UpdateMetadataRequest():
+                broker.inputs += 1
                 if broker.core.check_controller_epoch(message.header) is ErrorCode.NONE:
                     broker.metadata.apply(message)
             case StopReplicaRequest():
