@@ -20,6 +20,7 @@ MODULES = {
     "crc32c": "crc32c",
     "cramjam": "cramjam",
     "aiokafka": "aiokafka",
+    "click": "click",
 }
 """What the source imports in workers, and the distribution that has it."""
 

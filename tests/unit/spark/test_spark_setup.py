@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from tidegauge_spark.setup import missing, setup_problem
+from tidegauge_spark.setup import MODULES, missing, setup_problem
+
+IMPORT_WITH_LITTLE = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in sys.argv[1:]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+import tidegauge_spark.decode, tidegauge_spark.sink, tidegauge_spark.source, tidegauge_spark.transport
+from tidegauge_client import Producer
+"""
+NOT_FOR_WORKERS = {"kazoo", "yaml", "grpc_health", "grpc_reflection", "click", "numpy", "rich", "starlette", "uvicorn"}
 
 
 def test_nothing_is_missing() -> None:
@@ -30,3 +47,12 @@ def test_a_worker_says_what_its_python_lacks() -> None:
     error = missing(ModuleNotFoundError("No module named 'grpc'", name="grpc"))
     assert "has no module 'grpc'. Install grpcio for it" in error.message
     assert "PYSPARK_PYTHON" in error.message
+
+
+def test_workers_import_nothing_that_nobody_was_told_to_install() -> None:
+    """Where the package comes by --py-files, the libraries of MODULES are enough: those are what people install."""
+    refused = NOT_FOR_WORKERS - {module.split(".", maxsplit=1)[0] for module in MODULES}
+    assert "kazoo" in refused
+    command = [sys.executable, "-W", "ignore", "-c", IMPORT_WITH_LITTLE, *refused]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
