@@ -132,9 +132,10 @@ class LocalCluster:
                 self._wait_ready(limit_seconds, places)
             except BaseException:
                 takedown.end(list(reversed(started)), grace_seconds=0)
+                if not layout.runs(self.directory):
+                    ports.Reservations().release(self.directory)
                 raise
-            finally:
-                ports.Reservations().release(self.directory)
+            ports.Reservations().hold(self.directory, ports_of(self.file))
         return [process.name for process in started]
 
     def down(self, *, purge: bool = False, grace_seconds: float = takedown.GRACE_SECONDS) -> None:

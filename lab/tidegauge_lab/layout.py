@@ -40,6 +40,11 @@ def _process(directory: Path, name: str) -> LabProcess:
     return LabProcess(name, directory / name, directory / LOGS / f"{name}.log")
 
 
+def runs(directory: Path) -> bool:
+    """Whether any process of the cluster in this folder runs or is paused."""
+    return any(_process(directory, path.parent.name).pid is not None for path in directory.glob("*/*.pid"))
+
+
 def make_folders(directory: Path, file: ClusterFile) -> None:
     """Make the folders of a cluster that are missing."""
     names = [

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_lab import layout
 
 HOST = "127.0.0.1"
 FIRST_BROKER_PORT = 19092
@@ -155,15 +156,22 @@ def shared_folder() -> Path:
 
 
 class Reservations:
-    """Ports that some folder has chosen and not bound yet: two first ``up`` at once must not choose the same.
+    """Ports that belong to a folder, whether bound at the moment or not: no other first ``up`` may choose them.
 
-    One small file per user, under a lock. A reservation ends when its cluster has started (``release``), when its
-    folder is gone, or after a minute.
+    They are not bound yet while a cluster starts, and not while one of its processes is down, which comes back to them.
+    One small file per user, under a lock. A reservation ends when its cluster is taken down (``release``), when its
+    folder is gone, or when none of its processes has run for a minute.
     """
 
-    def __init__(self, path: Path | None = None, now_seconds: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: Path | None = None,
+        now_seconds: Callable[[], float] = time.time,
+        runs: Callable[[Path], bool] = layout.runs,
+    ) -> None:
         self._path = path or shared_folder() / f"tidegauge-ports-{os.getuid()}.json"
         self._now_seconds = now_seconds
+        self._runs = runs
 
     @contextlib.contextmanager
     def choosing(self, directory: Path) -> Iterator[Reserved]:
@@ -172,10 +180,13 @@ class Reservations:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             now = self._now_seconds()
+            found = _read_reservations(file.read())
+            others = {folder: since for folder, since in found.values() if folder != str(directory)}
+            last = {folder: now if self._runs(Path(folder)) else since for folder, since in others.items()}
             entries = {
-                port: (folder, since)
-                for port, (folder, since) in _read_reservations(file.read()).items()
-                if 0 <= now - since < _RESERVED_SECONDS and folder != str(directory) and Path(folder).is_dir()
+                port: (folder, last[folder])
+                for port, (folder, _) in found.items()
+                if folder in last and 0 <= now - last[folder] < _RESERVED_SECONDS and Path(folder).is_dir()
             }
             reserved = Reserved(frozenset(entries))
             yield reserved
@@ -183,8 +194,18 @@ class Reservations:
             mine = dict.fromkeys(reserved.chosen, (str(directory), now))
             file.write(json.dumps({str(port): entry for port, entry in {**entries, **mine}.items()}))
 
+    def owned(self) -> frozenset[int]:
+        """All ports that belong to some folder."""
+        with self.choosing(Path()) as reserved:
+            return reserved.others
+
+    def hold(self, directory: Path, ports: Collection[int]) -> None:
+        """The folder's cluster runs on these ports."""
+        with self.choosing(directory) as reserved:
+            reserved.chosen.extend(ports)
+
     def release(self, directory: Path) -> None:
-        """The folder's ports are bound now, or will not be: the system itself says who has them."""
+        """The folder's cluster is down: its ports are for all again."""
         with self.choosing(directory):
             pass
 

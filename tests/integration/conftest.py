@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import itertools
 import os
 import signal
@@ -26,7 +27,7 @@ import pytest
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab import layout, startup, takedown
 from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.ports import is_free
+from tidegauge_lab.ports import Reservations, is_free, shared_folder
 from tidegauge_lab.processes import ProcessState, living_children
 from tidegauge_lab.switches import Switches
 from tidegauge_lab.waiting import holds_within
@@ -44,11 +45,29 @@ _names = itertools.count()
 
 
 def free_base_port(count: int = 8) -> int:
-    """The first of some free ports in a row, given to nobody else in this session."""
-    for base in _PORTS:
-        if all(is_free(port) for port in range(base, base + count)):
+    """The first of some free ports in a row, given to nobody else, in this run or in another one, while this one lasts.
+
+    A broker that was killed leaves its port free for seconds; so a port is his who has locked its file, bound or not,
+    and a cluster's that began elsewhere.
+    """
+    for base in itertools.islice(_PORTS, 1_000):
+        ports = range(base, base + count)
+        if _locked(base) and all(map(is_free, ports)) and Reservations().owned().isdisjoint(ports):
             return base
-    raise AssertionError("ports are endless")
+    raise AssertionError("no sixteen ports in a row are free")
+
+
+def _locked(base: int) -> bool:
+    """Lock the file of these ports until this process ends; False when another process has it."""
+    folder = shared_folder() / f"tidegauge-test-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    descriptor = os.open(folder / str(base), os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return False
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.sync import LoopThread
 from tidegauge_client.topic_description import TopicDescription
 from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster, Target
-from tidegauge_lab.ports import is_free
+from tidegauge_lab.ports import Reservations, is_free
 from tidegauge_lab.pytest_plugin.aio import WAIT_SECONDS, AsyncCluster
 from tidegauge_lab.pytest_plugin.conditions import NotSoError
 from tidegauge_lab.pytest_plugin.plugin import TidegaugeOptions
@@ -37,13 +37,14 @@ __all__ = ["ZOOKEEPER", "AsyncCluster", "Cluster", "NotSoError"]
 def free_base_ports(count: int) -> Iterator[int]:
     """Where so many free ports in a row begin.
 
-    Below the ports of outgoing connections, and away from 19092, where users' clusters lie: a broker of theirs may be
-    down at the moment, and comes back to its port.
+    Below the ports of outgoing connections, and away from 19092, where users' clusters lie. A port that is free may be
+    that of a broker which is down at the moment, and comes back to it.
     """
     for base in itertools.count(FIRST_PORT + os.getpid() * PORTS_APART % PORTS, PORTS_APART):
         if base + count > FIRST_PORT + 2 * PORTS:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"there are no {count} free ports in a row")
-        if all(is_free(port) for port in range(base, base + count)):
+        ports = range(base, base + count)
+        if all(map(is_free, ports)) and Reservations().owned().isdisjoint(ports):
             yield base
 
 

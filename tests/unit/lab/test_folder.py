@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,41 @@ def test_the_fault_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 )
 def test_a_cut_off_line_does_not_stop_the_sequence(tail: bytes, following: int) -> None:
     assert next_sequence(tail) == following
+
+
+def test_ports_of_a_folder_stay_reserved_while_any_of_its_processes_runs(tmp_path: Path) -> None:
+    """Otherwise another's first ``up`` takes the port of a broker that was killed, and it can't come back."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    now = [1000.0]
+    running = {one}
+    reservations = Reservations(tmp_path / "ports.json", lambda: now[0], lambda folder: folder in running)
+    reservations.hold(one, [19092, 19093])
+    for _ in range(3):
+        now[0] += 3600
+        assert reservations.owned() == {19092, 19093}
+        with reservations.choosing(two) as reserved:
+            assert reserved.others == {19092, 19093}
+    running.clear()
+    now[0] += 30
+    with reservations.choosing(two) as reserved:
+        assert reserved.others == {19092, 19093}, "it may be between two starts"
+    now[0] += 31
+    with reservations.choosing(two) as reserved:
+        assert reserved.others == frozenset()
+
+
+def test_a_folders_processes_are_found_by_their_pid_files(tmp_path: Path) -> None:
+    process = layout.broker_process(tmp_path, 0)
+    process.folder.mkdir()
+    (tmp_path / layout.LOGS).mkdir()
+    assert not layout.runs(tmp_path)
+    pid = process.spawn([sys.executable, "-c", "import signal; signal.pause()"])
+    assert layout.runs(tmp_path)
+    assert process.pid == pid
+    process.kill()
+    assert not layout.runs(tmp_path)
 
 
 def test_ports_chosen_by_one_folder_are_reserved_until_it_has_started(tmp_path: Path) -> None:
