@@ -28,17 +28,27 @@ project=tidegauge-test-$$
 work=$(mktemp -d)
 started=""
 installed=""
+child=""
 exec 3>&2 # where we speak, whatever is redirected
 
 tell() { echo "compose-test, $SECONDS s: $*" >&3; }
 skip() { echo "SKIPPED compose-test: $1" >&3; exit "$skip_code"; }
-last_line() { grep -v '^[[:space:]]*$' "$1" | tail -n 1 || true; }
+last_line() { grep -sv '^[[:space:]]*$' "$1" | tail -n 1 || true; }
 has() { command -v "$1" > /dev/null; }
+# timed WORDS...: runs `timeout WORDS...`; a signal to this script is heeded at once, not when the program ends.
+timed() {
+    local code=0
+    timeout "$@" &
+    child=$!
+    wait "$child" || code=$?
+    child=""
+    return "$code"
+}
 # Runs a program of the set-up, at most for what is left of its time.
 within() {
     local end=$((setup_seconds < limit_seconds ? setup_seconds : limit_seconds)) code=0
     [ "$SECONDS" -lt "$end" ] || skip "engine and images were not ready within $end s"
-    timeout --kill-after=10 $((end - SECONDS)) "$@" || code=$?
+    timed --kill-after=10 $((end - SECONDS)) "$@" || code=$?
     [ "$code" -lt 124 ] || [ "$SECONDS" -lt "$end" ] || skip "engine and images were not ready within $end s"
     return "$code"
 }
@@ -85,7 +95,8 @@ start_engine() {
 # Whatever happened: nothing of ours goes on running.
 clean_up() {
     local ours kind
-    trap '' TERM INT
+    trap : TERM INT
+    if [ -n "$child" ] && kill "$child" 2> /dev/null; then wait "$child" || true; fi
     if [ -e "$work/engine" ]; then
         {
             ours=$(timeout 20 docker ps --all --quiet --filter "name=$project[-_]")
@@ -130,7 +141,7 @@ probe() {
     local what=$1
     shift
     for _ in $(seq 30); do
-        if timeout --kill-after=5 30 "$@" > "$work/probe.log" 2>&1; then return; fi
+        if timed --kill-after=5 30 "$@" > "$work/probe.log" 2>&1; then return; fi
         [ "$SECONDS" -lt "$limit_seconds" ] || break
         sleep 0.5
     done
@@ -196,10 +207,10 @@ build() {
 # run_tests WORDS...: pytest's exit code, or 124 when the time is over. It begins no test within 45 s of the end.
 run_tests() {
     local left=$((limit_seconds - SECONDS)) code=0
-    TIDEGAUGE_COMPOSE="${compose[*]}" COMPOSE_PROJECT_NAME=$project COMPOSE_TEST_ENDS_S=$(($(date +%s) + left)) \
-        timeout --signal=INT --kill-after=40 "$left" \
-        .venv/bin/python -m pytest tests/compose -o addopts="--import-mode=importlib --strict-markers -ra" \
-        -o cache_dir="$work/cache" "$@" || code=$? # with pytest's cache, which our settings leave out
+    export TIDEGAUGE_COMPOSE="${compose[*]}" COMPOSE_PROJECT_NAME=$project COMPOSE_TEST_ENDS_S=$(($(date +%s) + left))
+    timed --signal=INT --kill-after=40 "$left" \
+        env --default-signal=INT .venv/bin/python -m pytest tests/compose -o cache_dir="$work/cache" \
+        -o addopts="--import-mode=importlib --strict-markers -ra" "$@" || code=$? # with a cache, which our settings leave out
     return "$code"
 }
 time_for() { [ $((limit_seconds - SECONDS)) -ge "$1" ]; }
