@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, Unpack
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge.security import Security
 from tidegauge.v1 import common_pb2, metadata_pb2, reassignments_pb2, topics_pb2
+from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
 from tidegauge_client.metadata import ClusterInfo
 
@@ -33,10 +35,17 @@ class AdminBase:
         *,
         request_timeout_ms: float = 30_000,
         retry_backoff_ms: float = 100,
+        **security: Unpack[SecurityArguments],
     ) -> None:
-        self._cluster = Cluster(bootstrap_servers, retry_backoff_ms=retry_backoff_ms, allow_auto_topic_creation=False)
+        servers = connect_to(bootstrap_servers, security)
+        self._cluster = Cluster(servers, retry_backoff_ms=retry_backoff_ms, allow_auto_topic_creation=False)
         self._request_timeout_ms = request_timeout_ms
         self._retry_backoff_ms = retry_backoff_ms
+
+    @property
+    def security(self) -> Security:
+        """How it connects."""
+        return self._cluster.channels.security
 
     async def start(self) -> None:
         """Nothing is contacted before the first question."""

@@ -1,17 +1,37 @@
-"""Where to begin: ``--bootstrap-server``, else ``TIDEGAUGE_BOOTSTRAP_SERVER``, else ``cluster.json`` in ``--dir``."""
+"""Where to begin: ``--bootstrap-server``, else ``TIDEGAUGE_BOOTSTRAP_SERVER``, else ``cluster.json`` in ``--dir``.
+
+With the addresses goes how to speak there (``BootstrapServers.security``): by ``--command-config``, else, for the
+cluster in ``--dir``, as that cluster was set up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from tidegauge.cli import BOOTSTRAP_VARIABLE
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_client.cluster_file import FILE_NAME, load_cluster_file
+from tidegauge.security import PLAIN, Security, security_of, security_of_files
+from tidegauge.settings import read_properties
+from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, load_cluster_file
+
+__all__ = [
+    "BootstrapServers",
+    "SecurityArguments",
+    "connect_to",
+    "parse_bootstrap",
+    "read_command_config",
+    "resolve_bootstrap",
+]
 
 
-def parse_bootstrap(servers: str | Sequence[str]) -> list[str]:
+def parse_bootstrap(servers: str | Sequence[str], security: Security | None = None) -> BootstrapServers:
     """Read ``host:port[,host:port]``, or several of them; each address once, in the order given.
+
+    Args:
+        servers: the addresses.
+        security: how to speak there; None: as ``servers`` says, if it is a ``BootstrapServers``, else in plain text.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, no address at all or one that is not ``host:port``.
@@ -30,27 +50,72 @@ def parse_bootstrap(servers: str | Sequence[str]) -> list[str]:
                 ErrorCode.INVALID_REQUEST,
                 f"'{address}' is no bootstrap server; write HOST:PORT, for example 127.0.0.1:19092",
             )
-    return list(dict.fromkeys(addresses))
+    known = servers.security if isinstance(servers, BootstrapServers) else PLAIN
+    return BootstrapServers(dict.fromkeys(addresses), known if security is None else security)
 
 
-def resolve_bootstrap(bootstrap_server: str | None, directory: Path, environment: Mapping[str, str]) -> list[str]:
+class SecurityArguments(TypedDict, total=False):
+    """How a client connects, with the names that aiokafka and kafka-python have.
+
+    Attributes:
+        security_protocol: PLAINTEXT or SSL; without any of these: as ``bootstrap_servers`` says, else PLAINTEXT.
+        ssl_cafile: PEM certificates of the authorities that are believed; without it those of the system.
+        ssl_certfile: the client's PEM certificate chain, for brokers with ssl.client.auth=required.
+        ssl_keyfile: its PEM private key; without it, the key stands in ``ssl_certfile``.
+    """
+
+    security_protocol: str
+    ssl_cafile: str | Path | None
+    ssl_certfile: str | Path | None
+    ssl_keyfile: str | Path | None
+
+
+def connect_to(servers: str | Sequence[str], arguments: SecurityArguments) -> BootstrapServers:
+    """Addresses with how to speak there, if the arguments say so.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, an address is malformed; INVALID_CONFIG, a file or an argument is not good.
+    """
+    return parse_bootstrap(servers, security_of_files(**arguments) if arguments else None)
+
+
+def read_command_config(path: Path) -> Security:
+    """How a client properties file says to speak: ``security.protocol`` and ``ssl.*``; the rest of it has no effect.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, it can't be read or used.
+    """
+    try:
+        properties = read_properties(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "it is no text"
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"--command-config {path} can't be read: {why}") from None
+    return security_of(properties, properties.get("security.protocol") or PLAIN.protocol)
+
+
+def resolve_bootstrap(
+    bootstrap_server: str | None, directory: Path, environment: Mapping[str, str], command_config: Path | None = None
+) -> BootstrapServers:
     """The addresses to try, in turn.
 
     Args:
         bootstrap_server: what the caller was told; wins.
         directory: the folder of a cluster that ``tidegauge up`` made; asked last.
         environment: the process's variables.
+        command_config: a file that says how to speak there.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, malformed; BROKER_NOT_AVAILABLE, none of the three says where.
+        TidegaugeError: INVALID_CONFIG, the file is not good; INVALID_REQUEST, malformed; BROKER_NOT_AVAILABLE, none
+            of the three says where.
     """
+    security = None if command_config is None else read_command_config(command_config)
     told = bootstrap_server or environment.get(BOOTSTRAP_VARIABLE)
     if told:
-        return parse_bootstrap(told)
+        return parse_bootstrap(told, security)
     if not (directory / FILE_NAME).exists():
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"no cluster is known: there is none in {directory}, and neither --bootstrap-server nor "
             f"{BOOTSTRAP_VARIABLE} says where one is; start one with `tidegauge up -d`",
         )
-    return parse_bootstrap(load_cluster_file(directory).bootstrap_servers)
+    return parse_bootstrap(load_cluster_file(directory).bootstrap_servers, security)

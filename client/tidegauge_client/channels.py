@@ -6,6 +6,7 @@ Rules:
     3. Reconnect back-off is 50 to 500 ms; gRPC's own grows to two minutes, and a restarted broker would stay
        unseen for so long.
     4. Channels belong to the event loop that made them.
+    5. Where a TLS handshake failed, the sentence says why and what to do (``Unreachable``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import grpc.aio
 
 from tidegauge.channel_options import RECONNECT_OPTIONS
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.handshakes import client_reason
+from tidegauge.secure_channels import open_channel
+from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import admin_service_pb2_grpc, broker_service_pb2_grpc, replica_log_service_pb2_grpc
 
 if TYPE_CHECKING:
@@ -47,19 +51,40 @@ _CODES = {
 }
 _BROKEN_WHILE_WRITING = "Internal error from Core"
 """What grpc.aio says, with the status UNKNOWN, when a connection breaks under a write."""
+_HUNG_UP = ("Socket closed", "Connection reset by peer", "recvmsg:")
+
+
+class Unreachable(TidegaugeError):
+    """NETWORK_EXCEPTION, with what is known of the connection.
+
+    Attributes:
+        reason: why TLS did not come about, and what to do; None: it is not about that, as far as is known.
+        hung_up: the broker accepted the connection, and then closed it.
+    """
+
+    def __init__(self, address: str, details: str) -> None:
+        self.reason = client_reason(details, address.rpartition(":")[0])
+        self.hung_up = self.reason is None and any(words in details for words in _HUNG_UP)
+        because = "" if self.reason is None else f": {self.reason}"
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, f"the broker at {address} cannot be reached{because}")
 
 
 class Channels:
-    """Opens channels on demand and closes them all."""
+    """Opens channels on demand and closes them all.
 
-    def __init__(self) -> None:
+    Args:
+        security: of all of them.
+    """
+
+    def __init__(self, security: Security = PLAIN) -> None:
+        self.security = security
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """The channel to ``host:port``; it connects with its first call."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+            channel = self._channels[address] = open_channel(address, CHANNEL_OPTIONS, self.security)
         return channel
 
     def broker(self, address: str) -> BrokerServiceAsyncStub:
@@ -97,7 +122,7 @@ def translate(error: grpc.RpcError, address: str) -> TidegaugeError:
     if details == _BROKEN_WHILE_WRITING:
         code = ErrorCode.NETWORK_EXCEPTION
     if code is ErrorCode.NETWORK_EXCEPTION:
-        return TidegaugeError(code, f"the broker at {address} cannot be reached")
+        return Unreachable(address, details)
     if code is ErrorCode.REQUEST_TIMED_OUT:
         return TidegaugeError(code, f"the broker at {address} did not answer in time")
     return TidegaugeError(code, f"the broker at {address} refused the call: {details or status.name}")

@@ -20,7 +20,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client import metadata
 from tidegauge_client.bootstrap import parse_bootstrap
-from tidegauge_client.channels import Channels, call
+from tidegauge_client.channels import Channels, Unreachable, call
+from tidegauge_client.handshake import tls_reason
 from tidegauge_client.metadata import ClusterInfo, Leader
 
 PROBE_TIMEOUT_MS = 1_000
@@ -33,6 +34,13 @@ DEFAULT_METADATA_MAX_AGE_MS = 300_000
 def now_ms() -> float:
     """The monotonic clock in ms: for deadlines and back-off, never for timestamps."""
     return time.monotonic() * 1000
+
+
+class HandshakeError(TidegaugeError):
+    """BROKER_NOT_AVAILABLE, because a TLS connection does not come about: to try again is of no use (Kafka's rule)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
 
 
 class Cluster:
@@ -55,7 +63,7 @@ class Cluster:
         self._retry_backoff_ms = retry_backoff_ms
         self._max_age_ms = metadata_max_age_ms
         self._allow_auto_topic_creation = allow_auto_topic_creation
-        self.channels = Channels()
+        self.channels = Channels(self._bootstrap.security)
         self.info = ClusterInfo()
         self._topics: set[str] = set()
         self._failed_at_ms: dict[str, float] = {}
@@ -105,18 +113,25 @@ class Cluster:
         """The first answer that any broker gives; each is given one second.
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, none answers.
+            TidegaugeError: BROKER_NOT_AVAILABLE, none answers; ``HandshakeError``, none does because of TLS.
         """
         problems: list[str] = []
+        insecure: list[str] = []
         for address in self.addresses():
             try:
                 answer = await self.ask(address, request, PROBE_TIMEOUT_MS)
             except TidegaugeError as error:
                 self.note_failure(address)
                 problems.append(error.message)
+                if isinstance(error, Unreachable) and (
+                    reason := await tls_reason(error, address, self.channels.security)
+                ):
+                    insecure.append(f"the broker at {address} cannot be reached: {reason}")
             else:
                 self._failed_at_ms.pop(address, None)
                 return answer
+        if insecure:
+            raise HandshakeError(insecure[0])
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"no broker answers ({'; '.join(problems)}); see `tidegauge status`, and start the cluster with "
@@ -199,7 +214,8 @@ class Cluster:
                 problem = problem or self._topic_problem(name)
             if problem is None:
                 return self.info
-            if problem.code is ErrorCode.INVALID_TOPIC_EXCEPTION or now_ms() >= deadline_ms:
+            is_final = isinstance(problem, HandshakeError) or problem.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+            if is_final or now_ms() >= deadline_ms:
                 self._topics.difference_update(n for n in topics if self._topic_problem(n) is not None)
                 raise problem
             await asyncio.sleep(min(self._retry_backoff_ms, max(1.0, deadline_ms - now_ms())) / 1000)

@@ -12,14 +12,27 @@ of the folder::
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.security import PLAIN, Security, security_of
 
 FILE_NAME = "cluster.json"
 VERSION = 1
+
+
+class BootstrapServers(list[str]):
+    """Addresses to begin with, and how to speak there.
+
+    Attributes:
+        security: plain text unless it says otherwise.
+    """
+
+    def __init__(self, addresses: Iterable[str] = (), security: Security = PLAIN) -> None:
+        super().__init__(addresses)
+        self.security = security
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +84,18 @@ class ClusterFile:
         )
 
     @property
-    def bootstrap_servers(self) -> list[str]:
-        """All brokers' addresses."""
-        return [entry.address for entry in self.brokers]
+    def bootstrap_servers(self) -> BootstrapServers:
+        """All brokers' addresses, and how to speak with them."""
+        return BootstrapServers((entry.address for entry in self.brokers), self.security)
+
+    @property
+    def security(self) -> Security:
+        """How to speak with these brokers: as they do among themselves, with their own certificate.
+
+        Raises:
+            TidegaugeError: INVALID_CONFIG, a certificate or key can't be read any more.
+        """
+        return security_of(self.settings, self.settings.get("security.inter.broker.protocol") or PLAIN.protocol)
 
     def save(self, directory: Path) -> None:
         """Write the file whole or not at all."""

@@ -13,11 +13,12 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, Unpack
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2, offsets_pb2
+from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import Cluster, now_ms
 from tidegauge_client.subscription import ConsumerRecord, Phase, Position, Reset, Subscription
@@ -44,6 +45,7 @@ class Consumer:
         retry_backoff_ms: float = 100,
         metadata_max_age_ms: float = 300_000,
         check_crcs: bool = True,
+        **security: Unpack[SecurityArguments],
     ) -> None:
         """Nothing is contacted before ``start``.
 
@@ -60,12 +62,15 @@ class Consumer:
             retry_backoff_ms: between two attempts.
             metadata_max_age_ms: after which metadata is refreshed; new partitions of subscribed topics show then.
             check_crcs: whether each batch's CRC is checked.
+            security: see ``SecurityArguments``.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, a bootstrap server is malformed.
+            TidegaugeError: INVALID_REQUEST, a bootstrap server is malformed; INVALID_CONFIG, a TLS file is not good.
         """
         self._cluster = Cluster(
-            bootstrap_servers, retry_backoff_ms=retry_backoff_ms, metadata_max_age_ms=metadata_max_age_ms
+            connect_to(bootstrap_servers, security),
+            retry_backoff_ms=retry_backoff_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
         )
         self._cluster.on_change(self._metadata_changed)
         self._subscription = Subscription(Reset(auto_offset_reset), check_crcs=check_crcs)

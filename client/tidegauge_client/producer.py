@@ -17,12 +17,13 @@ import random
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, Unpack
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.v1 import produce_pb2
 from tidegauge_client.accumulator import Accumulator, Room
+from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.buffer_memory import BufferMemory
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
@@ -62,6 +63,7 @@ class Producer:
         max_request_size_bytes: int = 1_048_576,
         retry_backoff_ms: float = 100,
         max_block_ms: float = 60_000,
+        **security: Unpack[SecurityArguments],
     ) -> None:
         """Check the settings; nothing is contacted.
 
@@ -79,6 +81,7 @@ class Producer:
             max_request_size_bytes: of a request, and of a record.
             retry_backoff_ms: the first back-off; it doubles up to one second.
             max_block_ms: how long ``send`` may wait for buffer memory or metadata.
+            security: see ``SecurityArguments``.
 
         Raises:
             TidegaugeError: INVALID_REQUIRED_ACKS, UNSUPPORTED_COMPRESSION_TYPE, INVALID_CONFIG, INVALID_REQUEST.
@@ -105,7 +108,7 @@ class Producer:
         self._retry_backoff_ms = retry_backoff_ms
         self._most_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)
         self._memory = BufferMemory(buffer_memory_bytes)
-        self._cluster = Cluster(bootstrap_servers, retry_backoff_ms=retry_backoff_ms)
+        self._cluster = Cluster(connect_to(bootstrap_servers, security), retry_backoff_ms=retry_backoff_ms)
         self._cluster.on_change(self._wake_up)
         self._accumulator = Accumulator(
             batch_size_bytes=batch_size_bytes,

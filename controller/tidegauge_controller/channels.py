@@ -25,6 +25,8 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.logical_clock import LogicalClock
+from tidegauge.secure_channels import open_channel as open_secured_channel
+from tidegauge.security import PLAIN, Security
 from tidegauge.v1.control_service_pb2_grpc import ControlServiceStub
 from tidegauge_controller import wire
 from tidegauge_controller.decisions.steps import ControlRequest
@@ -44,9 +46,9 @@ OpenChannel = Callable[[str], grpc.aio.Channel]
 """How an address is reached; the lab puts another in its place."""
 
 
-def open_channel(address: str) -> grpc.aio.Channel:
+def open_channel(address: str, security: Security = PLAIN) -> grpc.aio.Channel:
     """A channel with these options."""
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return open_secured_channel(address, CHANNEL_OPTIONS, security)
 
 
 Answered = Callable[[int, ControlRequest, PartitionsResponse], None]

@@ -17,6 +17,8 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from tidegauge.channel_options import RECONNECT_OPTIONS
+from tidegauge.secure_channels import open_blocking_channel
+from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import broker_service_pb2_grpc, metadata_pb2
 
 READY_SERVICE = "tidegauge.ready"
@@ -61,8 +63,9 @@ class View:
 class Brokers:
     """Open channels to some brokers; close it, or use it in a ``with``."""
 
-    def __init__(self, addresses: Mapping[int, str]) -> None:
+    def __init__(self, addresses: Mapping[int, str], security: Security = PLAIN) -> None:
         self._addresses = dict(addresses)
+        self._security = security
         self._channels: dict[int, grpc.Channel] = {}
 
     def close(self) -> None:
@@ -104,8 +107,9 @@ class Brokers:
 
     def _open_channels(self) -> None:
         for broker_id, address in self._addresses.items():
-            if broker_id not in self._channels and _is_open(address):
-                self._channels[broker_id] = grpc.insecure_channel(address, options=_OPTIONS)
+            # A look that ends at once would count as a failed handshake there.
+            if broker_id not in self._channels and (self._security.is_tls or _is_open(address)):
+                self._channels[broker_id] = open_blocking_channel(address, _OPTIONS, self._security)
 
 
 def _is_open(address: str) -> bool:

@@ -15,7 +15,9 @@ from pathlib import Path
 
 from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.security import PLAINTEXT, security_of
 from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings
+from tidegauge.settings.broker_security import PATHS
 from tidegauge_client.cluster_file import BrokerEntry
 
 PROFILES: dict[str, dict[str, str]] = {
@@ -56,6 +58,17 @@ def check_settings(settings: Mapping[str, str], profile: str) -> None:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown broker setting: {name}{hint}")
     parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **settings})
+    security_of(settings, protocol_of(settings))
+
+
+def protocol_of(settings: Mapping[str, str]) -> str:
+    """What all brokers and clients of the cluster speak: each broker has one listener."""
+    return settings.get("security.inter.broker.protocol", PLAINTEXT)
+
+
+def with_whole_paths(settings: Mapping[str, str]) -> dict[str, str]:
+    """The same with the names of files made absolute: a broker runs in a folder of its own."""
+    return {name: str(Path(text).expanduser().absolute()) if name in PATHS else text for name, text in settings.items()}
 
 
 def session_timeout_ms(settings: Mapping[str, str], profile: str) -> int:
@@ -71,7 +84,7 @@ def server_properties(
     sections = {
         "This broker; written anew at every start by `tidegauge up` or `start`.": {
             "broker.id": str(broker.id),
-            "listeners": f"PLAINTEXT://{broker.host}:{broker.port}",
+            "listeners": f"{protocol_of(settings)}://{broker.host}:{broker.port}",
             "zookeeper.connect": zookeeper_connect,
             "log.dirs": str(directory / f"broker-{broker.id}" / "data"),
             "event.log.file": str(directory / "logs" / event_log.file_name(f"broker-{broker.id}")),

@@ -20,10 +20,10 @@ from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.cluster_file import FILE_NAME, BrokerEntry, ClusterFile, load_cluster_file
+from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
 from tidegauge_lab import faults, layout, locks, ports, readiness, roles, startup, takedown, zookeeper
 from tidegauge_lab.ask import Brokers, View
-from tidegauge_lab.broker_settings import session_timeout_ms
+from tidegauge_lab.broker_settings import session_timeout_ms, with_whole_paths
 from tidegauge_lab.faults import ZOOKEEPER, Outcome, Target
 from tidegauge_lab.launcher import Launcher
 from tidegauge_lab.plan import Wanted, first_plan, next_plan, ports_of
@@ -69,7 +69,7 @@ class LocalCluster:
             TidegaugeError: a wrong setting, a busy port, a contradiction to what the folder holds; for a new one, no
                 Java or PySpark, or no ZooKeeper at the given address. Nothing is written.
         """
-        wanted = Wanted(brokers, profile, settings or {}, zookeeper, base_port)
+        wanted = Wanted(brokers, profile, with_whole_paths(settings or {}), zookeeper, base_port)
         directory = Path(directory).absolute()
         with ports.Reservations().choosing(directory) as reserved:
             recorded = load_cluster_file(directory) if (directory / FILE_NAME).exists() else None
@@ -87,8 +87,8 @@ class LocalCluster:
         return cluster
 
     @property
-    def bootstrap_servers(self) -> list[str]:
-        """Addresses of all brokers, whether they run or not."""
+    def bootstrap_servers(self) -> BootstrapServers:
+        """Addresses of all brokers, whether they run or not, and how to speak with them."""
         return self.file.bootstrap_servers
 
     @property
@@ -321,7 +321,8 @@ class LocalCluster:
     def _views(self, broker_ids: list[int], topics: list[str] | None = None) -> dict[int, View]:
         if not broker_ids:
             return {}
-        with Brokers({broker.id: broker.address for broker in self._entries(broker_ids)}) as brokers:
+        addresses = {broker.id: broker.address for broker in self._entries(broker_ids)}
+        with Brokers(addresses, self.file.security) as brokers:
             return brokers.views(topics or ())
 
     def _wait_ready(self, limit_seconds: float, log_places: Mapping[int, int]) -> None:

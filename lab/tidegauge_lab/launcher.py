@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import subprocess
 import sys
@@ -26,6 +27,14 @@ _ANSWER_LIMIT_SECONDS = 60.0
 _END_LIMIT_SECONDS = 10.0
 _ROOM_FOR_COMMAND = " " * 4096
 """The brokers write their command lines over the launcher's: it must be long enough."""
+
+
+def environment_of_brokers() -> dict[str, str]:
+    """This process's variables, but for what the command line has set for its own gRPC.
+
+    A broker with TLS reads what the library says of handshakes, which has to be as talkative as it is by itself.
+    """
+    return {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
 
 
 class Launcher:
@@ -50,6 +59,7 @@ class Launcher:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,
+                    env=environment_of_brokers(),
                 )
         return self
 

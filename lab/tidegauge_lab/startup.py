@@ -15,11 +15,11 @@ from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
+from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, load_cluster_file
 from tidegauge_lab import layout, ports, readiness, zookeeper
 from tidegauge_lab.ask import Brokers, View
 from tidegauge_lab.broker_settings import server_properties
-from tidegauge_lab.launcher import Launcher
+from tidegauge_lab.launcher import Launcher, environment_of_brokers
 from tidegauge_lab.processes import LabProcess
 from tidegauge_lab.waiting import TimeLimitError, holds_within
 
@@ -118,7 +118,10 @@ def start_broker(
     command = [sys.executable, "-P", "-m", "tidegauge_broker.server.verb", "--config", str(config)]
     if held:
         command += ["--override", f"lab.held={','.join(map(str, held))}"]
-    return process.spawn(command) if launcher is None else launcher.start(process, command)
+    environment = environment_of_brokers()
+    if launcher is not None:
+        return launcher.start(process, command, environment)
+    return process.spawn(command, environment)
 
 
 def wait_brokers(
@@ -143,7 +146,8 @@ def wait_brokers(
     """
     processes = {broker.id: layout.broker_process(directory, broker.id) for broker in brokers}
     lacking = ""
-    with Brokers({broker.id: broker.address for broker in brokers}) as asked:
+    security = load_cluster_file(directory).security
+    with Brokers({broker.id: broker.address for broker in brokers}, security) as asked:
 
         def complete() -> bool:
             nonlocal lacking

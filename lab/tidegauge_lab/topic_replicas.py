@@ -115,7 +115,7 @@ class _Truncated(Exception):
 
 async def read_replicas(admin: Admin, info: TopicInfo, folders: Mapping[int, Path], *, is_compacted: bool) -> Replicas:
     """All replicas of a topic; ``folders`` are the brokers' log folders, as far as they are at hand."""
-    channels = Channels()
+    channels = Channels(admin.security)
     try:
         looks = LOOKS
         while True:

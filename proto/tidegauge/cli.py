@@ -31,6 +31,8 @@ EXIT_INTERRUPTED = 130
 
 DIRECTORY_VARIABLE = "TIDEGAUGE_DIR"
 BOOTSTRAP_VARIABLE = "TIDEGAUGE_BOOTSTRAP_SERVER"
+COMMAND_CONFIG_VARIABLE = "TIDEGAUGE_COMMAND_CONFIG"
+_COMMAND_CONFIG = "tidegauge.command-config"
 DEFAULT_DIRECTORY = "./tidegauge-data"
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
@@ -61,7 +63,18 @@ def directory_option(command: AnyCallable) -> AnyCallable:
 
 
 def bootstrap_option(command: AnyCallable) -> AnyCallable:
-    """``-b/--bootstrap-server``, passed as ``bootstrap_server``; its variable is read by the client's resolver."""
+    """``-b/--bootstrap-server``, passed as ``bootstrap_server``; its variable is read by the client's resolver.
+
+    With it comes ``--command-config``, kept for ``command_config`` and not passed.
+    """
+    command = click.option(
+        "--command-config",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        envvar=COMMAND_CONFIG_VARIABLE,
+        expose_value=False,
+        callback=_keep_command_config,
+        help=f"Client properties: security.protocol, ssl.truststore.location, ...; else ${COMMAND_CONFIG_VARIABLE}.",
+    )(command)
     return click.option(
         "-b",
         "--bootstrap-server",
@@ -70,8 +83,19 @@ def bootstrap_option(command: AnyCallable) -> AnyCallable:
     )(command)
 
 
+def _keep_command_config(context: click.Context, _: click.Parameter, value: Path | None) -> None:
+    context.meta[_COMMAND_CONFIG] = value
+
+
+def command_config() -> Path | None:
+    """What ``--command-config`` of the running verb says."""
+    context = click.get_current_context(silent=True)
+    found = None if context is None else context.meta.get(_COMMAND_CONFIG)
+    return found if isinstance(found, Path) else None
+
+
 def verb_options(command: AnyCallable) -> AnyCallable:
-    """The three options that every verb takes: output, directory, bootstrap_server."""
+    """The options that every verb takes: output, directory, bootstrap_server; ``command_config`` gives the fourth."""
     return output_option(directory_option(bootstrap_option(command)))
 
 

@@ -4,14 +4,15 @@
 addresses of the listener through which it asks, a broker those of ``inter.broker.listener.name``.
 So a cluster in containers has one listener for the containers' own network and one for the host.
 
-Everything is plain text: a listener's protocol, by ``listener.security.protocol.map``, must be PLAINTEXT.
+A listener's protocol stands in ``listener.security.protocol.map``: PLAINTEXT or SSL. One that is not there has the
+protocol of its name, or PLAINTEXT; Kafka refuses such a name.
 Source: SocketServer, KafkaConfig (validateValues), EndPoint.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -19,6 +20,8 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\[\]/]*):(?P<port>[0-9]{1,5})")
 _EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - only compared with
 PLAINTEXT = "PLAINTEXT"
+SSL = "SSL"
+_UNSERVED = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Listener(NamedTuple):
@@ -45,11 +48,18 @@ class Listeners(NamedTuple):
         bound: what is bound.
         advertised: what clients are told, by the same names.
         inter_broker: the advertised listener that brokers use among themselves.
+        protocols: PLAINTEXT or SSL by the listener's name.
     """
 
     bound: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
     inter_broker: Listener
+    protocols: Mapping[str, str]
+
+    @property
+    def inter_broker_protocol(self) -> str:
+        """What brokers speak among themselves."""
+        return self.protocols[self.inter_broker.name]
 
 
 def parse_listeners(text: str, setting: str) -> tuple[Listener, ...]:
@@ -73,9 +83,20 @@ def parse_listeners(text: str, setting: str) -> tuple[Listener, ...]:
 
 
 def resolve_listeners(
-    listeners: str, advertised: str | None, inter_broker_name: str | None, protocol_map: Sequence[str]
+    listeners: str,
+    advertised: str | None,
+    inter_broker_name: str | None,
+    protocol_map: Sequence[str],
+    inter_broker_protocol: str | None = None,
 ) -> Listeners:
     """What the settings of one broker say together.
+
+    Args:
+        listeners: ``listeners``.
+        advertised: ``advertised.listeners``.
+        inter_broker_name: ``inter.broker.listener.name``.
+        protocol_map: ``listener.security.protocol.map``.
+        inter_broker_protocol: ``security.inter.broker.protocol``.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, one of them is malformed or does not fit the others.
@@ -100,32 +121,55 @@ def resolve_listeners(
                 f"{listener.host or 'an empty host'} can't be reached by anybody; name the address that clients use",
             )
     told = tuple(_own_address(listener) for listener in told)
-    _check_protocols(bound, protocol_map)
-    return Listeners(tuple(_own_address(listener) for listener in bound), told, _inter_broker(told, inter_broker_name))
+    protocols = _protocols(bound, protocol_map)
+    if inter_broker_name and inter_broker_protocol:
+        raise _invalid(
+            "inter.broker.listener.name",
+            inter_broker_name,
+            "only one of inter.broker.listener.name and security.inter.broker.protocol may be set",
+        )
+    inter_broker = _inter_broker(told, inter_broker_name, protocols, inter_broker_protocol)
+    return Listeners(tuple(_own_address(listener) for listener in bound), told, inter_broker, protocols)
 
 
 def _own_address(listener: Listener) -> Listener:
     return listener if listener.host else listener._replace(host="127.0.0.1")
 
 
-def _inter_broker(told: tuple[Listener, ...], name: str | None) -> Listener:
-    if name is None:
-        return next((listener for listener in told if listener.name == PLAINTEXT), told[0])
-    for listener in told:
-        if listener.name == name.upper():
-            return listener
-    known = ", ".join(listener.name for listener in told)
-    raise _invalid("inter.broker.listener.name", name, f"it must be the name of an advertised listener: {known}")
+def _inter_broker(
+    told: tuple[Listener, ...], name: str | None, protocols: Mapping[str, str], protocol: str | None
+) -> Listener:
+    if name is not None:
+        for listener in told:
+            if listener.name == name.upper():
+                return listener
+        known = ", ".join(listener.name for listener in told)
+        raise _invalid("inter.broker.listener.name", name, f"it must be the name of an advertised listener: {known}")
+    if protocol is not None:
+        for listener in told:
+            if protocols[listener.name] == protocol:
+                return listener
+        raise _invalid(
+            "security.inter.broker.protocol",
+            protocol,
+            f"no advertised listener has it; write listeners={protocol}://...",
+        )
+    return next((listener for listener in told if listener.name == PLAINTEXT), told[0])
 
 
-def _check_protocols(bound: Sequence[Listener], protocol_map: Sequence[str]) -> None:
-    protocols = {name.upper(): protocol for name, _, protocol in (entry.partition(":") for entry in protocol_map)}
-    for listener in bound:
-        protocol = protocols.get(listener.name, PLAINTEXT)
-        if protocol != PLAINTEXT:
+def _protocols(bound: Sequence[Listener], protocol_map: Sequence[str]) -> dict[str, str]:
+    """Each listener's protocol; see the module."""
+    given = {name.upper(): protocol.upper() for name, _, protocol in (entry.partition(":") for entry in protocol_map)}
+    known = (PLAINTEXT, SSL, *_UNSERVED)
+    found = {one.name: given.get(one.name, one.name if one.name in known else PLAINTEXT) for one in bound}
+    for name, protocol in found.items():
+        if protocol not in {PLAINTEXT, SSL}:
             raise _invalid(
-                "listener.security.protocol.map", ",".join(protocol_map), f"{listener.name} must be {PLAINTEXT}"
+                "listener.security.protocol.map",
+                ",".join(protocol_map),
+                f"{name} would be {protocol or 'nothing'}; it must be PLAINTEXT or SSL",
             )
+    return found
 
 
 def _invalid(setting: str, value: str, why: str) -> TidegaugeError:

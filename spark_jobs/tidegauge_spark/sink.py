@@ -94,7 +94,8 @@ class ClusterView:
         self._options = options
         given = {"kafka.bootstrap.servers": ",".join(options.bootstrap_servers), "subscribe": "any"}
         read = {"includeHeaders": "true", "failOnDataLoss": "false"}
-        self._read_options: Options = parse_options(given | read, streaming=False)
+        secure = {f"kafka.{name}": value for name, value in options.security}
+        self._read_options: Options = parse_options(given | read | secure, streaming=False)
         from tidegauge_spark.transport import client_for  # noqa: PLC0415  (gRPC only in the worker)
 
         self._client = client_for(self._read_options.connection)
@@ -161,9 +162,12 @@ class TaskWriter:
 
     async def _write(self, rows: Iterable[RowToWrite]) -> None:
         from tidegauge_client import Producer  # noqa: PLC0415  (grpc.aio only in the worker)
+        from tidegauge_client.bootstrap import parse_bootstrap  # noqa: PLC0415  (as above)
+        from tidegauge_spark.transport import security_from  # noqa: PLC0415  (as above)
 
+        servers = parse_bootstrap(self._options.bootstrap_servers, security_from(self._options.security))
         mark = () if self._attempt is None else ((MARK_HEADER, self._attempt.mark.encode()),)
-        async with Producer(self._options.bootstrap_servers, **dict(self._options.producer)) as producer:
+        async with Producer(servers, **dict(self._options.producer)) as producer:
             for content, partition in rows:
                 if self._stands_there(content, partition):
                     self.skipped += 1

@@ -27,11 +27,14 @@ import grpc
 
 from tidegauge.channel_options import RECONNECT_OPTIONS
 from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
+from tidegauge.handshakes import client_reason
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
+from tidegauge.secure_channels import open_blocking_channel
+from tidegauge.security import Security, security_of
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, metadata_pb2, offsets_pb2
 from tidegauge_spark.epochs import EpochEnd
-from tidegauge_spark.options import ConnectionOptions, Subscription
+from tidegauge_spark.options import ConnectionOptions, SecurityProperties, Subscription
 
 METADATA_TIMEOUT_S = 1.0
 """A dead or frozen broker costs at most this while another one can answer."""
@@ -46,6 +49,16 @@ CHANNEL_OPTIONS = (
     *RECONNECT_OPTIONS,
     ("grpc.enable_http_proxy", 0),
 )
+
+
+def security_from(properties: SecurityProperties) -> Security:
+    """What the options say, with the texts of the files they name.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, one can't be read or used.
+    """
+    known = dict(properties)
+    return security_of(known, known.get("security.protocol", "PLAINTEXT"))
 
 
 class PartitionLeader(NamedTuple):
@@ -161,6 +174,7 @@ class ClusterClient:
         self.monotonic = monotonic
         self.sleep = sleep
         self._channels: dict[str, grpc.Channel] = {}
+        self._security: Security | None = None
         self._addresses: dict[int, str] = {}
         self._leaders: dict[TopicPartition, PartitionLeader] = {}
         self._asked_last = ""
@@ -490,8 +504,15 @@ class ClusterClient:
     def _stub(self, address: str) -> broker_service_pb2_grpc.BrokerServiceStub:
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+            channel = open_blocking_channel(address, CHANNEL_OPTIONS, self._tls())
+            self._channels[address] = channel
         return broker_service_pb2_grpc.BrokerServiceStub(channel)
+
+    def _tls(self) -> Security:
+        """Read when it is first needed: on the machine that connects."""
+        if self._security is None:
+            self._security = security_from(self.options.security)
+        return self._security
 
     def _drop(self, address: str) -> None:
         channel = self._channels.pop(address, None)
@@ -504,7 +525,8 @@ class ClusterClient:
         self._failed_at[address] = self.monotonic()
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             return f"at {address} gave no answer in time"
-        return f"at {address} failed: {error.code().name} {error.details()}"
+        reason = client_reason(str(error.details()), address.rpartition(":")[0])
+        return f"at {address} failed: {reason or f'{error.code().name} {error.details()}'}"
 
 
 _clients: dict[tuple[int, ConnectionOptions], ClusterClient] = {}

@@ -17,7 +17,14 @@ from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import topic_name_problem
-from tidegauge_spark.options import duration_ms, flag, parse_bootstrap_servers, whole_number
+from tidegauge_spark.options import (
+    SecurityProperties,
+    duration_ms,
+    flag,
+    parse_bootstrap_servers,
+    security_properties,
+    whole_number,
+)
 
 REFUSED = {
     "kafka.key.serializer": "keys are strings or bytes, as the column has them",
@@ -57,6 +64,7 @@ class WriteOptions(NamedTuple):
         producer: keyword arguments of the client's producer.
         is_idempotent: whether a micro-batch that is run again must write nothing twice.
         lookback_ms: how far back the records of an attempt before are looked for.
+        security: how connections are protected.
     """
 
     bootstrap_servers: tuple[str, ...]
@@ -64,6 +72,7 @@ class WriteOptions(NamedTuple):
     producer: tuple[tuple[str, Any], ...]
     is_idempotent: bool
     lookback_ms: int
+    security: SecurityProperties = SecurityProperties()
 
 
 def _refuse(message: str, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> TidegaugeError:
@@ -132,4 +141,5 @@ def parse_write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOp
         producer=tuple(producer.items()),
         is_idempotent=is_idempotent,
         lookback_ms=duration_ms(options, "idempotentLookback", DEFAULT_LOOKBACK_MS),
+        security=security_properties(options),
     )

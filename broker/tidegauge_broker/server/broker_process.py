@@ -28,6 +28,7 @@ from grpc_reflection.v1alpha import reflection
 from tidegauge.control import Endpoint
 from tidegauge.listeners import Listeners
 from tidegauge.logical_clock import LogicalClock
+from tidegauge.security import PLAIN, SSL, Security
 from tidegauge.settings import BrokerSettings, Values
 from tidegauge.v1 import (
     admin_service_pb2,
@@ -70,7 +71,7 @@ from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.registration import Registration, prepare_cluster
 from tidegauge_broker.server.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.replica_manager import ReplicaManager, topic_rules
-from tidegauge_broker.server.rpc_servers import RpcServers
+from tidegauge_broker.server.rpc_servers import Limits, RpcServers, tls_of
 from tidegauge_broker.server.seams import Parts, seams_of
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
@@ -97,11 +98,18 @@ class BrokerIdentity:
     Attributes:
         listeners: what is bound, and what clients and other brokers are told.
         rack: where it stands.
+        security: certificates and key of its TLS listeners; plain where it has none.
     """
 
     broker_id: int
     listeners: Listeners
     rack: str | None
+    security: Security = PLAIN
+
+    @property
+    def to_brokers(self) -> Security:
+        """How it connects to other brokers."""
+        return self.security if self.listeners.inter_broker_protocol == SSL else PLAIN
 
     @property
     def endpoint(self) -> Endpoint:
@@ -122,7 +130,7 @@ class BrokerProcess:
         self._now_ms = Clock()
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="log")
         self._metadata = MetadataCache()
-        self._seams = seams_of(settings, identity.broker_id, self._metadata)
+        self._seams = seams_of(settings, identity.broker_id, self._metadata, identity.to_brokers)
         self._peers = Peers(self._seams.open_channel)
         self._health = HealthServicer()
         self._logical_clock = LogicalClock(self._now_ms.microseconds)
@@ -248,7 +256,8 @@ class BrokerProcess:
             logical_clock=self._logical_clock,
         )
         at = identity.endpoint
-        node = BrokerNode(identity.broker_id, at.host, at.port, self._now_ms(), at.rack, at.listeners)
+        protocols = identity.listeners.protocols
+        node = BrokerNode(identity.broker_id, at.host, at.port, self._now_ms(), at.rack, at.listeners, protocols)
         self._registration = Registration(self._zookeeper, node, self._registered, self._session_changed)
         self._metrics.assembled(self._service, self._replicas, self._metadata, self._controller)
         self._seams.assembled(
@@ -266,13 +275,14 @@ class BrokerProcess:
 
     async def _listen(self) -> None:
         self._servers = RpcServers(
-            self._identity.listeners.bound,
-            self._settings.integer("socket.request.max.bytes"),
+            self._identity.listeners,
+            Limits.of(self._settings),
+            tls_of(self._settings, self._identity.security) if self._identity.security.is_tls else None,
             self._add_services,
             self._seams.interceptors(),
         )
         await self._servers.start()
-        await self._metrics.listen(self._identity.listeners.bound[0])
+        await self._metrics.listen(self._identity.listeners.bound[0], self._servers.connections.counts)
         await self._set_health("", serving=True)
         await self._set_health(READY_SERVICE, serving=False)
 
@@ -489,4 +499,5 @@ def _core_settings(settings: Values) -> CoreSettings:
         producer_id_expiration_ms=settings.integer("producer.id.expiration.ms"),
         truncation_rule=settings.text("replica.truncation.rule"),
         reelected_leader_keeps_follower_state=settings.flag("replica.reelected.leader.keeps.follower.state"),
+        refuses_former_lives=not settings.flag("controller.failover.trusts.restarted.brokers"),
     )

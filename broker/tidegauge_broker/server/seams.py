@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc.aio
 
+from tidegauge.security import PLAIN, Security
 from tidegauge.settings import Values
 from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.log.manager import LogManager
@@ -38,7 +39,14 @@ class Parts:
 
 
 class Seams:
-    """Those of a plain broker."""
+    """Those of a plain broker.
+
+    Args:
+        security: of the connections to other brokers.
+    """
+
+    def __init__(self, security: Security = PLAIN) -> None:
+        self._security = security
 
     def disk_of(self, directory: Path) -> Disk:
         """Through what a log folder's files are changed."""
@@ -47,7 +55,7 @@ class Seams:
 
     def open_channel(self, address: str) -> grpc.aio.Channel:
         """How another broker is reached."""
-        return open_channel(address)
+        return open_channel(address, self._security)
 
     def dial(self) -> Dial | None:
         """What stands between kazoo and its connections."""
@@ -69,10 +77,10 @@ class Seams:
         """The broker ends; its session with ZooKeeper has."""
 
 
-def seams_of(settings: Values, broker_id: int, metadata: MetadataCache) -> Seams:
+def seams_of(settings: Values, broker_id: int, metadata: MetadataCache, security: Security = PLAIN) -> Seams:
     """The lab's if it is enabled, else plain ones."""
     if not settings.flag("lab.enable"):
-        return Seams()
+        return Seams(security)
     from tidegauge_broker.server.lab.lab import Lab  # noqa: PLC0415 - a plain broker must not even load it
 
-    return Lab(settings, broker_id, metadata)
+    return Lab(settings, broker_id, metadata, security)

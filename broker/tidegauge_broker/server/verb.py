@@ -22,9 +22,12 @@ from tidegauge.cli import EXIT_FAILED, directory_option, fail, output_option
 from tidegauge.environment import settings_of_environment
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import resolve_listeners
+from tidegauge.security import PLAINTEXT, SSL, security_of
 from tidegauge.settings import Values, parse_broker_settings, read_assignments, read_properties
 from tidegauge.settings.document import help_lines
+from tidegauge_broker.server import native_log
 from tidegauge_broker.server.broker_process import BrokerIdentity, BrokerProcess
+from tidegauge_broker.server.rpc_servers import tls_of
 
 LOG = logging.getLogger("tidegauge.broker")
 
@@ -45,8 +48,13 @@ def identity_of(settings: Values) -> BrokerIdentity:
         settings["advertised.listeners"],
         settings["inter.broker.listener.name"],
         settings["listener.security.protocol.map"],
+        settings["security.inter.broker.protocol"],
     )
-    return BrokerIdentity(broker_id, listeners, settings["broker.rack"])
+    ssl_settings = {name: settings[name] for name in settings.table if name.startswith("ssl.")}
+    security = security_of(ssl_settings, SSL if SSL in listeners.protocols.values() else PLAINTEXT)
+    if security.is_tls:
+        tls_of(settings, security)
+    return BrokerIdentity(broker_id, listeners, settings["broker.rack"], security)
 
 
 def allow_many_files() -> None:
@@ -107,6 +115,8 @@ def broker(config: Path | None, *, environment: bool, override: tuple[str, ...],
         settings, unknown = parse_broker_settings(texts)
         identity = identity_of(settings)
         allow_many_files()
+        if identity.security.is_tls:
+            native_log.take_over()
         for name in unknown:
             LOG.warning("The setting %s is unknown here and has no effect", name)
         exit_code = asyncio.run(_serve(identity, settings))

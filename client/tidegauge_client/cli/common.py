@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 import click
 
+from tidegauge.cli import command_config
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.bootstrap import resolve_bootstrap
+from tidegauge_client.bootstrap import BootstrapServers, resolve_bootstrap
 
 Result = TypeVar("Result")
 
@@ -20,15 +21,17 @@ TEXT = "text"
 JSON = "json"
 
 
-def servers(bootstrap_server: str | None, directory: Path) -> list[str]:
-    """The bootstrap servers for a verb; a malformed address is a usage error, an unknown cluster a failure.
+def servers(bootstrap_server: str | None, directory: Path) -> BootstrapServers:
+    """The bootstrap servers for a verb, and how to speak there (``--command-config``).
+
+    A malformed address is a usage error, an unknown cluster a failure.
 
     Raises:
         click.UsageError: ``-b`` or its variable is malformed.
         TidegaugeError: no cluster is known.
     """
     try:
-        return resolve_bootstrap(bootstrap_server, directory, os.environ)
+        return resolve_bootstrap(bootstrap_server, directory, os.environ, command_config())
     except TidegaugeError as problem:
         if problem.code is ErrorCode.INVALID_REQUEST:
             raise click.UsageError(problem.message) from None

@@ -19,6 +19,7 @@ import click
 from tidegauge.cli import print_json, tells_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge.security import Security
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
 from tidegauge_client.admin import Admin, topics_of
 from tidegauge_client.channels import Channels, call
@@ -64,7 +65,9 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
             f"Topic {at.topic} has no partition {at.partition}; it has {len(topic.partitions)}, counted from 0",
         )
     asked = [broker for broker in cluster.brokers.values() if broker.id in part.replicas]
-    answers, in_force = await asyncio.gather(admin.describe_replicas_of(asked, [at.topic]), faults_in(asked))
+    answers, in_force = await asyncio.gather(
+        admin.describe_replicas_of(asked, [at.topic]), faults_in(asked, admin.security)
+    )
     settings, problem = await settings_of(admin, at.topic)
     configs = {config.name: config.value for config in settings}
     lag_ms = None
@@ -83,12 +86,12 @@ async def lag_ms_of(admin: Admin, broker_id: int) -> int | None:
     return next((int(entry.value) for entry in entries if entry.name == LAG and entry.value), None)
 
 
-async def faults_in(brokers: Sequence[BrokerInfo]) -> dict[int, lab_pb2.ListFaultsResponse]:
+async def faults_in(brokers: Sequence[BrokerInfo], security: Security) -> dict[int, lab_pb2.ListFaultsResponse]:
     """What the lab has in force in these brokers, by id; those without a lab or an answer are left out.
 
     No fault cuts the lab's own calls: a broker that is cut off from clients still tells.
     """
-    channels = Channels()
+    channels = Channels(security)
 
     async def one(broker: BrokerInfo) -> lab_pb2.ListFaultsResponse | None:
         # The generated stub serves both kinds of channel; only its type file knows two classes.

@@ -19,9 +19,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tidegauge.cli import EXIT_FAILED, print_json, tells_errors, verb_options
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.admin import Admin
-from tidegauge_client.channels import Channels
+from tidegauge_client.bootstrap import BootstrapServers
+from tidegauge_client.channels import Channels, Unreachable, translate
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.cluster_file import load_cluster_file
+from tidegauge_client.handshake import tls_reason
 
 READY_SERVICE = "tidegauge.ready"
 TIMEOUT_SECONDS = 1.0
@@ -33,13 +35,15 @@ class Health(NamedTuple):
     address: str
     is_alive: bool
     is_ready: bool
+    why: str = ""
 
     @property
     def state(self) -> str:
         """In a word or two."""
         if self.is_ready:
             return "ready"
-        return "alive, not ready" if self.is_alive else "does not answer"
+        because = f": {self.why}" if self.why else ""
+        return "alive, not ready" if self.is_alive else f"does not answer{because}"
 
 
 async def check(channels: Channels, address: str) -> Health:
@@ -49,11 +53,15 @@ async def check(channels: Channels, address: str) -> Health:
     try:
         answer = await stub.Check(health_pb2.HealthCheckRequest(service=READY_SERVICE), timeout=TIMEOUT_SECONDS)
     except grpc.aio.AioRpcError as problem:
-        return Health(address, problem.code() is grpc.StatusCode.NOT_FOUND, False)
+        if problem.code() is grpc.StatusCode.NOT_FOUND:
+            return Health(address, is_alive=True, is_ready=False)
+        error = translate(problem, address)
+        why = await tls_reason(error, address, channels.security) if isinstance(error, Unreachable) else None
+        return Health(address, is_alive=False, is_ready=False, why=why or "")
     return Health(address, True, answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-async def address_of(bootstrap: list[str], bootstrap_server: str | None, directory: Path, broker: int) -> str:
+async def address_of(bootstrap: BootstrapServers, bootstrap_server: str | None, directory: Path, broker: int) -> str:
     """Where a broker is: by the cluster's file, which knows dead ones too, else by the cluster itself.
 
     Raises:
@@ -79,10 +87,10 @@ def health(broker: int | None, bootstrap_server: str | None, directory: Path, ou
     bootstrap = servers(bootstrap_server, directory)
 
     async def work() -> list[Health]:
-        addresses = bootstrap
+        addresses: list[str] = bootstrap
         if broker is not None:
             addresses = [await address_of(bootstrap, bootstrap_server, directory, broker)]
-        channels = Channels()
+        channels = Channels(bootstrap.security)
         try:
             return list(await asyncio.gather(*(check(channels, address) for address in addresses if address)))
         finally:

@@ -111,4 +111,7 @@ def main() -> None:
     if not __debug__:
         say("tidegauge does not run under python -O: its invariants are assertions.")
         sys.exit(EXIT_FAILED)
+    if sys.argv[1:2] != ["broker"]:
+        # What gRPC's library writes of a failed connection is told in our own sentence; a broker reads those lines.
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     sys.exit(run(sys.argv[1:]))

@@ -133,7 +133,9 @@ def next_commands(cluster: LocalCluster) -> list[str]:
     """The next four commands to paste: a topic, records, a failover, and what it did."""
     count = len(cluster.file.brokers)
     bootstrap = ",".join(cluster.bootstrap_servers)
-    where, servers = _directory_argument(cluster.directory), f" -b {bootstrap}"
+    where = _directory_argument(cluster.directory)
+    # With TLS the folder says more than an address: how its brokers are spoken with.
+    servers = where if cluster.bootstrap_servers.security.is_tls else f" -b {bootstrap}"
     topic = _EXAMPLE_TOPIC
     return [
         f"  tidegauge create-topic {topic} --partitions {count} --replication-factor {min(count, 3)}{servers}",

@@ -15,6 +15,7 @@ from typing import TypeVar
 from tidegauge.cli import BOOTSTRAP_VARIABLE
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge.security import Security
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.common import servers
@@ -34,18 +35,21 @@ def with_switches(
     """
 
     async def do() -> Result:
-        async with Switches(await _addresses(directory, bootstrap_server)) as switches:
+        async with Switches(*await _addresses(directory, bootstrap_server)) as switches:
             return await action(switches)
 
     return asyncio.run(do())
 
 
-async def _addresses(directory: Path, bootstrap_server: str | None) -> dict[int, str]:
+async def _addresses(directory: Path, bootstrap_server: str | None) -> tuple[dict[int, str], Security]:
+    """All brokers, and how to speak with them."""
     if bootstrap_server is None and not os.environ.get(BOOTSTRAP_VARIABLE):
-        return {broker.id: broker.address for broker in load_cluster_file(directory).brokers}
+        file = load_cluster_file(directory)
+        return {broker.id: broker.address for broker in file.brokers}, file.security
     async with Admin(servers(bootstrap_server, directory)) as admin:
         view = await admin.metadata([])
-    return {broker_id: f"{broker.host}:{broker.port}" for broker_id, broker in view.brokers.items()}
+    addresses = {broker_id: f"{broker.host}:{broker.port}" for broker_id, broker in view.brokers.items()}
+    return addresses, admin.security
 
 
 async def replicas_of(switches: Switches, at: TopicPartition) -> Mapping[int, metadata_pb2.ReplicaDescription]:

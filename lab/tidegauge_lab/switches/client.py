@@ -30,6 +30,8 @@ import grpc.aio
 from tidegauge.channel_options import RECONNECT_OPTIONS
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge.secure_channels import open_channel
+from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge.v1.lab_service_pb2_grpc import LabServiceStub
 from tidegauge_client.cluster_file import ClusterFile
@@ -64,16 +66,18 @@ class Switches:
 
     Args:
         addresses: ``host:port`` by broker id.
+        security: how the brokers are spoken with.
     """
 
-    def __init__(self, addresses: Mapping[int, str]) -> None:
+    def __init__(self, addresses: Mapping[int, str], security: Security = PLAIN) -> None:
         self._addresses = dict(addresses)
+        self._security = security
         self._channels: dict[int, grpc.aio.Channel] = {}
 
     @classmethod
     def of_cluster(cls, file: ClusterFile) -> Self:
         """Those of all brokers of a cluster."""
-        return cls({broker.id: broker.address for broker in file.brokers})
+        return cls({broker.id: broker.address for broker in file.brokers}, file.security)
 
     @property
     def broker_ids(self) -> list[int]:
@@ -252,7 +256,7 @@ class Switches:
                     ErrorCode.BROKER_NOT_AVAILABLE,
                     f"there is no broker {broker_id} in this cluster; its brokers are {known}",
                 )
-            channel = self._channels[broker_id] = grpc.aio.insecure_channel(address, options=_OPTIONS)
+            channel = self._channels[broker_id] = open_channel(address, _OPTIONS, self._security)
         # The stub class is one; the generated types know it under two names.
         return LabServiceStub(channel)  # type: ignore[return-value]  # see above
 

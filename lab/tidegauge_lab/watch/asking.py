@@ -15,6 +15,7 @@ import grpc.aio
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.channels import Channels
 from tidegauge_lab.switches import BrokerSwitches, Switches
@@ -37,12 +38,13 @@ class Asking:
     Args:
         addresses: ``host:port`` by broker id.
         has_switches: whether they have a Lab service.
+        security: how they are spoken with.
     """
 
-    def __init__(self, addresses: Mapping[int, str], *, has_switches: bool) -> None:
+    def __init__(self, addresses: Mapping[int, str], *, has_switches: bool, security: Security = PLAIN) -> None:
         self.addresses = dict(addresses)
-        self._channels = Channels()
-        self._switches = Switches(addresses) if has_switches else None
+        self._channels = Channels(security)
+        self._switches = Switches(addresses, security) if has_switches else None
 
     async def close(self) -> None:
         """Close them."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from tidegauge.errors import TidegaugeError
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
+from tidegauge_client.bootstrap import parse_bootstrap
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab import layout
 from tidegauge_lab.processes import ProcessState
@@ -92,7 +93,7 @@ class LabSource:
         if self._asking is None or self._asking.addresses != addresses:
             if self._asking is not None:
                 await self._asking.close()
-            self._asking = Asking(addresses, has_switches=True)
+            self._asking = Asking(addresses, has_switches=True, security=file.security)
         return self._asking
 
     def _look_at_zookeeper(self, file: ClusterFile) -> tuple[ZooKeeperFacts, Mapping[int, int]]:
@@ -132,7 +133,7 @@ class RemoteSource:
     """Brokers reached by ``--bootstrap-server``: looked at, never changed; their event logs are elsewhere."""
 
     def __init__(self, bootstrap_servers: Sequence[str]) -> None:
-        self._servers = list(bootstrap_servers)
+        self._servers = parse_bootstrap(bootstrap_servers)
         self._admin: Admin | None = None
         self._asking: Asking | None = None
         self._last_said: dict[int, Sequence[metadata_pb2.ReplicaDescription]] = {}
@@ -153,7 +154,7 @@ class RemoteSource:
         if self._asking is None or self._asking.addresses != merged:
             if self._asking is not None:
                 await self._asking.close()
-            self._asking = Asking(merged, has_switches=False)
+            self._asking = Asking(merged, has_switches=False, security=self._servers.security)
         answers = await self._asking.ask(sorted(addresses))
         for broker_id, answer in answers.items():
             if answer.replicas is not None:

@@ -8,6 +8,7 @@ Source: Kafka's ReplicationConfigs, ServerConfigs, ZkConfigs, SocketServerConfig
 from __future__ import annotations
 
 from tidegauge.settings.broker_log import LOG_SETTINGS
+from tidegauge.settings.broker_security import SECURITY_SETTINGS
 from tidegauge.settings.model import LONG_MAX, Setting
 from tidegauge.settings.tables import flag, long, names, text, whole
 
@@ -20,20 +21,20 @@ _IDENTITY_AND_NETWORK = (
     text("advertised.listeners", None, "Addresses that clients and brokers shall use, by name; absent: listeners."),
     names(
         "listener.security.protocol.map",
-        ("PLAINTEXT:PLAINTEXT",),
-        "Protocol of each listener, as NAME:PROTOCOL,...; PLAINTEXT where none is given, and nothing else is served.",
+        ("PLAINTEXT:PLAINTEXT", "SSL:SSL"),
+        "Protocol of each listener, as NAME:PROTOCOL,...: PLAINTEXT or SSL; PLAINTEXT where none is given.",
     ),
     text(
         "inter.broker.listener.name",
         None,
-        "Listener that brokers use among themselves; absent: PLAINTEXT, else the first.",
+        "Listener that brokers use among themselves; absent: by security.inter.broker.protocol, else the first.",
     ),
     whole("request.timeout.ms", 30_000, "ms", "Time for a request between brokers.", 1),
     whole("socket.request.max.bytes", 104_857_600, "bytes", "Largest request accepted.", 1),
     whole("socket.send.buffer.bytes", 102_400, "bytes", "Send buffer of a socket.", has_effect=False),
     whole("socket.receive.buffer.bytes", 102_400, "bytes", "Receive buffer of a socket.", has_effect=False),
-    long("connections.max.idle.ms", 600_000, "ms", "Idle time after which a connection is closed.", has_effect=False),
-    whole("queued.max.requests", 500, "", "Requests that wait for a thread.", 1, has_effect=False),
+    long("connections.max.idle.ms", 600_000, "ms", "Idle time after which a connection is closed.", 1),
+    whole("queued.max.requests", 500, "", "Calls under way on one connection; more wait in the client.", 1),
     whole("num.network.threads", 3, "", "Threads that serve sockets.", 1, update="cluster-wide", has_effect=False),
     whole("num.io.threads", 8, "", "Threads that handle requests.", 1, update="cluster-wide", has_effect=False),
     whole("background.threads", 10, "", "Threads for other work.", 1, update="cluster-wide", has_effect=False),
@@ -198,6 +199,7 @@ _OWN = (
 
 BROKER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "Identity and network": _IDENTITY_AND_NETWORK,
+    "Security and connections": SECURITY_SETTINGS,
     "ZooKeeper": _ZOOKEEPER,
     "Topics": _TOPICS,
     "Replication": _REPLICATION,

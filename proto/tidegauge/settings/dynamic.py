@@ -134,7 +134,7 @@ class BrokerSettings:
         value = self.live.given.get(setting.name, setting.default)
         return SettingView(
             setting.name,
-            None if value is None else setting.text_of(value),
+            None if value is None or setting.is_sensitive else setting.text_of(value),
             synonyms[0].source if synonyms else DEFAULT,
             is_read_only=not setting.dynamic,
             synonyms=synonyms,
@@ -147,7 +147,8 @@ class BrokerSettings:
             yield from (Synonym(source, name, layer[name]) for name in names if name in layer)
         for name in names:
             if name in self._static:
-                yield Synonym(STATIC, name, BROKER_SETTINGS[name].text_of(self._static[name]))
+                setting = BROKER_SETTINGS[name]
+                yield Synonym(STATIC, name, "" if setting.is_sensitive else setting.text_of(self._static[name]))
         for name in names:
             if BROKER_SETTINGS[name].default is not None:
                 yield Synonym(DEFAULT, name, BROKER_SETTINGS[name].text_of(BROKER_SETTINGS[name].default))

@@ -50,6 +50,7 @@ class Setting:
         broker_key: for a topic setting, the broker setting that gives its default.
         members: for a list, what each member must look like (a pattern), and that in Kafka's words.
         has_effect: False for one that is accepted, checked and shown, and changes nothing.
+        is_sensitive: it is never shown (Kafka's type PASSWORD).
     """
 
     name: str
@@ -65,6 +66,7 @@ class Setting:
     broker_key: str | None = None
     members: tuple[str, str] | None = None
     has_effect: bool = True
+    is_sensitive: bool = False
 
     @property
     def dynamic(self) -> bool:
@@ -97,6 +99,8 @@ class Setting:
         """Kafka's word for the type: INT, LONG, DOUBLE, BOOLEAN, STRING, LIST."""
         if self.kind == "int":
             return "LONG" if self.maximum == LONG_MAX else "INT"
+        if self.is_sensitive:
+            return "PASSWORD"
         return {"bool": "BOOLEAN", "float": "DOUBLE", "text": "STRING", "list": "LIST"}[self.kind]
 
     def _not_of_its_type(self) -> str:

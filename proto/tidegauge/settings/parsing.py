@@ -15,11 +15,16 @@ from tidegauge.settings.topic import TOPIC_SETTINGS
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Read a Java properties file as far as server.properties needs it: ``key=value``, ``#`` and ``!`` comments."""
+    """Read a Java properties file as far as it is needed: ``key=value``, ``#`` and ``!`` comments, lines that go on."""
     found: dict[str, str] = {}
+    begun = ""
     for raw in text.splitlines():
-        line = raw.strip()
+        line = begun + raw.strip()
+        begun = ""
         if not line or line[0] in "#!":
+            continue
+        if line.endswith("\\") and not line.endswith("\\\\"):
+            begun = line[:-1]
             continue
         cut = min((at for at in (line.find("="), line.find(":")) if at >= 0), default=len(line))
         found[line[:cut].strip()] = line[cut + 1 :].strip()

@@ -54,7 +54,7 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
         ("A://h:1", "A://0.0.0.0:1", None, PLAIN, "can't be reached by anybody"),
         ("A://h:1", "A://:1", None, PLAIN, "an empty host can't be reached by anybody"),
         ("A://h:1", None, "B", PLAIN, "it must be the name of an advertised listener: A"),
-        ("A://h:1", None, None, ("A:SSL",), "A must be PLAINTEXT"),
+        ("A://h:1", None, None, ("A:SASL_SSL",), "A would be SASL_SSL; it must be PLAINTEXT or SSL"),
     ],
 )
 def test_what_does_not_fit_is_refused(

@@ -85,6 +85,7 @@ def page(*, replicas: list[Replica], meters: Meters | None = None, is_controller
         PartitionState(OTHER, "id", 1, 9, 3, (9,), 4, (0, 9)),
     ]
     now = Snapshot(replicas, states, {0, 1, 2}, is_controller, meters or Meters(), {"Produce": 4, "Fetch": 0})
+    now.connections = {"PLAINTEXT": 3}
     lines = exposition(families(now)).splitlines()
     return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
@@ -117,6 +118,12 @@ def test_the_isr_of_a_leader_is_told_by_kafkas_names(
     assert told['kafka_cluster_partition_underreplicated{topic="orders",partition="0"}'] == under
     assert told['kafka_cluster_partition_insyncreplicascount{topic="orders",partition="0"}'] == str(len(isr))
     assert told['kafka_cluster_partition_insyncreplicascount{topic="orders",partition="1"}'] == "0"
+
+
+def test_open_connections_are_told_by_listener() -> None:
+    """SocketServer's connection-count."""
+    told = page(replicas=[])
+    assert told['kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"}'] == "3"
 
 
 def test_logs_and_lags_are_told() -> None:
@@ -265,7 +272,8 @@ def test_every_family_explains_itself() -> None:
     now = Snapshot([Replica(leader((1,)))], [], {1}, True, Meters())
     for family in families(now):
         assert re.fullmatch(r"[A-Z0-9].*\.", family.meaning), family.name
-        assert (family.kind == "counter") == family.name.endswith(("_total", "_count")), family.name
+        is_counter = family.name.endswith(("_total", "_count")) and not family.name.endswith("_connection_count")
+        assert (family.kind == "counter") == is_counter, family.name
 
 
 FIRST = Listener("PLAINTEXT", "127.0.0.1", 19092)

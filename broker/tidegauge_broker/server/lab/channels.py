@@ -15,6 +15,7 @@ from typing import Any, Self
 import grpc
 import grpc.aio
 
+from tidegauge.security import PLAIN, Security
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.fault_table import OUT, End, FaultTable
 from tidegauge_controller.channels import open_channel
@@ -60,10 +61,12 @@ class Calls:
     Args:
         faults: what meets them.
         broker_at: the broker that an address belongs to, or None while nobody knows.
+        security: of the connections.
     """
 
-    def __init__(self, faults: FaultTable, broker_at: Callable[[str], int | None]) -> None:
+    def __init__(self, faults: FaultTable, broker_at: Callable[[str], int | None], security: Security = PLAIN) -> None:
         self._faults = faults
+        self._security = security
         self._broker_at = broker_at
         self._under_way: dict[_UnderWay, None] = {}
         self.metadata = ((CALLER_KEY, str(faults.broker_id)),)
@@ -72,7 +75,7 @@ class Calls:
     def open(self, address: str) -> grpc.aio.Channel:
         """A channel that the faults meet."""
         # It has what the brokers' stubs use of a channel.
-        return LabChannel(self, open_channel(address), address)  # type: ignore[return-value]  # see above
+        return LabChannel(self, open_channel(address, self._security), address)  # type: ignore[return-value]  # see above
 
     async def meet(self, address: str) -> None:
         """What a request goes through before it leaves.

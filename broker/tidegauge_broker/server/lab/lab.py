@@ -13,6 +13,7 @@ from pathlib import Path
 
 import grpc.aio
 
+from tidegauge.security import Security
 from tidegauge.settings import Values
 from tidegauge.v1 import lab_service_pb2, lab_service_pb2_grpc
 from tidegauge_broker.log.files import Disk
@@ -32,11 +33,12 @@ from tidegauge_controller.zookeeper import Dial
 class Lab(Seams):
     """The lab's hand in one broker."""
 
-    def __init__(self, settings: Values, broker_id: int, metadata: MetadataCache) -> None:
+    def __init__(self, settings: Values, broker_id: int, metadata: MetadataCache, security: Security) -> None:
+        super().__init__(security)
         self._settings = settings
         self._disk_faults = DiskFaults()
         self._faults = FaultTable(broker_id, self._disk_faults)
-        self._calls = Calls(self._faults, lambda address: _broker_at(metadata, address))
+        self._calls = Calls(self._faults, lambda address: _broker_at(metadata, address), security)
         self._gate = Gate(self._faults)
         self._link = ZooKeeperLink(self._faults)
         self._holds: Holds | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidegauge.listeners import Listener
@@ -49,12 +49,13 @@ class BrokerMetrics:
         if self._address:
             replicas.fetched = self._follower_fetched
 
-    async def listen(self, first: Listener) -> None:
-        """Serve the page.
+    async def listen(self, first: Listener, connections: Callable[[], Mapping[str, int]]) -> None:
+        """Serve the page; ``connections`` counts them by listener.
 
         Raises:
             TidegaugeError: the setting is wrong, or the address can't be bound.
         """
+        self._connections = connections
         if self._address:
             await self._endpoint.start(*parse_address(self._address, first))
 
@@ -99,4 +100,5 @@ class BrokerMetrics:
             meters=self._meters,
             purgatories=core.waiting_operations(),
             offline_directories=len(logs.offline_directories),
+            connections=self._connections(),
         )

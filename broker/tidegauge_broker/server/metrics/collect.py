@@ -67,6 +67,7 @@ class Snapshot:
         purgatories: operations that wait, by Kafka's name of the purgatory.
         meters: its counters.
         offline_directories: log folders that failed.
+        connections: open ones, by the listener's name.
     """
 
     replicas: Sequence[Replica]
@@ -76,6 +77,7 @@ class Snapshot:
     meters: Meters
     purgatories: Mapping[str, int] = field(default_factory=dict)
     offline_directories: int = 0
+    connections: Mapping[str, int] = field(default_factory=dict)
 
 
 def families(now: Snapshot) -> Iterator[Family]:
@@ -90,6 +92,10 @@ def families(now: Snapshot) -> Iterator[Family]:
     yield from _topics(now.meters)
     yield from _requests(now.meters)
     yield from _sessions(now.meters)
+    connections = Family("kafka_server_socket_server_metrics_connection_count", "gauge", "Connections that are open.")
+    for listener, count in now.connections.items():
+        connections.add(count, listener=listener)
+    yield connections
 
 
 def _gauge(name: str, meaning: str, value: float) -> Family:

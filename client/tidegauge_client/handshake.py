@@ -1,0 +1,77 @@
+"""A second look at a broker that accepted a connection and hung up: is one side speaking TLS, the other not?
+
+gRPC tells a client only that the socket was closed. Python's own TLS tells more, so one short connection is made with
+it: in TLS, as the client would, or, for a client of plain text, only to see whether TLS is what is spoken there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+
+from tidegauge.handshakes import client_reason
+from tidegauge.security import Security, verifying_context
+from tidegauge_client.channels import Unreachable
+
+PATIENCE_SECONDS = 1.0
+_AFTER_HANDSHAKE_SECONDS = 0.5
+"""With TLS 1.3 a broker looks at a client's certificate only after the client's handshake has ended."""
+
+
+async def look_at(address: str, security: Security) -> str | None:
+    """Why a connection does not come about, and what to do; None: TLS is not the reason, or nobody can tell."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    context = verifying_context(security) if security.is_tls else _unverifying_context()
+    problem = ""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            problem = await _talk(host, int(port), context)
+    except (OSError, TimeoutError) as error:
+        problem = str(error)
+        if not security.is_tls:
+            return _is_tls_alert(problem)
+    if not security.is_tls:
+        return (
+            "the broker speaks TLS on this port; set security.protocol=SSL and ssl.truststore.location "
+            "(security_protocol='SSL' and ssl_cafile in Python)"
+        )
+    return client_reason(problem, host)
+
+
+async def tls_reason(error: Unreachable, address: str, security: Security) -> str | None:
+    """Why a failed call could not have TLS, with a second look where the first says little; None: not about that."""
+    return await look_at(address, security) if error.hung_up else error.reason
+
+
+async def _talk(host: str, port: int, context: ssl.SSLContext) -> str:
+    """Connect, and wait for a refusal; what the other side said, or nothing."""
+    reader, writer = await asyncio.open_connection(host, port, ssl=context)
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_AFTER_HANDSHAKE_SECONDS):
+                await reader.read()
+    except OSError as error:
+        return str(error)
+    finally:
+        writer.transport.abort()
+    return ""
+
+
+def _is_tls_alert(problem: str) -> str | None:
+    """A broker that wants a client certificate refuses even this; it speaks TLS nevertheless."""
+    if "alert" not in problem.lower():
+        return None
+    return (
+        "the broker speaks TLS on this port and wants a client certificate; set security.protocol=SSL, "
+        "ssl.truststore.location and ssl.keystore.location"
+    )
+
+
+def _unverifying_context() -> ssl.SSLContext:
+    """For finding out whether TLS is spoken; nothing is sent or believed."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,107 @@
+"""What a failed TLS handshake means, and what to do about it: from the words of gRPC and OpenSSL to a sentence.
+
+Contract: pure. ``client_reason`` speaks to who connects, ``server_reason`` to who is connected to; None: the words say
+nothing of TLS. Each sentence ends with what to do, in terms of settings.
+"""
+
+from __future__ import annotations
+
+import re
+
+_EXPIRED = ("certificate has expired", "certificate_expired", "alert certificate expired")
+_NOT_YET = ("certificate is not yet valid",)
+_WRONG_HOST = ("hostname verification", "hostname mismatch", "ip address mismatch", "not valid for")
+_STRANGER = (
+    "unable to get local issuer",
+    "unable to get issuer",
+    "self-signed",
+    "self signed",
+    "unknown ca",
+    "unknown_ca",
+    "tlsv1_alert_unknown_ca",
+)
+_NOT_TLS = ("wrong_version_number", "wrong version number", "http_request", "http request", "record layer failure")
+_NO_CERTIFICATE = ("peer_did_not_return_a_certificate", "certificate_required", "certificate required")
+_REFUSED = ("bad certificate", "bad_certificate", "handshake failure", "handshake_failure", "certificate unknown")
+_NATIVE_LINE = re.compile(r"Handshake failed with (?:fatal )?error ([^\n]*)")
+
+
+def _says(text: str, words: tuple[str, ...]) -> bool:
+    return any(word in text for word in words)
+
+
+def client_reason(details: str, host: str) -> str | None:
+    """Why a client could not connect."""
+    text = details.lower()
+    if _says(text, _NOT_TLS):
+        return (
+            "the broker speaks plain text on this port; use the address of an SSL listener, or "
+            "security.protocol=PLAINTEXT"
+        )
+    if _says(text, _WRONG_HOST):
+        return (
+            f"the broker's certificate is not one for {host}; connect by a name that stands in the certificate, or "
+            f"issue one whose subjectAltName has {host}"
+        )
+    is_alert = "alert" in text
+    if _says(text, _NO_CERTIFICATE):
+        return (
+            "the broker wants a client certificate (ssl.client.auth=required); give one with ssl.keystore.location "
+            "(ssl_certfile and ssl_keyfile in Python)"
+        )
+    if is_alert and _says(text, (*_EXPIRED, *_STRANGER, *_REFUSED)):
+        return (
+            "the broker refuses this client's certificate; renew it if it has expired, else use one that an authority "
+            "in the broker's ssl.truststore.location has issued"
+        )
+    if _says(text, _EXPIRED):
+        return "the broker's certificate has expired; issue a new one and start the broker with it"
+    if _says(text, _NOT_YET):
+        return "the broker's certificate is not valid yet; set the clocks right, or issue a new one"
+    if _says(text, _STRANGER):
+        return (
+            "no authority that this client believes has issued the broker's certificate; name the file with the right "
+            "authority in ssl.truststore.location (ssl_cafile in Python)"
+        )
+    if "handshake failed" in text or "ssl_error" in text:
+        return f"the TLS handshake failed: {_last_word(details)}; see the broker's log, which names the reason"
+    return None
+
+
+def server_reason(native_line: str) -> str | None:
+    """Why a peer could not be served, from a line that gRPC wrote; None: it is not about a handshake."""
+    found = _NATIVE_LINE.search(native_line)
+    if found is None:
+        return None
+    text = found[1].lower()
+    if _says(text, _NOT_TLS):
+        return (
+            "one side speaks plain text and the other TLS; clients of an SSL listener need security.protocol=SSL and "
+            "ssl.truststore.location"
+        )
+    if _says(text, _NO_CERTIFICATE):
+        return (
+            "the client showed no certificate, and ssl.client.auth is required; give the client one with "
+            "ssl.keystore.location"
+        )
+    if "alert" in text and _says(text, (*_STRANGER, *_REFUSED, *_EXPIRED)):
+        return (
+            "the client does not believe this broker's certificate; renew it if it has expired, else give the client "
+            "its authority with ssl.truststore.location"
+        )
+    if _says(text, _EXPIRED):
+        return "the peer's certificate has expired; issue a new one"
+    if _says(text, _NOT_YET):
+        return "the peer's certificate is not valid yet; set the clocks right, or issue a new one"
+    if _says(text, _STRANGER):
+        return (
+            "no authority in ssl.truststore.location has issued the peer's certificate; add its authority there, or "
+            "use a certificate of one that is there"
+        )
+    return f"{_last_word(found[1])}; look whether both sides mean the same port and protocol"
+
+
+def _last_word(details: str) -> str:
+    """OpenSSL's own word for it, without the numbers before."""
+    words = [part.strip() for part in details.split(":") if part.strip() not in {"", "OK"}]
+    return words[-1] if words else details

@@ -1,0 +1,219 @@
+r"""TLS as Kafka's settings say it: from settings and PEM texts to a ``Security``, for brokers and clients.
+
+Contract: whatever can be judged before a connection is made is judged here, in one sentence that names the setting: a
+file that can't be read, no certificate in it, a key that is encrypted or belongs to another certificate. Texts are
+read once; a ``Security`` holds them, and never shows its private key. gRPC is not needed here: ``secure_channels``.
+
+PEM is the only format. In place of a line break of a PEM text any white space will do, or ``\n``, as in a properties
+file. Host names are always verified (``ssl.endpoint.identification.algorithm`` can't be switched off in gRPC).
+Source: DefaultSslEngineFactory (PEM stores, KIP-651), SslConfigs; docs/security.md.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+
+PLAINTEXT = "PLAINTEXT"
+SSL = "SSL"
+PROTOCOLS = (PLAINTEXT, SSL)
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END \1-----")
+_LINE_LENGTH = 64
+_REFUSED = {
+    "ssl.key.password": "an encrypted private key can't be used; write the key without a password",
+    "ssl.keystore.password": "PEM files have no password; leave it out",
+    "ssl.truststore.password": "PEM files have no password; leave it out",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How a connection is protected.
+
+    Attributes:
+        is_tls: False: plain text, and nothing else here counts.
+        authorities: PEM certificates of those who are believed; None: those of the system.
+        certificates: PEM chain that is shown to the other side; None: none is.
+        private_key: PEM, of the first certificate in the chain.
+    """
+
+    is_tls: bool = False
+    authorities: bytes | None = None
+    certificates: bytes | None = None
+    private_key: bytes | None = field(default=None, repr=False)
+
+    @property
+    def protocol(self) -> str:
+        """Kafka's word."""
+        return SSL if self.is_tls else PLAINTEXT
+
+
+PLAIN = Security()
+
+
+def security_of(properties: Mapping[str, Any], protocol: str) -> Security:
+    """What Kafka's settings say, of a broker or of a client.
+
+    Args:
+        properties: ``ssl.*`` by name; an absent one may be None or empty.
+        protocol: ``security.protocol`` of a client, or that of a broker's listener.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG.
+    """
+    protocol = str(protocol).strip().upper()
+    if protocol not in PROTOCOLS:
+        raise _invalid("security.protocol", protocol, "it must be PLAINTEXT or SSL; there is no SASL here")
+    if protocol == PLAINTEXT:
+        return PLAIN
+
+    def given(name: str) -> str:
+        return str(properties.get(name) or "").strip()
+
+    for name, why in _REFUSED.items():
+        if given(name):
+            raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{name}: {why}")
+    for name in ("ssl.keystore.type", "ssl.truststore.type"):
+        if given(name).upper() not in {"", "PEM"}:
+            raise _invalid(name, given(name), "only PEM is read; convert the store, and write PEM")
+    if given("ssl.endpoint.identification.algorithm").lower() not in {"", "https"}:
+        raise _invalid(
+            "ssl.endpoint.identification.algorithm",
+            given("ssl.endpoint.identification.algorithm"),
+            "it must be https: host names are always verified",
+        )
+    authorities = _certificates(given, "ssl.truststore.certificates", "ssl.truststore.location")
+    chain = _certificates(given, "ssl.keystore.certificate.chain", "ssl.keystore.location")
+    key = _private_key(given, "ssl.keystore.key", "ssl.keystore.location")
+    return _checked(Security(True, authorities, chain, key), "ssl.keystore", "ssl.truststore")
+
+
+def security_of_files(
+    security_protocol: str = PLAINTEXT,
+    ssl_cafile: str | Path | None = None,
+    ssl_certfile: str | Path | None = None,
+    ssl_keyfile: str | Path | None = None,
+) -> Security:
+    """What a Python client's arguments say, named as in aiokafka and kafka-python.
+
+    Args:
+        security_protocol: PLAINTEXT or SSL.
+        ssl_cafile: certificates of the authorities; None: those of the system.
+        ssl_certfile: the client's certificate chain, and its key unless ``ssl_keyfile`` is given.
+        ssl_keyfile: the client's private key.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG.
+    """
+    if security_protocol.upper() == PLAINTEXT:
+        if ssl_cafile or ssl_certfile or ssl_keyfile:
+            raise TidegaugeError(ErrorCode.INVALID_CONFIG, "TLS files without security_protocol='SSL' have no effect")
+        return PLAIN
+    if security_protocol.upper() not in PROTOCOLS:
+        raise _invalid("security_protocol", security_protocol, "it must be PLAINTEXT or SSL; there is no SASL here")
+    if ssl_keyfile and not ssl_certfile:
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, "ssl_keyfile needs ssl_certfile, the certificate of that key")
+    files = {"ssl_cafile": ssl_cafile, "ssl_certfile": ssl_certfile, "ssl_keyfile": ssl_keyfile or ssl_certfile}
+
+    def given(name: str) -> str:
+        return str(files.get(name) or "")
+
+    authorities = _certificates(given, "", "ssl_cafile")
+    chain = _certificates(given, "", "ssl_certfile")
+    key = _private_key(given, "", "ssl_keyfile")
+    return _checked(Security(True, authorities, chain, key), "ssl_certfile", "ssl_cafile")
+
+
+def _certificates(given: Callable[[str], str], inline: str, location: str) -> bytes | None:
+    """The certificates of a text, or else of a file."""
+    text, where = _text(given, inline, location)
+    if not text:
+        return None
+    blocks = [body for kind, body in _blocks(text) if kind == "CERTIFICATE"]
+    if not blocks:
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{where} holds no certificate in PEM (BEGIN CERTIFICATE)")
+    return b"".join(blocks)
+
+
+def _private_key(given: Callable[[str], str], inline: str, location: str) -> bytes | None:
+    text, where = _text(given, inline, location)
+    if not text:
+        return None
+    keys = [(kind, body) for kind, body in _blocks(text) if kind.endswith("PRIVATE KEY")]
+    if not keys:
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{where} holds no private key in PEM (BEGIN PRIVATE KEY)")
+    kind, body = keys[0]
+    if kind.startswith("ENCRYPTED"):
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"The private key in {where} is encrypted; write it without")
+    return body
+
+
+def _text(given: Callable[[str], str], inline: str, location: str) -> tuple[str, str]:
+    """The text, and where it stands in words."""
+    if inline and given(inline):
+        return given(inline), inline
+    if not given(location):
+        return "", location
+    path = Path(given(location)).expanduser()
+    try:
+        return path.read_text(encoding="ascii", errors="replace"), f"{location}={path}"
+    except OSError as problem:
+        raise _invalid(location, str(path), f"the file can't be read: {problem.strerror}") from None
+
+
+def _blocks(text: str) -> Iterator[tuple[str, bytes]]:
+    """Kind and PEM text of each block, with lines as everybody reads them."""
+    for kind, body in _BLOCK.findall(text.replace("\\n", "\n")):
+        bare = "".join(body.split())
+        lines = [bare[at : at + _LINE_LENGTH] for at in range(0, len(bare), _LINE_LENGTH)]
+        yield kind, "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""]).encode()
+
+
+def _checked(security: Security, own: str, believed: str) -> Security:
+    """The same, when OpenSSL can read all of it and the key belongs to the certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if security.authorities is not None:
+        try:
+            context.load_verify_locations(cadata=security.authorities.decode())
+        except ssl.SSLError as problem:
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG, f"{believed}: a certificate can't be read: {problem.reason or problem}"
+            ) from None
+    if (security.certificates is None) != (security.private_key is None):
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{own}: a certificate and its private key belong together")
+    if security.certificates is not None:
+        _load_own(context, security, own)
+    return security
+
+
+def _load_own(context: ssl.SSLContext, security: Security, own: str) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # OpenSSL takes a chain and its key from files only
+        file.write((security.private_key or b"") + (security.certificates or b""))
+        file.flush()
+        try:
+            context.load_cert_chain(file.name)
+        except ssl.SSLError as problem:
+            why = "the private key does not belong to the first certificate"
+            if problem.reason != "KEY_VALUES_MISMATCH":
+                why = f"certificate or private key can't be read: {problem.reason or problem}"
+            raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{own}: {why}") from None
+
+
+def _invalid(setting: str, value: str, why: str) -> TidegaugeError:
+    return TidegaugeError(ErrorCode.INVALID_CONFIG, f"Invalid value {value} for configuration {setting}: {why}")
+
+
+def verifying_context(security: Security) -> ssl.SSLContext:
+    """How Python's own TLS would check the other side: for looking at what went wrong."""
+    context = ssl.create_default_context(cadata=None if security.authorities is None else security.authorities.decode())
+    context.set_alpn_protocols(["h2"])
+    if security.certificates is not None:
+        _load_own(context, security, "ssl.keystore")
+    return context

@@ -1,0 +1,173 @@
+"""TLS by Kafka's settings (issue 10): what is read, what is refused before a connection is made, and the sentences."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from tests.certificates import Authority, Identity
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.handshakes import client_reason, server_reason
+from tidegauge.listeners import resolve_listeners
+from tidegauge.secure_channels import server_credentials
+from tidegauge.security import PLAIN, Security, security_of, security_of_files
+from tidegauge.settings import BROKER_SETTINGS, BrokerSettings, parse_broker_settings, read_properties
+
+BOTH = ("PLAINTEXT:PLAINTEXT", "SSL:SSL")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"), "authority")
+
+
+@pytest.fixture(scope="module")
+def broker(authority: Authority) -> Identity:
+    return authority.issue("broker")
+
+
+def refusal(properties: dict[str, str], protocol: str = "SSL") -> str:
+    with pytest.raises(TidegaugeError) as caught:
+        security_of(properties, protocol)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def test_plain_text_needs_nothing() -> None:
+    assert security_of({}, "PLAINTEXT") == security_of_files() == PLAIN
+    assert not PLAIN.is_tls
+
+
+def test_files_and_texts_of_kafkas_settings_say_the_same(authority: Authority, broker: Identity) -> None:
+    """KIP-651: a PEM store is a file, or the texts themselves, with any white space for line breaks."""
+    by_file = security_of(
+        {"ssl.keystore.location": str(broker.both), "ssl.truststore.location": str(authority.certificate)}, "ssl"
+    )
+    texts = {
+        "ssl.keystore.certificate.chain": broker.certificate.read_text().replace("\n", " "),
+        "ssl.keystore.key": broker.key.read_text().replace("\n", "\\n"),
+        "ssl.truststore.certificates": authority.certificate.read_text(),
+        "ssl.truststore.type": "PEM",
+    }
+    by_text = security_of(texts, "SSL")
+    by_argument = security_of_files("SSL", authority.certificate, broker.certificate, broker.key)
+    assert by_file == by_text == by_argument == pickle.loads(pickle.dumps(by_text))  # noqa: S301 - of our own making
+    assert (by_file.is_tls, by_file.protocol) == (True, "SSL")
+
+
+def test_a_private_key_is_never_shown(broker: Identity) -> None:
+    """Not by a printed object, and not by describe-config (Kafka's type PASSWORD)."""
+    security = security_of({"ssl.keystore.location": str(broker.both)}, "SSL")
+    assert "PRIVATE" not in repr(security)
+    values, _ = parse_broker_settings({"ssl.keystore.key": broker.key.read_text()})
+    shown = {view.name: view for view in BrokerSettings(values).views()}["ssl.keystore.key"]
+    assert shown.value is None
+    assert [synonym.value for synonym in shown.synonyms] == [""]
+    assert BROKER_SETTINGS["ssl.keystore.key"].type_name == "PASSWORD"
+
+
+def test_what_can_not_be_used_is_refused_with_the_settings_name(
+    tmp_path: Path, authority: Authority, broker: Identity
+) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.write_text("nothing\n")
+    broken = tmp_path / "broken.pem"
+    broken.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    locked = tmp_path / "locked.pem"
+    locked.write_text(broker.certificate.read_text() + broker.key.read_text().replace("PRIVATE", "ENCRYPTED PRIVATE"))
+    other = authority.issue("other")
+    mixed = tmp_path / "mixed.pem"
+    mixed.write_text(broker.certificate.read_text() + other.key.read_text())
+    assert "there is no SASL here" in refusal({}, "SASL_SSL")
+    assert "ssl.truststore.location: the file can't be read: No such file" in refusal(
+        {"ssl.truststore.location": "/no"}
+    )
+    assert "holds no certificate" in refusal({"ssl.truststore.location": str(empty)})
+    assert "ssl.truststore: a certificate can't be read" in refusal({"ssl.truststore.location": str(broken)})
+    assert "holds no private key" in refusal({"ssl.keystore.location": str(broker.certificate)})
+    assert "is encrypted" in refusal({"ssl.keystore.location": str(locked)})
+    assert "does not belong to the first certificate" in refusal({"ssl.keystore.location": str(mixed)})
+    assert "belong together" in refusal({"ssl.keystore.certificate.chain": broker.certificate.read_text()})
+    assert "only PEM is read" in refusal({"ssl.keystore.type": "JKS"})
+    assert "without a password" in refusal({"ssl.key.password": "secret"})
+    assert "always verified" in refusal({"ssl.endpoint.identification.algorithm": "none"})
+    with pytest.raises(TidegaugeError, match="ssl_keyfile needs ssl_certfile"):
+        security_of_files("SSL", ssl_keyfile=broker.key)
+    with pytest.raises(TidegaugeError, match="security_protocol='SSL'"):
+        security_of_files(ssl_cafile=authority.certificate)
+
+
+def test_a_listener_with_tls_needs_a_certificate_and_one_with_client_auth_authorities(broker: Identity) -> None:
+    with pytest.raises(TidegaugeError, match="needs a private key and a certificate"):
+        server_credentials(Security(is_tls=True), needs_client_certificate=False)
+    own = security_of({"ssl.keystore.location": str(broker.both)}, "SSL")
+    with pytest.raises(TidegaugeError, match=r"write ssl\.truststore\.location"):
+        server_credentials(own, needs_client_certificate=True)
+
+
+def test_a_listeners_protocol_is_mapped_and_brokers_choose_theirs() -> None:
+    """listener.security.protocol.map, security.inter.broker.protocol, inter.broker.listener.name."""
+    two = "PLAINTEXT://127.0.0.1:1,SSL://127.0.0.1:2"
+    found = resolve_listeners(two, None, None, BOTH)
+    assert found.protocols == {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL"}
+    assert (found.inter_broker.name, found.inter_broker_protocol) == ("PLAINTEXT", "PLAINTEXT")
+    assert resolve_listeners(two, None, None, BOTH, "SSL").inter_broker_protocol == "SSL"
+    mapped = resolve_listeners("OUT://127.0.0.1:1,IN://127.0.0.1:2", None, "IN", ("OUT:SSL", "IN:PLAINTEXT"))
+    assert (mapped.protocols, mapped.inter_broker_protocol) == ({"OUT": "SSL", "IN": "PLAINTEXT"}, "PLAINTEXT")
+    with pytest.raises(TidegaugeError, match=r"only one of inter\.broker\.listener\.name and security"):
+        resolve_listeners(two, None, "SSL", BOTH, "SSL")
+    with pytest.raises(TidegaugeError, match="no advertised listener has it"):
+        resolve_listeners("PLAINTEXT://127.0.0.1:1", None, None, BOTH, "SSL")
+
+
+@pytest.mark.parametrize(
+    ("details", "words"),
+    [
+        ("Hostname Verification Check failed.", "not one for h"),
+        ("CERTIFICATE_VERIFY_FAILED: certificate has expired: OK", "the broker's certificate has expired"),
+        ("CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate", "ssl_cafile"),
+        ("OPENSSL_internal:WRONG_VERSION_NUMBER: Invalid", "speaks plain text"),
+        ("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required", "wants a client certificate"),
+        ("[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca", "refuses this client's certificate"),
+        ("Ssl handshake failed: SSL_ERROR_SSL: error:1:SOMETHING_NEW: OK", "the TLS handshake failed: SOMETHING_NEW"),
+    ],
+)
+def test_a_client_is_told_why_and_what_to_do(details: str, words: str) -> None:
+    reason = client_reason(details, "h")
+    assert reason is not None
+    assert words in reason
+    assert ";" in reason, "what to do stands behind the reason"
+
+
+def test_what_is_not_about_tls_gets_no_reason() -> None:
+    assert client_reason("connect: Connection refused", "h") is None
+    assert server_reason("E1121 something else.cc:1] Socket closed") is None
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("SSL_ERROR_SSL: error:100000f7:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER: Invalid", "plain text"),
+        ("SSL_ERROR_SSL: error:1:SSL routines:OPENSSL_internal:HTTP_REQUEST: Invalid", "plain text"),
+        ("SSL_ERROR_SSL: e:PEER_DID_NOT_RETURN_A_CERTIFICATE: Invalid", "showed no certificate"),
+        ("SSL_ERROR_SSL: e:CERTIFICATE_VERIFY_FAILED: certificate has expired", "has expired"),
+        (
+            "SSL_ERROR_SSL: e:CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate",
+            "ssl.truststore.location",
+        ),
+        ("SSL_ERROR_SSL: e:TLSV1_ALERT_UNKNOWN_CA: Invalid", "does not believe this broker's certificate"),
+        ("SSL_ERROR_SSL: e:NO_SHARED_CIPHER: x", "same port"),
+    ],
+)
+def test_a_brokers_log_says_why_and_what_to_do(error: str, words: str) -> None:
+    reason = server_reason(f"I1121 14:50:27.1 12 ssl_transport_security.cc:2563] Handshake failed with error {error}\n")
+    assert reason is not None
+    assert words in reason
+
+
+def test_a_line_of_a_properties_file_may_go_on_in_the_next() -> None:
+    """As PEM texts stand in Kafka's files; a comment does not go on."""
+    assert read_properties("a=1 \\\n   2\n# c \\\nb=3\nc=x\\\\\nd=4") == {"a": "1 2", "b": "3", "c": "x\\\\", "d": "4"}

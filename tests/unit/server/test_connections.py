@@ -1,0 +1,68 @@
+"""Limits on connections (issue 10): who stays, who goes, and what the broker's log says of failed handshakes."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tidegauge.settings import INT_MAX, parse_broker_settings
+from tidegauge_broker.server.connections import Connections
+from tidegauge_broker.server.native_log import TELL_AGAIN_SECONDS, Told
+from tidegauge_broker.server.rpc_servers import Limits
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+async def test_the_oldest_connections_of_an_address_stay(listening: socket.socket) -> None:
+    """max.connections.per.ip: what is above is shut down, and the descriptor stays its owner's."""
+    port = listening.getsockname()[1]
+    connections = Connections({port: "PLAINTEXT"}, 2)
+    with contextlib.ExitStack() as stack:
+        pairs = []
+        for _ in range(4):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            pairs.append((client, stack.enter_context(listening.accept()[0])))
+            await connections.hold_limit()
+        for client, accepted in pairs[:2]:
+            accepted.sendall(b"x")
+            assert client.recv(1) == b"x"
+        for client, _ in pairs[2:]:
+            assert client.recv(1) == b""
+
+
+async def test_connections_are_counted_by_listener_and_others_are_not(listening: socket.socket) -> None:
+    port = listening.getsockname()[1]
+    connections = Connections({port: "SSL", 1: "PLAINTEXT"}, INT_MAX)
+    connections.watch()  # without a limit it does nothing
+    assert connections.counts() == {"SSL": 0, "PLAINTEXT": 0}
+    with socket.create_connection(("127.0.0.1", port)), listening.accept()[0]:
+        assert connections.counts() == {"SSL": 1, "PLAINTEXT": 0}
+    assert connections.counts() == {"SSL": 0, "PLAINTEXT": 0}
+    await connections.close()
+
+
+def test_limits_have_kafkas_names_and_defaults() -> None:
+    values, _ = parse_broker_settings({})
+    assert Limits.of(values) == (104_857_600, INT_MAX, INT_MAX, 600_000, 500)
+    assert "grpc.max_allowed_incoming_connections" not in dict(Limits.of(values).options())
+    values, _ = parse_broker_settings({"max.connections": "7", "connections.max.idle.ms": str(2**40)})
+    options = dict(Limits.of(values).options())
+    assert options["grpc.max_allowed_incoming_connections"] == 7
+    assert options["grpc.max_connection_idle_ms"] == INT_MAX
+
+
+def test_a_client_that_fails_again_and_again_is_told_once_and_counted() -> None:
+    told = Told()
+    assert told.sentence("why", 0.0) == "Failed authentication (SSL handshake failed): why"
+    assert told.sentence("why", 1.0) is None
+    assert told.sentence("other", 1.0) is not None
+    assert told.sentence("why", 2.0) is None
+    again = told.sentence("why", TELL_AGAIN_SECONDS)
+    assert again == "Failed authentication (SSL handshake failed) (2 more since the last time): why"
