@@ -87,6 +87,13 @@ def test_it_works_in_an_empty_environment(
     assert run(bin_folder / "python", "-c", program, cwd=mine).split() == ["mine", str(mine / "proto/__init__.py")]
 
     tidegauge = bin_folder / "tidegauge"
+    (temporary := tmp_path / "temporary").mkdir()
+    bare = {"PATH": os.environ["PATH"], "TMPDIR": str(temporary)}
+    demo = subprocess.run([tidegauge, "demo"], cwd=mine, env=bare, capture_output=True, text=True, check=False)
+    assert demo.returncode == 1
+    assert "pip install 'tidegauge[demo]'" in demo.stderr
+    assert "Traceback" not in demo.stderr
+    assert list(temporary.iterdir()) == [], "a demo that can't begin leaves no folder"
     where = ("--brokers", 1, "--zookeeper", f"{zookeeper}/package", "--base-port", next_base_port())
     run(tidegauge, "up", "-d", *where, cwd=mine)
     try:
