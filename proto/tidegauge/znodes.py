@@ -217,22 +217,21 @@ class BrokerNode:
     protocols: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def encode(self) -> bytes:
-        """Kafka's payload."""
+        """Kafka's payload, its keys in the order in which Kafka's hash map has them."""
         listeners = self.listeners or (Listener("PLAINTEXT", self.host, self.port),)
         value: dict[str, Any] = {
-            "version": 5,
-            "host": self.host,
-            "port": self.port,
-            "endpoints": [str(listener) for listener in listeners],
-            "jmx_port": -1,
-            "timestamp": str(self.timestamp_ms),
+            "features": {},
             "listener_security_protocol_map": {
                 listener.name: self.protocols.get(listener.name, "PLAINTEXT") for listener in listeners
             },
-            "features": {},
+            "endpoints": [str(listener) for listener in listeners],
+            **({} if self.rack is None else {"rack": self.rack}),
+            "jmx_port": -1,
+            "port": self.port,
+            "host": self.host,
+            "version": 5,
+            "timestamp": str(self.timestamp_ms),
         }
-        if self.rack is not None:
-            value["rack"] = self.rack
         return _encode(value)
 
     @classmethod
@@ -340,11 +339,10 @@ def _state_payload(node: PartitionStateNode) -> bytes:
         "controller_epoch": node.controller_epoch,
         "leader": node.leader,
         "version": 1,
+        **({"leader_recovery_state": 1} if node.recovering else {}),
         "leader_epoch": node.leader_epoch,
         "isr": list(node.isr),
     }
-    if node.recovering:
-        value["leader_recovery_state"] = 1
     return _encode(value)
 
 

@@ -39,6 +39,26 @@ def test_a_rack_stands_there_only_if_set():
     assert json.loads(znodes.BrokerNode(1, "h", 1, 1, "r1").encode())["rack"] == "r1"
 
 
+def test_keys_stand_in_the_order_of_kafkas_hash_maps():
+    """As Apache Kafka 3.9.1 writes them; `make differential` compares it."""
+    broker = [
+        "features",
+        "listener_security_protocol_map",
+        "endpoints",
+        "jmx_port",
+        "port",
+        "host",
+        "version",
+        "timestamp",
+    ]
+    assert list(json.loads(znodes.BrokerNode(1, "h", 1, 1).encode())) == broker
+    assert list(json.loads(znodes.BrokerNode(1, "h", 1, 1, "r1").encode())) == [*broker[:3], "rack", *broker[3:]]
+    state = ["controller_epoch", "leader", "version", "leader_epoch", "isr"]
+    assert list(json.loads(znodes.PartitionStateNode(1, 4, (1, 2), 7).encode())) == state
+    recovering = znodes.PartitionStateNode(1, 4, (1,), 7, recovering=True)
+    assert list(json.loads(recovering.encode())) == [*state[:3], "leader_recovery_state", *state[3:]]
+
+
 def test_topic_version_3_is_as_in_row_z5():
     node = znodes.TopicNode({0: (1, 0, 2), 1: (0, 2, 1)}, "abcdefghijklmnopqrstuv")
     assert json.loads(node.encode()) == {
