@@ -272,12 +272,22 @@ def check_new_topic(topic: NewTopic) -> None:
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor must be between 1 and {MAX_REPLICATION_FACTOR} inclusive",
         )
-    sizes = {len(ids) for ids in topic.assignment}
-    if len(sizes) > 1 or 0 in sizes:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "All partitions of a topic have the same number of replicas."
-        )
+    check_same_size(topic.assignment)
     if any(len(set(ids)) != len(ids) for ids in topic.assignment):
         raise TidegaugeError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partition replica lists may not contain duplicate entries."
         )
+
+
+def check_same_size(assignment: Sequence[Sequence[int]]) -> None:
+    """All partitions of a topic have the same number of replicas, which Kafka's tools see to.
+
+    Raises:
+        TidegaugeError: INVALID_REPLICA_ASSIGNMENT.
+    """
+    for number, replicas in enumerate(assignment):
+        if not replicas or len(replicas) != len(assignment[0]):
+            raise TidegaugeError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Partition {number} has different replication factor: {list(replicas)}",
+            )

@@ -13,7 +13,8 @@ import click
 from tidegauge.cli import print_json, tells_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin
-from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.admin_topics import check_same_size
+from tidegauge_client.cli.common import JSON, run, servers, usage
 from tidegauge_client.cli.topics import parse_assignment
 
 ALTER_TIMEOUT_MS = 30_000
@@ -44,8 +45,11 @@ def alter_topic(
         raise click.UsageError("The partitions must be greater than 0")
     try:
         whole = None if replica_assignment is None else parse_assignment(replica_assignment)
+        check_same_size(whole or ())
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
+    except TidegaugeError as problem:
+        raise usage(problem) from None
     bootstrap = servers(bootstrap_server, directory)
 
     async def work() -> bool:

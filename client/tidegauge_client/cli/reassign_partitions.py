@@ -230,7 +230,8 @@ def _partitions(info: ClusterInfo, topic: str) -> Collection[PartitionInfo]:
 def _partition(info: ClusterInfo, at: TopicPartition) -> PartitionInfo:
     found = info.partition(at)
     if found is None:
-        raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {at} not found.")
+        _partitions(info, at.topic)
+        raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition: {at}")
     return found
 
 

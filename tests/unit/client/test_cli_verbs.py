@@ -54,6 +54,7 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ["create-topic", "t", "--replica-assignment", "1:1"],
         ["create-topic", "t", "--replica-assignment", "1:0,1"],
         ["create-topic", "t", "--config", "novalue"],
+        ["alter-topic", "t", "--partitions", "2", "--replica-assignment", "1:0,1"],
         ["list-topics", "-b", "nohost"],
         ["list-topics", "-o", "yaml"],
         ["get-offsets", "t", "--time", "soon"],
@@ -290,6 +291,12 @@ def test_the_replica_table_shows_lag_and_epochs() -> None:
 
 def test_min_insync_replicas_comes_from_the_settings_in_force() -> None:
     assert described().min_isr == 2
+
+
+def test_an_uneven_assignment_is_told_in_the_words_of_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:
+    """As kafka-topics.sh 3.9.1 does; `make differential` compares it."""
+    assert run(["alter-topic", "t", "--partitions", "2", "--replica-assignment", "0:1:2,0:2"]) == 2
+    assert "Partition 1 has different replication factor: [0, 2]" in capsys.readouterr().err
 
 
 def test_assignments_and_settings_are_read_as_kafka_does() -> None:
