@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import failures
@@ -36,7 +37,8 @@ def _start(side: BrokerSide, figures: table.Figures) -> None:
     figures.add("-", table.IDLE_MEMORY, side.name, resident_bytes(list(side.pids().values())) / 1e6)
 
 
-def _one(side: BrokerSide, workload: Workload, topic: str, figures: table.Figures) -> None:
+def _one(side: BrokerSide, workload: Workload, topic: str, figures: table.Figures) -> float:
+    """One workload on one side; gives the rate that it reached, in records/s."""
     side.create(topic, workload.partitions)
     rate = side.produce(topic, workload)
     figures.add(workload.name, table.PRODUCE, side.name, rate)
@@ -45,16 +47,34 @@ def _one(side: BrokerSide, workload: Workload, topic: str, figures: table.Figure
     figures.add(workload.name, table.P50, side.name, latency.p50_ms)
     figures.add(workload.name, table.P99, side.name, latency.p99_ms)
     figures.add(workload.name, table.P999, side.name, latency.p999_ms)
+    return rate
 
 
-def _work(sides: list[BrokerSide], figures: table.Figures, rounds: int, *, quick: bool) -> None:
+def _same_load(
+    sides: Sequence[BrokerSide], workload: Workload, topic: str, figures: table.Figures, rate: float
+) -> None:
+    """All sides at half the rate of the slowest: what a record waits when they carry the same."""
+    for side in sides:
+        latency = side.latency(topic, workload, rate / 2)
+        figures.add(workload.name, table.EQUAL_P50, side.name, latency.p50_ms)
+        figures.add(workload.name, table.EQUAL_P99, side.name, latency.p99_ms)
+        figures.add(workload.name, table.EQUAL_P999, side.name, latency.p999_ms)
+
+
+def _work(sides: list[BrokerSide], figures: table.Figures, rounds: int, cells: Sequence[Workload]) -> None:
     for side in sides:
         _start(side, figures)
     for round_number in range(rounds):
-        for number, workload in enumerate(workloads(quick=quick)):
-            for side in sides if round_number % 2 == 0 else reversed(sides):
+        for number, workload in enumerate(cells):
+            topic = f"bench-{round_number}-{number}"
+            in_turn = sides if round_number % 2 == 0 else sides[::-1]
+            rates = []
+            for side in in_turn:
                 _note(f"round {round_number + 1}: {side.name}, {workload.name}")
-                _one(side, workload, f"bench-{round_number}-{number}", figures)
+                rates.append(_one(side, workload, topic, figures))
+            if len(sides) > 1:
+                _note(f"round {round_number + 1}: all at the same load, {workload.name}")
+                _same_load(in_turn, workload, topic, figures, min(rates))
     for side in sides:
         figures.add("-", table.LOADED_MEMORY, side.name, resident_bytes(list(side.pids().values())) / 1e6)
 
@@ -88,12 +108,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer workloads, a tenth of the records, one kill")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each workload is done (default 3)")
+    parser.add_argument("--cells", default="", metavar="TEXT", help="only workloads with this in their names: '1024 B'")
     parser.add_argument("--without-kafka", action="store_true", help="our side alone")
     parser.add_argument("--without-failures", action="store_true", help="no kills, no catching up")
-    parser.add_argument("--json", type=Path, help="also write every figure to this file")
+    parser.add_argument("--json", type=Path, help="also write every figure to this file, beside those it has")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
     figures = table.Figures()
+    if arguments.json is not None and arguments.json.exists():
+        figures.add_json(arguments.json.read_text())
     sides: list[BrokerSide] = [Tidegauge(folder)]
     try:
         if not arguments.without_kafka:
@@ -101,7 +124,8 @@ def main() -> None:
                 sides.append(kafka_side.Kafka(folder))
             except kafka_side.Unavailable as problem:
                 _note(f"Apache Kafka is left out: {problem}")
-        _work(sides, figures, arguments.rounds, quick=arguments.quick)
+        cells = [cell for cell in workloads(quick=arguments.quick) if arguments.cells in cell.name]
+        _work(sides, figures, arguments.rounds, cells)
         if not arguments.without_failures:
             _fail(sides, figures, arguments.rounds, quick=arguments.quick)
         _mock(figures, arguments.rounds, quick=arguments.quick)

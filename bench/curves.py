@@ -1,7 +1,8 @@
 """How throughput grows, or falls, with partitions, replicas, record size and producers: one picture with four curves.
 
 Both sides do each point in turn, as in ``compare.py``; a point is the median of the rounds. Needs matplotlib for the
-picture; the figures are printed without it too.
+picture; the figures are printed without it too. A curve may be measured by itself: ``--json`` keeps the others of an
+earlier run, and the table and the picture show all that the file has.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ CURVES: dict[str, list[tuple[int, Point]]] = {
     "record size, bytes": [(size, Point(record_bytes=size)) for size in (100, 1_024, 10_240, 102_400)],
     "producers": [(count, Point(producers=count)) for count in (1, 2, 4, 8)],
 }
+SHORT = {name.split()[0]: name for name in CURVES}
+"""How a curve is called on the command line."""
 Measured = dict[str, dict[str, list[tuple[int, float]]]]
 
 
@@ -57,12 +60,12 @@ def _megabytes_per_second(side: BrokerSide, point: Point, topic: str) -> float:
     return side.produce_together(topic, point.workload, point.producers) * point.record_bytes / 1e6
 
 
-def measure_curves(sides: Sequence[BrokerSide], rounds: int) -> Measured:
+def measure_curves(sides: Sequence[BrokerSide], rounds: int, wanted: Sequence[str]) -> Measured:
     """MB a second by curve and side."""
     found: Measured = {}
-    for curve, points in CURVES.items():
+    for curve in wanted:
         found[curve] = {side.name: [] for side in sides}
-        for number, (x, point) in enumerate(points):
+        for number, (x, point) in enumerate(CURVES[curve]):
             for side in sides:
                 topics = [f"{curve.split(',')[0].replace(' ', '-')}-{number}-{turn}" for turn in range(rounds)]
                 rates = [_megabytes_per_second(side, point, topic) for topic in topics]
@@ -79,7 +82,9 @@ def draw(measured: Measured, picture: Path) -> None:
     matplotlib.use("Agg")
     plot: Any = importlib.import_module("matplotlib.pyplot")
     figure, axes = plot.subplots(2, 2, figsize=(10, 7))
-    for axis, (curve, sides) in zip(axes.flat, measured.items(), strict=True):
+    for axis in axes.flat[len(measured) :]:
+        axis.set_visible(False)
+    for axis, (curve, sides) in zip(axes.flat, measured.items(), strict=False):
         for name, points in sides.items():
             axis.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
         axis.set_xlabel(curve)
@@ -111,14 +116,13 @@ def table(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Measure, print and draw."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each point is measured (default 3)")
-    parser.add_argument("--without-kafka", action="store_true", help="our side alone")
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument("--png", type=Path, help="draw the curves into this file")
-    arguments = parser.parse_args()
+def _all_curves(measured: Measured, kept: Path | None) -> Measured:
+    """These, and those of an earlier run that were not measured now, in the order of ``CURVES``."""
+    before: Measured = json.loads(kept.read_text()) if kept is not None and kept.exists() else {}
+    return {curve: both[curve] for both in [{**before, **measured}] for curve in CURVES if curve in both}
+
+
+def _measure(arguments: argparse.Namespace) -> Measured:
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
     sides: list[BrokerSide] = [Tidegauge(folder)]
     try:
@@ -129,11 +133,25 @@ def main() -> None:
                 print(f"Apache Kafka is left out: {problem}", file=sys.stderr)
         for side in sides:
             side.start()
-        measured = measure_curves(sides, arguments.rounds)
+        return measure_curves(sides, arguments.rounds, [SHORT[name] for name in arguments.curve])
     finally:
         for side in sides:
             side.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    """Measure, print and draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--curve", nargs="*", choices=list(SHORT), default=list(SHORT), help="none: draw the file again"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="how often each point is measured (default 3)")
+    parser.add_argument("--without-kafka", action="store_true", help="our side alone")
+    parser.add_argument("--json", type=Path, help="write the figures to this file, beside what it has of other curves")
+    parser.add_argument("--png", type=Path, help="draw the curves into this file")
+    arguments = parser.parse_args()
+    measured = _all_curves(_measure(arguments) if arguments.curve else {}, arguments.json)
     print(table(measured))
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(measured, indent=2) + "\n")

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,9 @@ class Kafka:
 
     name = f"Apache Kafka {VERSION}"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self._folder = folder / "kafka"
+        self._settings = dict(settings or {})
         self._classpath = f"{jars()}/*"
         self._zookeeper_port = _free_port()
         self._ports = [_free_port() for _ in range(3)]
@@ -81,6 +83,7 @@ class Kafka:
                 "log.dirs": str(self._folder / f"data-{number}"),
                 "offsets.topic.replication.factor": "1",
                 "auto.create.topics.enable": "false",
+                **self._settings,
             },
         )
 
@@ -155,7 +158,16 @@ class Kafka:
         """As ``BrokerSide``."""
         asyncio.run(self._create(topic, partitions, replicas))
 
-    def _tool(self, main: str, *arguments: str) -> str:
+    def process(self, broker_id: int) -> subprocess.Popen[bytes]:
+        """A broker's process."""
+        return self._processes[f"broker-{broker_id}"]
+
+    def tool(self, main: str, *arguments: str) -> str:
+        """What one of Kafka's command line tools prints.
+
+        Raises:
+            RuntimeError: it failed.
+        """
         command = ["java", *TOOL_JVM, "-cp", self._classpath, main, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         if done.returncode != 0:
@@ -163,7 +175,7 @@ class Kafka:
         return done.stdout
 
     def _perf(self, topic: str, records: int, workload: Workload, throughput: float, *properties: str) -> str:
-        return self._tool(
+        return self.tool(
             "org.apache.kafka.tools.ProducerPerformance",
             *("--topic", topic, "--num-records", str(records), "--record-size", str(workload.record_bytes)),
             *("--throughput", str(int(throughput)), "--producer-props", f"bootstrap.servers={self.bootstrap}"),
@@ -182,7 +194,7 @@ class Kafka:
 
     def consume(self, topic: str, workload: Workload) -> float:
         """As ``BrokerSide``, by consumer-perf-test: its rate without the group's rebalance."""
-        output = self._tool(
+        output = self.tool(
             "org.apache.kafka.tools.ConsumerPerformance",
             *("--bootstrap-server", self.bootstrap, "--topic", topic),
             *("--messages", str(workload.records), "--timeout", "60000"),
@@ -198,7 +210,7 @@ class Kafka:
 
     def kill(self, broker_id: int) -> None:
         """As ``BrokerSide``."""
-        process = self._processes[f"broker-{broker_id}"]
+        process = self.process(broker_id)
         process.kill()
         process.wait()
 

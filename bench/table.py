@@ -24,11 +24,17 @@ CONSUME = Measure("consume, records/s", less_is_better=False, form="{:,.0f}")
 P50 = Measure("latency p50 at half load, ms", less_is_better=True, form="{:,.2f}")
 P99 = Measure("latency p99 at half load, ms", less_is_better=True, form="{:,.2f}")
 P999 = Measure("latency p99.9 at half load, ms", less_is_better=True, form="{:,.2f}")
+EQUAL_P50 = Measure("latency p50 at the same load, ms", less_is_better=True, form="{:,.2f}")
+EQUAL_P99 = Measure("latency p99 at the same load, ms", less_is_better=True, form="{:,.2f}")
+EQUAL_P999 = Measure("latency p99.9 at the same load, ms", less_is_better=True, form="{:,.2f}")
 START = Measure("from nothing to the first acknowledged record, s", less_is_better=True, form="{:.2f}")
 IDLE_MEMORY = Measure("memory of three idle brokers, MB", less_is_better=True, form="{:,.0f}")
 LOADED_MEMORY = Measure("memory of three brokers after the load, MB", less_is_better=True, form="{:,.0f}")
 GAP = Measure("longest wait for an acknowledgement over a leader's kill -9, s", less_is_better=True, form="{:.2f}")
 CATCH_UP = Measure("a follower that was away catches up, MB/s", less_is_better=False, form="{:,.1f}")
+
+
+_MEASURES = {one.words: one for one in list(globals().values()) if isinstance(one, Measure)}
 
 
 class Figures:
@@ -50,12 +56,18 @@ class Figures:
         for other in others:
             heads += [other, "ratio"]
         lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-        for (workload, measure), sides in self._values.items():
+        for (workload, measure), sides in sorted(self._values.items(), key=_place):
             cells = [workload, measure.words, _spread(measure, sides.get(ours, []))]
             for other in others:
                 cells += [_spread(measure, sides.get(other, [])), _ratio(measure, sides, ours, other)]
             lines.append("| " + " | ".join(cells) + " |")
         return "\n".join(lines)
+
+    def add_json(self, text: str) -> None:
+        """Keep the figures of an earlier run as well: they come before those that are added now."""
+        for row in json.loads(text):
+            for side, values in row["values"].items():
+                self._values[row["workload"], _MEASURES[row["measure"]]][side].extend(values)
 
     def as_json(self) -> str:
         """Every single value, for machines."""
@@ -64,6 +76,12 @@ class Figures:
             for (workload, measure), sides in self._values.items()
         ]
         return json.dumps(rows, indent=2)
+
+
+def _place(entry: tuple[tuple[str, Measure], object]) -> tuple[bool, str]:
+    """Workloads together, in the order in which they were added first; what belongs to none comes before them."""
+    workload, _ = entry[0]
+    return workload != "-", workload.rjust(40) if workload != "-" else ""
 
 
 def _spread(measure: Measure, values: list[float]) -> str:

@@ -25,8 +25,9 @@ BytesAvailable = Callable[[FetchResult], int]
 def is_due(results: Sequence[FetchResult], min_bytes: int, available: BytesAvailable) -> bool:
     """Whether a fetch need not wait: an error, a diverging epoch, or enough bytes."""
     total = 0
+    none = ErrorCode.NONE  # a member of an enumeration takes long to look up, and there may be thousands of results
     for result in results:
-        if result.error is not ErrorCode.NONE or result.diverging is not None:
+        if result.error is not none or result.diverging is not None:
             return True
         if result.read is not None:
             total += min(available(result), result.read.max_bytes)

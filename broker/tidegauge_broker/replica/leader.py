@@ -34,6 +34,7 @@ from tidegauge_broker.replica.validation import check_batch, only_batch
 
 HIGH_WATERMARK = -1
 """DeleteRecords up to the high watermark (DeleteRecordsRequest.HIGH_WATERMARK)."""
+_NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up, and it is asked for every partition
 _ROLL_BACK = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 _WAIT_FOR_NEWS = frozenset(
     {
@@ -152,7 +153,7 @@ class Leader:
                 f"broker {replica_id} is no assigned replica of {partition.topic_partition}",
             )
         result = self.read(wanted, replica_id)
-        if replica_id != CONSUMER and result.error is ErrorCode.NONE and result.diverging is None:
+        if replica_id != CONSUMER and result.error is _NONE and result.diverging is None:
             self._follower_fetched(wanted, replica_id, now_ms, alive, out)
         return result
 

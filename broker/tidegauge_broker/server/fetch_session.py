@@ -16,6 +16,10 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import FetchPartition, FetchRequest, FetchResult
 
+_NONE = (
+    ErrorCode.NONE
+)  # asked for every partition of every answer, and a member of an enumeration takes long to look up
+
 
 @dataclass(slots=True)
 class FetchSession:
@@ -48,7 +52,7 @@ class FetchSession:
     def is_worth_telling(self, result: FetchResult, records: bytes) -> bool:
         """Whether the answer must name this partition; remembers what it is told."""
         offsets = (result.high_watermark, result.log_start_offset)
-        if result.error is not ErrorCode.NONE or result.diverging is not None:
+        if result.error is not _NONE or result.diverging is not None:
             self.told.pop(result.topic_partition, None)
             return True
         news = self.told.get(result.topic_partition) != offsets
