@@ -29,6 +29,7 @@ work=$(mktemp -d)
 started=""
 installed=""
 child=""
+unbroken=""
 exec 3>&2 # where we speak, whatever is redirected
 
 tell() { echo "compose-test, $SECONDS s: $*" >&3; }
@@ -71,8 +72,14 @@ install() {
         within apt-get update -qq > "$work/apt.log" 2>&1 || skip "$* can't be installed: $(last_line "$work/apt.log")"
     fi
     installed="$installed $*"
-    within env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" > "$work/apt.log" 2>&1 ||
+    within apt-get install -y -qq --no-install-recommends --download-only "$@" > "$work/apt.log" 2>&1 ||
         skip "$* can't be installed: $(last_line "$work/apt.log")"
+    # The rest is short, and is never broken off: half of a package would be in the way of whatever comes next.
+    DEBIAN_FRONTEND=noninteractive setsid apt-get install -y -qq --no-install-recommends "$@" \
+        > "$work/apt.log" 2>&1 < /dev/null &
+    unbroken=$!
+    wait "$unbroken" || skip "$* can't be installed: $(last_line "$work/apt.log")"
+    unbroken=""
 }
 start_engine() {
     local missing=()
@@ -96,6 +103,7 @@ start_engine() {
 clean_up() {
     local ours kind
     trap : TERM INT
+    if [ -n "$unbroken" ]; then wait "$unbroken" || true; fi
     if [ -n "$child" ] && kill "$child" 2> /dev/null; then wait "$child" || true; fi
     if [ -e "$work/engine" ]; then
         {
