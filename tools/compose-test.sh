@@ -193,7 +193,8 @@ choose_compose() {
 # What a machine's network or disk does to a build.
 not_ours='no space left|cannot allocate memory|timed out|timeout|temporary failure|could not resolve|too many requests'
 not_ours+='|connection (reset|refused|broken|aborted)|unexpected eof|incompleteread|hash sum mismatch|service unavailable'
-not_ours+='|bad gateway|(unable|failed) to fetch'
+not_ours+='|bad gateway|(unable|failed) to fetch|unable to locate|max retries|connectionpool|ssl|network is unreachable'
+not_ours+='|could not find a version|no matching distribution|i/o error|input/output error'
 # build SERVICE...: tries twice, since a download may break off.
 build() {
     within "${compose[@]}" --profile spark build "$@" > "$work/build.log" 2>&1 && return
