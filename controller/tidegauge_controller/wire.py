@@ -267,6 +267,7 @@ def to_alter_partition(request: AlterPartitionRequest) -> control_pb2.AlterParti
                 new_isr=proposal.new_isr,
                 partition_epoch=proposal.partition_epoch,
                 recovering=proposal.recovering,
+                joiner_epoch=proposal.joiner_epoch if proposal.joiner_epoch >= 0 else None,
             )
             for proposal in request.partitions
         ],
@@ -286,6 +287,7 @@ def from_alter_partition(message: control_pb2.AlterPartitionRequest) -> AlterPar
                 tuple(entry.new_isr),
                 entry.partition_epoch,
                 entry.recovering,
+                entry.joiner_epoch if entry.HasField("joiner_epoch") else -1,
             )
             for entry in message.partitions
         ],

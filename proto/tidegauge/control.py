@@ -138,7 +138,11 @@ class StopReplicaRequest:
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """A leader's proposal for one partition (AlterPartition)."""
+    """A leader's proposal for one partition (AlterPartition).
+
+    ``joiner_epoch`` is the broker epoch of the replica that it adds, as that one's fetch carried it (KIP-903); -1 where
+    it adds none, or that is unknown.
+    """
 
     topic_partition: TopicPartition
     topic_id: str
@@ -146,6 +150,7 @@ class IsrProposal:
     new_isr: tuple[int, ...]
     partition_epoch: int
     recovering: bool = False
+    joiner_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)

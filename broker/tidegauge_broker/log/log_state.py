@@ -73,7 +73,8 @@ class LogSettings:
 class LogState:
     """What loading found. Offsets are absolute; ``segments`` has at least one, the active one last.
 
-    ``epochs_owed``: leader-epoch-checkpoint is to be written with the next flush.
+    ``epochs_owed``: leader-epoch-checkpoint is to be written with the next flush. ``former_epoch``: the newest epoch
+    found after an unclean shutdown, whether or not the log still reaches to it; else -1.
     """
 
     segments: list[LogSegment]
@@ -84,3 +85,4 @@ class LogState:
     epochs: list[EpochEntry]
     topic_id: str = ""
     epochs_owed: bool = False
+    former_epoch: int = -1

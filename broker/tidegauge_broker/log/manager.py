@@ -286,6 +286,7 @@ class LogManager:
             high_watermark=min(max(high_watermark, log.log_start_offset), log.log_end_offset),
             epochs=list(log.epochs),
             producer_state=log.producer_state,
+            former_epoch=log.former_epoch,
         )
 
     def _existing(self, topic_partition: TopicPartition) -> PartitionLog:

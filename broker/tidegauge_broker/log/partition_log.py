@@ -66,6 +66,7 @@ class PartitionLog:
         self.recovery_point = state.recovery_point
         self.producer_state = state.producer_state
         self.epochs = state.epochs
+        self.former_epoch = state.former_epoch
         self._segments = state.segments
         self._now_ms = now_ms
         self._epoch_checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, folder.disk)

@@ -91,6 +91,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
         segments = [_create(directory, log_start_offset, settings, plan)]
     if epochs_lost:
         epochs = _epochs_of(segments)
+    former_epoch = -1 if plan.clean or epochs.latest_epoch is None else epochs.latest_epoch
     epochs_owed = _fit_epochs(directory, epochs, log_start_offset, log_end_offset, plan.disk)
     recovery_point = log_end_offset if plan.clean else min(plan.recovery_point, log_end_offset)
     return LogState(
@@ -101,6 +102,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
         producer_state=_load_producers(directory, segments, log_start_offset, log_end_offset, plan),
         epochs=epochs.entries,
         epochs_owed=epochs_owed,
+        former_epoch=former_epoch,
         topic_id=_load_topic_id(directory),
     )
 

@@ -33,7 +33,7 @@ from tidegauge_broker.replica.effects import (
     LogLine,
 )
 from tidegauge_broker.replica.follower import Follower
-from tidegauge_broker.replica.hosted import state_is_absurd, words_for
+from tidegauge_broker.replica.hosted import is_of_former_life, state_is_absurd, words_for
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.list_offsets import list_offset
 from tidegauge_broker.replica.messages import (
@@ -131,6 +131,8 @@ class BrokerCore(ServedPartitions):
             log = loaded.get(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
             if isinstance(log, ErrorCode):
                 return log
+            if self.settings.refuses_former_lives and is_of_former_life(state, self.broker_id, log):
+                return ErrorCode.INELIGIBLE_REPLICA
             rules = self._rules.get(topic_partition.topic, TopicRules())
             partition = Partition(topic_partition, self.broker_id, self.settings, rules, state.topic_id, log)
             self._partitions[topic_partition] = partition

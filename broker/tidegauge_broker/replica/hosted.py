@@ -18,7 +18,7 @@ from tidegauge_broker.purgatory.purgatory import Purgatory
 from tidegauge_broker.replica.effects import Effect
 from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, ReplicaView, TopicRules
 from tidegauge_broker.replica.partition import Partition, Role
-from tidegauge_broker.replica.ports import Logs, Metadata
+from tidegauge_broker.replica.ports import LoadedLog, Logs, Metadata
 from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.replica.rounds import Rounds
 from tidegauge_broker.replica.view import view_of
@@ -136,6 +136,20 @@ def state_is_absurd(state: PartitionState) -> bool:
         or not replicas.intersection(state.isr)
         or (state.leader != NO_LEADER and state.leader not in state.isr)
     )
+
+
+def is_of_former_life(state: PartitionState, broker_id: int, log: LoadedLog) -> bool:
+    """Whether the first state that a new process is told takes it for the process before, whose records may be gone.
+
+    A controller that sees a restart takes the replica out of the ISR, or gives the last member a new leader epoch.
+    Where it has done neither, the restart was overlooked: a state was written by who had not seen it yet, and who reads
+    it can't tell. The broker can, after an unclean end. A leader that led on with a shorter log would write other
+    records at the same offsets in the same epoch; a member of the ISR could be elected without what is committed.
+    (Kafka has no such refusal. ``INELIGIBLE_REPLICA`` makes the controller do what it would have done.)
+    """
+    if log.former_epoch < 0 or broker_id not in state.isr:
+        return False
+    return len(state.isr) > 1 or (state.leader == broker_id and state.leader_epoch <= log.former_epoch)
 
 
 def words_for(error: ErrorCode, topic_partition: TopicPartition) -> str:

@@ -23,6 +23,7 @@ from tidegauge_broker.replica.messages import (
     DeleteRecordsResult,
     EpochEnd,
     FetchPartition,
+    FetchRequest,
     FetchResult,
     OffsetAnswer,
     ProduceResult,
@@ -156,6 +157,12 @@ class Leader:
         if replica_id != CONSUMER and result.error is _NONE and result.diverging is None:
             self._follower_fetched(wanted, replica_id, now_ms, alive, out)
         return result
+
+    def asked_by(self, request: FetchRequest) -> None:
+        """A fetch comes in: note which life of the replica it is from, before it takes effect."""
+        remote = self.remotes.get(request.replica_id)
+        if remote is not None:
+            remote.broker_epoch = request.replica_epoch
 
     def read(self, wanted: FetchPartition, replica_id: int) -> FetchResult:
         """What a fetch gives now; changes nothing. Also asked again when a parked fetch completes."""
@@ -312,7 +319,7 @@ class Leader:
         ):
             new_isr = (*self.isr.isr, remote.broker_id)
             partition.say("info", f"Expanding ISR from {_list(self.isr.isr)} to {_list(new_isr)}", out)
-            proposal = self._proposal(new_isr)
+            proposal = self._proposal(new_isr, remote.broker_epoch)
             self._set_isr(PendingExpand(self.isr.isr, remote.broker_id, proposal), "Fetch", out)
             out.append(ProposeIsr(proposal))
 
@@ -349,10 +356,15 @@ class Leader:
         remote = self.remotes.get(broker_id)
         return UNKNOWN_OFFSET if remote is None else remote.log_end_offset
 
-    def _proposal(self, new_isr: tuple[int, ...]) -> IsrProposal:
+    def _proposal(self, new_isr: tuple[int, ...], joiner_epoch: int = -1) -> IsrProposal:
         partition = self.partition
         return IsrProposal(
-            partition.topic_partition, partition.topic_id, partition.leader_epoch, new_isr, partition.partition_epoch
+            partition.topic_partition,
+            partition.topic_id,
+            partition.leader_epoch,
+            new_isr,
+            partition.partition_epoch,
+            joiner_epoch=joiner_epoch,
         )
 
     def isr_verdict(self, proposal: IsrProposal, verdict: IsrVerdict, out: list[Effect]) -> bool:

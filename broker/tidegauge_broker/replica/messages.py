@@ -91,13 +91,17 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchRequest:
-    """A fetch by a consumer (``replica_id`` is CONSUMER) or by a follower."""
+    """A fetch by a consumer (``replica_id`` is CONSUMER) or by a follower.
+
+    ``replica_epoch`` is the follower's broker epoch: which of its lives asks; -1 where that is unknown.
+    """
 
     replica_id: int
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     partitions: Sequence[FetchPartition]
+    replica_epoch: int = -1
 
 
 class ReadRange(NamedTuple):
@@ -291,6 +295,8 @@ class CoreSettings:
     fetch_max_bytes: int = 57671680
     producer_id_expiration_ms: int = 86400000
     truncation_rule: str = "kip-320"
+    refuses_former_lives: bool = False
+    """Whether a new process refuses a state that speaks of the process before it (``hosted.is_of_former_life``)."""
     tells: bool = True
     """Whether state changes and lines for the log are told; a simulation that nobody reads has no use for them."""
     reelected_leader_keeps_follower_state: bool = False

@@ -47,7 +47,8 @@ class Metadata(Protocol):
 class LoadedLog:
     """A replica's log as it was opened: what a partition starts from.
 
-    ``high_watermark`` is the value of replication-offset-checkpoint, clamped to [log start, log end].
+    ``high_watermark`` is the value of replication-offset-checkpoint, clamped to [log start, log end]. ``former_epoch``
+    is the newest leader epoch of which the log's files know, where the process before came to no orderly end; else -1.
     """
 
     log_start_offset: int
@@ -55,3 +56,4 @@ class LoadedLog:
     high_watermark: int
     epochs: list[EpochEntry]
     producer_state: ProducerState
+    former_epoch: int = -1

@@ -17,6 +17,7 @@ class RemoteReplica:
         last_fetch_leader_log_end_offset: the leader's end at the previous fetch.
         last_fetch_time_ms: arrival of the previous fetch.
         last_caught_up_time_ms: the last time at which it had all that the leader had.
+        broker_epoch: of the life that fetched last; -1 where that is unknown.
     """
 
     broker_id: int
@@ -25,6 +26,7 @@ class RemoteReplica:
     last_fetch_leader_log_end_offset: int = UNKNOWN_OFFSET
     last_fetch_time_ms: int = 0
     last_caught_up_time_ms: int = 0
+    broker_epoch: int = -1
 
     def fetched(self, fetch_offset: int, log_start_offset: int, leader_log_end_offset: int, now_ms: int) -> None:
         """A fetch arrived. ``leader_log_end_offset`` is the leader's end before it was read.

@@ -37,6 +37,7 @@ class FetchSession:
         max_bytes: int,
         changed: Iterable[FetchPartition],
         forgotten: Iterable[TopicPartition],
+        replica_epoch: int = -1,
     ) -> FetchRequest:
         """Take in what changed, and make the whole request of it."""
         for topic_partition in forgotten:
@@ -47,7 +48,8 @@ class FetchSession:
             if before is not None and before.current_leader_epoch != wanted.current_leader_epoch:
                 self.told.pop(wanted.topic_partition, None)
             self.standing[wanted.topic_partition] = wanted
-        return FetchRequest(replica_id, max_wait_ms, min_bytes, max_bytes, list(self.standing.values()))
+        standing = list(self.standing.values())
+        return FetchRequest(replica_id, max_wait_ms, min_bytes, max_bytes, standing, replica_epoch)
 
     def is_worth_telling(self, result: FetchResult, records: bytes) -> bool:
         """Whether the answer must name this partition; remembers what it is told."""

@@ -48,7 +48,7 @@ def check_proposal(
     grows_while_recovering = proposal.recovering and len(proposal.new_isr) > 1
     if grows_while_recovering or (proposal.recovering and not current.recovering):
         return ErrorCode.INVALID_REQUEST, None
-    if not context.live_brokers.issuperset(proposal.new_isr):
+    if not context.live_brokers.issuperset(proposal.new_isr) or _joiner_is_another(context, current, proposal):
         return ErrorCode.INELIGIBLE_REPLICA, None
     return ErrorCode.NONE, Leadership(
         broker_id,
@@ -58,6 +58,17 @@ def check_proposal(
         proposal.partition_epoch,
         context.epoch,
     )
+
+
+def _joiner_is_another(context: ControllerContext, current: Leadership, proposal: IsrProposal) -> bool:
+    """Whether who joins has restarted since the fetch on which the proposal stands: what it had may be gone.
+
+    The rule is KIP-903's, which KRaft's controller has; Kafka's in ZooKeeper mode takes the proposal.
+    """
+    if proposal.joiner_epoch < 0 or context.settings.trusts_restarted_brokers:
+        return False
+    joiners = (broker_id for broker_id in proposal.new_isr if broker_id not in current.isr)
+    return any(context.live[broker_id].epoch != proposal.joiner_epoch for broker_id in joiners)
 
 
 def process_alter_partition(

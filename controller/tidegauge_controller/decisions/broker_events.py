@@ -191,9 +191,15 @@ def is_of_this_life(context: ControllerContext, broker_id: int, request: Control
 def process_leader_and_isr_response(
     context: ControllerContext, broker_id: int, response: PartitionsResponse
 ) -> Steps[None]:
-    """A broker says which of its replicas lie in a failed folder: these are offline from now on."""
+    """A broker says which of its replicas lie in a failed folder: these are offline from now on.
+
+    And which states take it for the process before it (``INELIGIBLE_REPLICA``): these it has lost and got anew.
+    """
     if response.error is not ErrorCode.NONE or broker_id not in context.live:
         return
+    restarted = sorted(at for at, error in response.partitions.items() if error is ErrorCode.INELIGIBLE_REPLICA)
+    if restarted:
+        yield from _on_overlooked_restart(context, broker_id, restarted)
     failed = {at for at, error in response.partitions.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
     working = {at for at, error in response.partitions.items() if error is ErrorCode.NONE}
     before = context.offline_folders.get(broker_id, set())
@@ -203,6 +209,26 @@ def process_leader_and_isr_response(
     if new:
         context.cause = "LogDirFailure"
         yield from on_replicas_offline(context, [Replica(at, broker_id) for at in new])
+
+
+def _on_overlooked_restart(
+    context: ControllerContext, broker_id: int, partitions: Sequence[TopicPartition]
+) -> Steps[None]:
+    """What a bounce would have done to these replicas: out of the ISRs, then told what they are now."""
+    context.cause = "OverlookedRestart"
+    replicas = [
+        Replica(at, broker_id)
+        for at in partitions
+        if at in context.leadership and broker_id in context.leadership[at].isr
+    ]
+    if not replicas:
+        return
+    offline = context.offline_folders.setdefault(broker_id, set())
+    offline.update(replica.topic_partition for replica in replicas)
+    yield from on_replicas_offline(context, replicas)
+    offline.difference_update(replica.topic_partition for replica in replicas)
+    yield from change_replicas(context, replicas, ReplicaStatus.ONLINE)
+    yield from trigger_online(context)
 
 
 def process_log_dir_notifications(context: ControllerContext) -> Steps[None]:

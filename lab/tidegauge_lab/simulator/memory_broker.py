@@ -121,6 +121,8 @@ class MemoryBroker:
         self.given = 0
         self.flushes = False
         self._flushed_epochs: list[EpochEntry] = []
+        self._former_epoch = -1
+        """The newest epoch of which the files knew when the last process came to an end that was not in order."""
         self.is_running = False
         self.broker_epoch = -1
         self.told = Told()
@@ -150,6 +152,11 @@ class MemoryBroker:
     def kill(self) -> None:
         """The process is gone; the disk and its last checkpoint stay."""
         self.is_running = False
+        self._former_epoch = self.log.epochs[-1].epoch if self.log.epochs else -1
+
+    def ended_in_order(self) -> None:
+        """The process that is gone had closed its logs."""
+        self._former_epoch = -1
 
     def write_checkpoint(self) -> None:
         """The high watermark, as it is written every few seconds."""
@@ -187,7 +194,7 @@ class MemoryBroker:
     def leader_and_isr(self, request: LeaderAndIsrRequest, now_ms: int) -> Any:
         """The controller's request, executed; the core's answer."""
         loaded: dict[TopicPartition, LoadedLog | Any] = {
-            at: self.log.loaded(self.checkpoint) for at in self.core.logs_needed(request)
+            at: self.log.loaded(self.checkpoint, self._former_epoch) for at in self.core.logs_needed(request)
         }
         response, effects = self.core.leader_and_isr(request, loaded, now_ms)
         self.execute(effects)

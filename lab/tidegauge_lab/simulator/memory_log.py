@@ -172,11 +172,16 @@ class MemoryLog:
             if header.next_offset > from_offset and header.base_offset < end_offset
         )
 
-    def loaded(self, high_watermark: int) -> LoadedLog:
+    def loaded(self, high_watermark: int, former_epoch: int = -1) -> LoadedLog:
         """What a new process finds; ``high_watermark`` is what stands in the checkpoint."""
         self.producer_state = self._producers()
         return LoadedLog(
-            0, self.log_end_offset, min(high_watermark, self.log_end_offset), list(self.epochs), self.producer_state
+            0,
+            self.log_end_offset,
+            min(high_watermark, self.log_end_offset),
+            list(self.epochs),
+            self.producer_state,
+            former_epoch,
         )
 
 

@@ -39,7 +39,7 @@ Begin = Callable[[ControllerContext], Steps[Any]]
 Done = Callable[[Any], None]
 """Called with the decision's result, or with None where it came to no end."""
 
-_SETTINGS = ControllerSettings(leader_imbalance_percentage=0)
+SETTINGS = ControllerSettings(leader_imbalance_percentage=0)
 
 
 def _nothing(_: Any) -> None:
@@ -54,7 +54,7 @@ class SimController:
         self.broker_id = broker_id
         self.session = session
         epoch, version = zookeeper.next_controller_epoch()
-        self.context = ControllerContext(broker_id, epoch, version, _SETTINGS)
+        self.context = ControllerContext(broker_id, epoch, version, SETTINGS)
         self.queues: dict[int, deque[Any]] = {}
         self.brokers_changed = False
         self.strays: list[tuple[int, Any]] = []

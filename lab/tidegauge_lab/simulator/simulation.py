@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
+from tidegauge_lab.simulator import sim_controller
 from tidegauge_lab.simulator.actions import ACTIONS, MAY_LOSE, MUST_SURVIVE, Swarm, bounds, swarm_of
 from tidegauge_lab.simulator.checker import Checker, Violation
 from tidegauge_lab.simulator.coverage import Coverage
@@ -100,7 +101,11 @@ def _run(
     history = History(seed)
     checker = Checker(swarm.min_insync_replicas, may_lose=swarm.power == "any" and not swarm.flushes)
     settings = CoreSettings(
-        replica_lag_time_max_ms=_LAG_MS, replica_fetch_backoff_ms=100, truncation_rule=rule, tells=tells
+        replica_lag_time_max_ms=_LAG_MS,
+        replica_fetch_backoff_ms=100,
+        truncation_rule=rule,
+        refuses_former_lives=not sim_controller.SETTINGS.trusts_restarted_brokers,
+        tells=tells,
     )
     world = World(swarm.replicas, settings, TopicRules(min_insync_replicas=swarm.min_insync_replicas), checker)
     for broker in world.brokers.values():

@@ -66,6 +66,7 @@ class Exchange:
 
     follower: MemoryBroker
     life: int
+    broker_epoch: int
     chosen: FetchRound | EpochRound
     answer: FetchedPartition | EpochAnswer | None = None
 
@@ -265,7 +266,7 @@ class World:
         for leader in sorted(followed) if len(followed) > 1 else followed:
             chosen = broker.core.next_round(leader, self.now_ms)
             if not isinstance(chosen, Wait):
-                exchange = Exchange(broker, broker.life, chosen)
+                exchange = Exchange(broker, broker.life, broker.broker_epoch, chosen)
                 if isinstance(chosen, FetchRound):
                     broker.reported = max(broker.reported, chosen.partitions[0].fetch_offset)
                 asked.append(exchange)
@@ -285,7 +286,9 @@ class World:
             self.traffic.answers.append(exchange)
         else:
             wanted = list(chosen.partitions)
-            request = FetchRequest(exchange.follower.broker_id, wait_ms, 1, RESPONSE_MAX_BYTES, wanted)
+            request = FetchRequest(
+                exchange.follower.broker_id, wait_ms, 1, RESPONSE_MAX_BYTES, wanted, exchange.broker_epoch
+            )
             leader.execute(leader.core.fetch(request, exchange, self.now_ms))
 
     def answer(self, exchange: Exchange) -> None:
@@ -524,6 +527,7 @@ class World:
         broker.write_checkpoint()
         broker.flush()
         self.kill(broker_id)
+        broker.ended_in_order()
         if broker_id not in self.without_session:
             self.expire(broker_id)
 

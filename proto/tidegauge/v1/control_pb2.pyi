@@ -475,6 +475,7 @@ class AlterPartitionItem(google.protobuf.message.Message):
     NEW_ISR_FIELD_NUMBER: builtins.int
     PARTITION_EPOCH_FIELD_NUMBER: builtins.int
     RECOVERING_FIELD_NUMBER: builtins.int
+    JOINER_EPOCH_FIELD_NUMBER: builtins.int
     topic: builtins.str
     """Topic name."""
     topic_id: builtins.str
@@ -487,6 +488,8 @@ class AlterPartitionItem(google.protobuf.message.Message):
     """The partition epoch on which the proposal stands."""
     recovering: builtins.bool
     """True while the leader still recovers from an unclean election."""
+    joiner_epoch: builtins.int
+    """The broker epoch of the replica that joins, as its fetch carried it; absent: none joins, or it is unknown."""
     @property
     def new_isr(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """The proposed in-sync replicas, in order."""
@@ -501,8 +504,11 @@ class AlterPartitionItem(google.protobuf.message.Message):
         new_isr: collections.abc.Iterable[builtins.int] | None = ...,
         partition_epoch: builtins.int = ...,
         recovering: builtins.bool = ...,
+        joiner_epoch: builtins.int | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["leader_epoch", b"leader_epoch", "new_isr", b"new_isr", "partition", b"partition", "partition_epoch", b"partition_epoch", "recovering", b"recovering", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_joiner_epoch", b"_joiner_epoch", "joiner_epoch", b"joiner_epoch"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_joiner_epoch", b"_joiner_epoch", "joiner_epoch", b"joiner_epoch", "leader_epoch", b"leader_epoch", "new_isr", b"new_isr", "partition", b"partition", "partition_epoch", b"partition_epoch", "recovering", b"recovering", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_joiner_epoch", b"_joiner_epoch"]) -> typing.Literal["joiner_epoch"] | None: ...
 
 global___AlterPartitionItem = AlterPartitionItem
 

@@ -21,7 +21,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import PartitionStateNode
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
-from tidegauge_controller.decisions.context import Leadership
+from tidegauge_controller.decisions.context import ControllerSettings, Leadership
 from tidegauge_controller.decisions.topic_events import process_topic_change
 
 AT = TopicPartition("orders", 0)
@@ -112,6 +112,21 @@ def test_an_unknown_partition():
     unknown = TopicPartition("orders", 7)
     response = ask(term, proposal(term, unknown))
     assert response == AlterPartitionResponse(NONE, [IsrVerdict(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])
+
+
+def test_who_joins_must_be_in_the_life_in_which_it_fetched():
+    """KIP-903: since a restart it may lack what it had. Kafka's controller in ZooKeeper mode does not ask."""
+    term = term_of(isr=(1, 2))
+    epoch = term.context.live[3].epoch
+    joins = proposal(term, new_isr=(1, 2, 3), joiner_epoch=epoch - 1)
+    assert ask(term, joins).partitions[0].error is ErrorCode.INELIGIBLE_REPLICA
+    assert term.writes == []
+    kafkas = term_of(isr=(1, 2))
+    kafkas.context.settings = ControllerSettings(trusts_restarted_brokers=True)
+    assert ask(kafkas, joins).partitions[0].error is NONE
+    assert ask(term, replace(joins, joiner_epoch=epoch)).partitions[0].error is NONE
+    stays = proposal(term, new_isr=(1, 3), partition_epoch=3, joiner_epoch=epoch - 1)
+    assert ask(term, stays).partitions[0].error is NONE, "3 is a member already"
 
 
 def test_every_member_must_be_alive_also_those_that_stay():

@@ -79,6 +79,9 @@ def test_alter_partition_and_its_answer() -> None:
     request = AlterPartitionRequest(1, 77, [IsrProposal(AT, "B" * 22, 4, (2, 0), 3, recovering=True)])
     sent = control_pb2.AlterPartitionRequest.FromString(wire.to_alter_partition(request).SerializeToString())
     assert wire.from_alter_partition(sent) == request
+    joins = AlterPartitionRequest(1, 77, [IsrProposal(AT, "B" * 22, 4, (2, 0), 3, joiner_epoch=0)])
+    sent = control_pb2.AlterPartitionRequest.FromString(wire.to_alter_partition(joins).SerializeToString())
+    assert wire.from_alter_partition(sent) == joins
     response = AlterPartitionResponse(
         ErrorCode.NONE,
         [

@@ -177,6 +177,16 @@ def test_recovery_takes_leader_epochs_from_the_batches_it_scans(bench, batch):
     assert bench.restart(clean=False).epochs == [EpochEntry(1, 0), EpochEntry(2, 2)]
 
 
+def test_after_an_unclean_shutdown_the_newest_epoch_is_known_though_its_records_are_gone(bench, batch):
+    """A process refuses to lead an epoch that the one before it has led (LoadedLog.former_epoch)."""
+    bench.append(batch(0), epoch=1)
+    bench.log().write_epochs([EpochEntry(1, 0), EpochEntry(5, 1)], sync=True)
+    assert bench.restart(clean=False).former_epoch == 5
+    assert bench.manager.loaded(bench.name).former_epoch == 5
+    bench.log().write_epochs([EpochEntry(1, 0), EpochEntry(6, 1)], sync=True)
+    assert bench.restart().former_epoch == -1
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_the_producer_state_is_the_same_after_a_restart(bench, batch, clean):
     """From snapshot and batches; a snapshot keeps only the newest batch of a producer, as in Kafka."""

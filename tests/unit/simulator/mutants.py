@@ -464,7 +464,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             (
                 sim_controller,
-                "_SETTINGS",
+                "SETTINGS",
                 ControllerSettings(leader_imbalance_percentage=0, trusts_restarted_brokers=True),
             ),
         ),

@@ -46,7 +46,7 @@ def test_what_power_cuts_take_is_lost_by_name_only():
 def test_kafkas_rule_for_unseen_restarts_is_found_out(power: str, begin: int, monkeypatch: pytest.MonkeyPatch):
     """``controller.failover.trusts.restarted.brokers=true``; the same seeds acquit the default."""
     kafkas = ControllerSettings(leader_imbalance_percentage=0, trusts_restarted_brokers=True)
-    monkeypatch.setattr(sim_controller, "_SETTINGS", kafkas)
+    monkeypatch.setattr(sim_controller, "SETTINGS", kafkas)
     first = next(seed for seed in range(begin, 300) if history_of(seed, 500, power=power).violation is not None)
     monkeypatch.undo()
     assert history_of(first, 500, power=power).violation is None
