@@ -35,7 +35,6 @@ from tidegauge.v1 import (
 from tidegauge_broker.replica.messages import CONSUMER, EpochQuestion, FetchRequest, RecordsToDelete
 from tidegauge_broker.server import convert
 from tidegauge_broker.server.fetch_session import FetchSession
-from tidegauge_broker.server.outgoing import Outgoing
 from tidegauge_broker.server.service import BrokerService, ClusterView, TopicView
 from tidegauge_controller import wire
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
@@ -50,7 +49,6 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
 
     def __init__(self, service: BrokerService, now_ms: Callable[[], int], listener: str) -> None:
         self._service = service
-        self._outgoing = Outgoing()
         self._listener = listener
         self._now_ms = now_ms
 
@@ -121,8 +119,7 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
 
     async def Fetch(self, request: fetch_pb2.FetchRequest, context: Context) -> fetch_pb2.FetchResponse:
         """Read committed batches."""
-        connection = context.peer()
-        await self._outgoing.room(connection, self._service.settings.integer("fetch.max.bytes"))
+        del context
         wanted = FetchRequest(
             CONSUMER,
             request.max_wait_ms,
@@ -131,7 +128,6 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
             [convert.from_fetch_partition(item) for item in request.partitions],
         )
         answer = await self._service.fetch(wanted)
-        self._outgoing.hold(connection, sum(len(records) for _, records in answer), context)
         return fetch_pb2.FetchResponse(partitions=[convert.to_fetch_result(*item) for item in answer])
 
     async def ListOffsets(
