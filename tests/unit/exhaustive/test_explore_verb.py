@@ -1,0 +1,53 @@
+"""``tidegauge explore`` as a user meets it: what it prints, and how it ends (row B7)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from tidegauge_lab.cli.explore import explore
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(explore, words)
+
+
+def test_it_tells_states_and_that_there_are_no_others():
+    result = run("--replicas", "2", "--records", "1", "--elections", "1")
+    assert result.exit_code == 0
+    assert "339 states and 908 transitions under kip-320, 11 steps deep" in result.stdout
+    assert "Complete: there is no other state within the bounds.\nAll invariants held.\n" in result.stdout
+
+
+def test_a_violation_is_told_with_a_shortest_schedule(tmp_path: Path):
+    picture = tmp_path / "found.svg"
+    result = run("--rule", "high-watermark", "--replicas", "2", "--fail-fast", "--svg", str(picture))
+    assert result.exit_code == 1
+    assert "Stopped at the first violation." in result.stdout
+    assert "EpochsMonotone is broken in 9 steps:\n    1  the controller elects " in result.stdout
+    assert picture.read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_json_is_one_document():
+    result = run("--truncation", "kip-279", "--replicas", "2", "--max-states", "4000", "-o", "json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert (told["truncation"], told["states"], told["complete"]) == ("kip-279", 4000, False)
+    assert told["bounds"]["elections"] == 2
+    (first, *_) = told["violations"]
+    assert (first["invariant"], first["steps"], len(first["schedule"])) == ("EpochsMonotone", 9, 9)
+
+
+def test_it_says_where_it_was_bounded():
+    result = run("--max-states", "50")
+    assert result.exit_code == 0
+    assert "Bounded at 50 states: there are more within the bounds." in result.stdout
+
+
+def test_what_would_have_no_effect_is_refused():
+    for words in (("--crashes", "1"), ("--unclean",), ("--controller", "kafka", "--as-model")):
+        result = run(*words)
+        assert result.exit_code == 2
+        assert "--controller" in result.stderr
