@@ -23,7 +23,8 @@ from typing import Any
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from grpc_reflection.v1alpha._async import ReflectionServicer
 
 from tidegauge.control import Endpoint
 from tidegauge.listeners import Listeners
@@ -298,9 +299,9 @@ class BrokerProcess:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [name.full_name for file in _SERVICES for name in file.services_by_name.values()]
         names += self._seams.add_services(server)
-        reflection.enable_server_reflection(
-            [*names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME], server
-        )
+        names += [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
+        # What enable_server_reflection does, which would take a guarded server for one without asyncio.
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(ReflectionServicer(names), server)
 
     async def _say_when_ready(self) -> None:
         await self._service.until_startup_complete()
