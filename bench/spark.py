@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -73,10 +74,10 @@ class Place:
         return reader.option("subscribe", cell.topic).load()
 
 
-def cells(quick: bool) -> list[Cell]:
-    """100 B and 1 KiB, 1 and 12 partitions."""
-    counts = ((100, 100_000), (1024, 20_000)) if quick else ((100, 2_000_000), (1024, 400_000))
-    return [Cell(size, partitions, records) for size, records in counts for partitions in (1, 12)]
+def cells(records: int) -> list[Cell]:
+    """100 B and 1 KiB (a fifth as many), 1 and 12 partitions."""
+    counts = ((100, records), (1024, records // 5))
+    return [Cell(size, partitions, count) for size, count in counts for partitions in (1, 12)]
 
 
 def connector_jars(version: str) -> list[Path]:
@@ -162,7 +163,8 @@ def measure(spark: Any, places: list[Place], work: list[Cell], rounds: int) -> N
                 read(spark, place, cell)
                 if number == 0:
                     place.reads.rows_per_second[cell.name].clear()
-        print(f"{cell.name}: done", file=sys.stderr)
+        rates = (f"{place.reads.name} {place.reads.median(cell):,.0f} rows/s" for place in places)
+        print(f"{cell.name}: {', '.join(rates)}", file=sys.stderr, flush=True)
 
 
 def markdown(sides: list[Reads], work: list[Cell]) -> str:
@@ -180,15 +182,16 @@ def main() -> None:
     """Run both sides and print the table."""
     import pyspark  # noqa: PLC0415  (slow to import)
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer records")
+    parser.add_argument("--records", type=int, default=2_000_000, help="of 100 B; a fifth of 1 KiB (default 2,000,000)")
     parser.add_argument("--rounds", type=int, default=5, help="reads of each side that count (default 5)")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 2, help="local[N] (default: all)")
     parser.add_argument("--without-kafka", action="store_true", help="our side alone")
     parser.add_argument("--connector", metavar="VERSION", help="of Spark's connector (default: Spark's, or one before)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
-    work = cells(arguments.quick)
+    work = cells(arguments.records)
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
     cluster = LocalCluster.create(folder / "tidegauge", 3, profile="kafka")
     kafka = None
@@ -222,7 +225,12 @@ def main() -> None:
     sides = [place.reads for place in places]
     print(markdown(sides, work))
     if arguments.json is not None:
-        figures = {"spark": pyspark.__version__, "cores": arguments.cores, "sides": [asdict(side) for side in sides]}
+        figures = {
+            "spark": pyspark.__version__,
+            "records": arguments.records,
+            "cores": arguments.cores,
+            "sides": [asdict(side) for side in sides],
+        }
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 
