@@ -35,6 +35,7 @@ from tidegauge.v1 import (
 from tidegauge_broker.replica.messages import CONSUMER, EpochQuestion, FetchRequest, RecordsToDelete
 from tidegauge_broker.server import convert
 from tidegauge_broker.server.fetch_session import FetchSession
+from tidegauge_broker.server.outgoing import Outgoing
 from tidegauge_broker.server.service import BrokerService, ClusterView, TopicView
 from tidegauge_controller import wire
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
@@ -49,6 +50,7 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
 
     def __init__(self, service: BrokerService, now_ms: Callable[[], int], listener: str) -> None:
         self._service = service
+        self._outgoing = Outgoing()
         self._listener = listener
         self._now_ms = now_ms
 
@@ -119,7 +121,8 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
 
     async def Fetch(self, request: fetch_pb2.FetchRequest, context: Context) -> fetch_pb2.FetchResponse:
         """Read committed batches."""
-        del context
+        connection = context.peer()
+        await self._outgoing.room(connection, self._service.settings.integer("fetch.max.bytes"))
         wanted = FetchRequest(
             CONSUMER,
             request.max_wait_ms,
@@ -128,6 +131,7 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
             [convert.from_fetch_partition(item) for item in request.partitions],
         )
         answer = await self._service.fetch(wanted)
+        self._outgoing.hold(connection, sum(len(records) for _, records in answer), context)
         return fetch_pb2.FetchResponse(partitions=[convert.to_fetch_result(*item) for item in answer])
 
     async def ListOffsets(

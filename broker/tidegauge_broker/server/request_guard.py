@@ -93,7 +93,10 @@ def _unary_unary(handle: Any) -> Any:
     async def guarded(request: Any, context: Context) -> Any:
         if isinstance(request, MalformedRequest):
             await _refuse(request, context)
-        return await handle(request, context)
+        try:
+            return await handle(request, context)
+        except NotImplementedError:  # of the generated code; gRPC would log a traceback for each
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method is not offered here")
 
     return guarded
 

@@ -306,6 +306,12 @@ class Aborted(Exception):
 
 
 class _Context:
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:9"
+
+    def add_done_callback(self, callback: Any) -> None:
+        callback(self)
+
     async def abort(self, code: Any, details: str = "") -> None:
         raise Aborted(f"{code}: {details}")
 
