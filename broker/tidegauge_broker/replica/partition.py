@@ -163,7 +163,9 @@ class Partition:
         if self.role is Role.OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         error = self.check_leader_epoch(asked_epoch)
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if error is ErrorCode.NONE else error
+        if error is not _NONE:
+            return error
+        return _NONE if self.role is _LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     @property
     def leader_hint(self) -> LeaderHint | None:
