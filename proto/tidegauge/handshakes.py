@@ -63,7 +63,7 @@ def client_reason(details: str, host: str) -> str | None:
             "no authority that this client believes has issued the broker's certificate; name the file with the right "
             "authority in ssl.truststore.location (ssl_cafile in Python)"
         )
-    if "handshake failed" in text or "ssl_error" in text:
+    if "ssl_error_ssl" in text:  # a broker that dies in the middle of it is another matter
         return f"the TLS handshake failed: {_last_word(details)}; see the broker's log, which names the reason"
     return None
 
