@@ -5,14 +5,16 @@ With ``-o json`` one document: ``{"seed","runs","steps","seconds","steps_per_sec
 "violations":[{"seed","run","step","invariant","message"}],"mode","lost":[{"seed","message"}],"coverage":{"states",
 "transitions","events":{KIND: COUNT}},"events","events_per_second"}``; runs and steps are those that were done, events
 are calls of brokers' cores and controllers' requests to ZooKeeper. A violation's own seed gives the same history with
-``--runs 1``. In text the first violation is told as a short schedule, too; ``--svg`` draws that, and
-``--scenario`` writes a file that ``tidegauge scenario run`` plays on real processes.
+``--runs 1``. In text the first violation is told as a short schedule, too; ``--svg`` draws that. ``--scenario`` and
+``--schedule`` write files that ``tidegauge scenario run`` plays on real processes: a story that breaks an invariant
+there, and the short schedule as far as it can be forced.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -22,6 +24,7 @@ from tidegauge_broker.replica.rules import RULES
 from tidegauge_lab.simulator.actions import MAY_LOSE, MUST_SURVIVE
 from tidegauge_lab.simulator.coverage import EACH
 from tidegauge_lab.simulator.lab_story import LIMIT, as_scenario, find_story
+from tidegauge_lab.simulator.schedule_scenario import as_scenario as scenario_of_schedule
 from tidegauge_lab.simulator.search import Finding, SearchPlan, SearchResult, SimulatorFailed, search
 from tidegauge_lab.simulator.shrink import shrink
 from tidegauge_lab.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, POWER_MODES, History, history_of
@@ -56,7 +59,17 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "not reported by a follower; those that are not committed; any that are not flushed.",
 )
 @click.option("--svg", type=_FILE, help="Draw the first violation's short schedule as a sequence diagram.")
-@click.option("--scenario", type=_FILE, help="Write a scenario that breaks an invariant under the same rule.")
+@click.option(
+    "--scenario",
+    type=_FILE,
+    help="Write a scenario that breaks an invariant under the same rule on real processes; where none is found, as "
+    "--schedule does.",
+)
+@click.option(
+    "--schedule",
+    type=_FILE,
+    help="Write the short schedule itself as a scenario: what can't be forced on real processes stands as comments.",
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first violation.")
 @verb_options
@@ -70,6 +83,7 @@ def simulate(
     power: str | None,
     svg: Path | None,
     scenario: Path | None,
+    schedule: Path | None,
     jobs: int | None,
     fail_fast: bool,
     output: str,
@@ -92,7 +106,7 @@ def simulate(
     else:
         _print(plan, result)
     if result.findings:
-        _explain(plan, result.findings[0], svg, scenario, in_words=output != "json")
+        _explain(plan, result.findings[0], _Files(svg, scenario, schedule), in_words=output != "json")
     raise SystemExit(EXIT_FAILED if result.findings else EXIT_OK)
 
 
@@ -142,25 +156,33 @@ def _print(plan: SearchPlan, result: SearchResult) -> None:
         click.echo(f"seed {finding.seed}: step {finding.step} breaks {finding.invariant}: {finding.message}")
 
 
-def _explain(plan: SearchPlan, finding: Finding, svg: Path | None, scenario: Path | None, *, in_words: bool) -> None:
+class _Files(NamedTuple):
+    """What is to be written of the first violation."""
+
+    svg: Path | None
+    scenario: Path | None
+    schedule: Path | None
+
+
+def _explain(plan: SearchPlan, finding: Finding, files: _Files, *, in_words: bool) -> None:
     """The first violation: a short schedule in words and as a picture, and a story for real processes."""
-    if in_words or svg is not None:
+    svg, scenario, schedule = files
+    found = None if scenario is None else find_story(finding.seed, plan.rule)
+    if scenario is not None and found is None:
+        say(f"{LIMIT} stories of what can be done to real processes break nothing under {plan.rule}.")
+        schedule = schedule or scenario
+    if in_words or svg is not None or schedule is not None:
         say(f"Looking for a short schedule of seed {finding.seed} ...")
         short = shrink(history_of(finding.seed, plan.steps, plan.rule, plan.power), plan.rule, plan.power)
         if in_words:
             _tell(short)
         if svg is not None:
             _write(svg, draw(short.events, Choice())[0])
-    if scenario is not None:
-        found = find_story(finding.seed, plan.rule)
-        if found is None:
-            say(
-                f"{LIMIT} stories of what can be done to real processes break nothing under {plan.rule}; "
-                "tidegauge scenario list has some that do."
-            )
-        else:
-            number, story = found
-            _write(scenario, as_scenario(story, number, plan.rule))
+        if schedule is not None:
+            _write(schedule, scenario_of_schedule(short, plan.rule, plan.power))
+    if scenario is not None and found is not None:
+        number, story = found
+        _write(scenario, as_scenario(story, number, plan.rule))
 
 
 def _write(path: Path, text: str) -> None:

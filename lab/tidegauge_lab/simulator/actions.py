@@ -438,8 +438,9 @@ def leave(world: World, dice: Dice, swarm: Swarm) -> str:
     del swarm
     ready = [b for b in sorted(world.leaving) if world.is_up(b)]
     if ready:
-        world.stop(dice.choose(ready))
-        return "a controlled shutdown ends"
+        broker_id = dice.choose(ready)
+        world.stop(broker_id)
+        return f"controlled shutdown of {broker_id} ends"
     up = [b for b in _up(world) if b not in world.without_session]
     if len(up) < 2 or world.elected is None or world.elected not in world.controllers:
         return ""

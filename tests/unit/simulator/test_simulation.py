@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tidegauge_controller.decisions.context import ControllerSettings
 from tidegauge_lab.cli.simulate import simulate
 from tidegauge_lab.scenario.loader import parse
-from tidegauge_lab.simulator import sim_controller
+from tidegauge_lab.simulator import schedule_scenario, sim_controller
 from tidegauge_lab.simulator.actions import MAY_LOSE, MUST_SURVIVE, swarm_of
 from tidegauge_lab.simulator.search import SearchPlan, search
 from tidegauge_lab.simulator.shrink import shrink
@@ -173,6 +173,34 @@ def test_the_verb_draws_a_violation_and_writes_a_scenario(tmp_path: Path):
     scenario = parse((tmp_path / "x.yaml").read_text(), "x.yaml")
     assert scenario.settings["replica.truncation.rule"] == "high-watermark"
     assert len(scenario.steps) > 5
+
+
+def test_the_verb_writes_the_short_schedule_as_a_scenario(tmp_path: Path):
+    """What the lab can do stands as steps, the rest as comments; the lab takes the file."""
+    file = tmp_path / "x.yaml"
+    code, _ = run("--runs", "30", "--fail-fast", "--truncation", "kip-101", "--jobs", "1", "--schedule", str(file))
+    assert code == 1
+    text = file.read_text()
+    assert parse(text, "x.yaml").settings["replica.truncation.rule"] == "kip-101"
+    assert "  - kill: " in text
+    assert "  # not forced: " in text
+
+
+def test_where_no_story_is_found_the_scenario_is_the_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tidegauge_lab.cli.simulate.find_story", lambda *_: None)
+    file = tmp_path / "x.yaml"
+    run("--runs", "30", "--fail-fast", "--truncation", "high-watermark", "--jobs", "1", "--scenario", str(file))
+    assert file.read_text().startswith("title: The short schedule of seed ")
+
+
+@pytest.mark.parametrize("power", [MUST_SURVIVE, MAY_LOSE])
+def test_every_told_history_is_a_scenario_that_the_lab_takes(power: str):
+    """Whole histories: every action occurs, and what it says becomes a step or a comment."""
+    for seed in range(12):
+        told = replay_schedule(seed, history_of(seed, 300, power=power).schedule, power=power, tells=True)
+        text = schedule_scenario.as_scenario(told, power=power)
+        scenario = parse(text, "x.yaml")
+        assert len(scenario.steps) == text.count("\n  - ") - text.count("\n  - {name")
 
 
 def test_the_verb_refuses_what_makes_no_sense():
