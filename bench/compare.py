@@ -128,14 +128,15 @@ def main() -> None:
         _work(sides, figures, arguments.rounds, cells)
         if not arguments.without_failures:
             _fail(sides, figures, arguments.rounds, quick=arguments.quick)
-        _mock(figures, arguments.rounds, quick=arguments.quick)
+        if cells:
+            _mock(figures, arguments.rounds, quick=arguments.quick)
     finally:  # a run that ends early has still measured something
-        for side in sides:
-            side.stop()
-        shutil.rmtree(folder, ignore_errors=True)
         print(figures.markdown(sides[0].name))
         if arguments.json is not None:
             arguments.json.write_text(figures.as_json() + "\n")
+        for side in sides:
+            side.stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -136,14 +136,16 @@ class Kafka:
 
     def stop(self) -> None:
         """As ``BrokerSide``."""
-        for process in reversed(self._processes.values()):
-            process.send_signal(signal.SIGTERM)
-        for process in self._processes.values():
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        brokers = [process for name, process in self._processes.items() if name != "zookeeper"]
+        for together in (brokers, [self._processes["zookeeper"]] if "zookeeper" in self._processes else []):
+            for process in together:  # a broker can't hand its leaders over once ZooKeeper has gone
+                process.send_signal(signal.SIGTERM)
+            for process in together:
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
 
     def pids(self) -> dict[int, int]:
         """As ``BrokerSide``."""

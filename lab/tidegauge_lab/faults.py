@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.log.synced_disk import restore_synced
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab import layout, startup
 from tidegauge_lab.fault_log import note_fault
@@ -203,6 +202,8 @@ def cut_power(directory: Path, broker_id: int) -> int:
     Raises:
         TidegaugeError: KAFKA_STORAGE_ERROR, it runs, or nobody noted what was flushed (lab.enable=false).
     """
+    from tidegauge_broker.log.synced_disk import restore_synced  # noqa: PLC0415 - only this fault pays for it
+
     data = layout.broker_data(directory, broker_id)
     cut = restore_synced(data) if data.exists() else {}
     note_fault(directory / LOGS, "power-cut", f"broker-{broker_id}", broker_id, _CAUSE)

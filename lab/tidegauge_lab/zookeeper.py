@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_controller.zookeeper import ZooKeeper
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM_FLAGS = (
@@ -160,6 +159,8 @@ def granted_session_timeout_ms(address: str, asked_ms: int) -> int:
     Raises:
         TidegaugeError: it can't be reached.
     """
+    # Only a foreign ZooKeeper's clusters pay for it: every command that starts or stops something loads this module.
+    from tidegauge_controller.zookeeper import ZooKeeper  # noqa: PLC0415 - see above
 
     async def ask() -> int:
         client = await ZooKeeper.connect(

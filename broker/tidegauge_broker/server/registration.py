@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -59,8 +59,7 @@ async def prepare_cluster(zookeeper: ZooKeeper, make_cluster_id: Callable[[], st
     Raises:
         TidegaugeError: INVALID_REQUEST, what stands there is no cluster id.
     """
-    for path in PERSISTENT_PATHS:
-        await zookeeper.ensure_path(path)
+    await _ensure_paths(zookeeper, PERSISTENT_PATHS)
     try:
         data, _ = await zookeeper.get(CLUSTER_ID)
     except NoNode:
@@ -78,6 +77,26 @@ async def prepare_cluster(zookeeper: ZooKeeper, make_cluster_id: Callable[[], st
             f"ZooKeeper holds what is no cluster id: {problem}; repair {CLUSTER_ID}, or choose another path in "
             "zookeeper.connect",
         ) from None
+
+
+async def _ensure_paths(zookeeper: ZooKeeper, paths: Sequence[str]) -> None:
+    """Make persistent znodes and their parents where they are missing, with two waits for the answer, not two for each.
+
+    Requests of a session are carried out in their order, so a parent comes before its child. Where a connection broke
+    on the way and that did not hold, the paths are made one after the other.
+    """
+    stats = await asyncio.gather(*(zookeeper.exists(path) for path in paths))
+    missing = [path for path, stat in zip(paths, stats, strict=True) if stat is None]
+    ways = [path.split("/") for path in missing]
+    nodes = dict.fromkeys("/".join(way[:length]) for way in ways for length in range(2, len(way) + 1))
+    made = await asyncio.gather(*(zookeeper.create(node, None) for node in nodes), return_exceptions=True)
+    problems = [problem for problem in made if isinstance(problem, BaseException)]
+    for problem in problems:
+        if not isinstance(problem, NodeExists | NoNode):
+            raise problem
+    if any(isinstance(problem, NoNode) for problem in problems):
+        for path in missing:
+            await zookeeper.ensure_path(path)
 
 
 class Registration:
