@@ -195,13 +195,14 @@ class BrokerMachine:
         if isinstance(chosen, Wait):
             return None
         assert chosen.request_id == number
+        life = core.broker_epoch
         if isinstance(chosen, EpochRound):
             asked = chosen.partitions[0]
-            return Question("epoch", chosen.leader, number, -1, asked.leader_epoch, asked.current_leader_epoch)
+            return Question("epoch", chosen.leader, number, life, -1, asked.leader_epoch, asked.current_leader_epoch)
         wanted = chosen.partitions[0]
         self.broker.reported = max(self.broker.reported, wanted.fetch_offset)
         current, last = wanted.current_leader_epoch, wanted.last_fetched_epoch
-        return Question("fetch", chosen.leader, number, wanted.fetch_offset, last, current)
+        return Question("fetch", chosen.leader, number, life, wanted.fetch_offset, last, current)
 
     def _answer(self, leader: int, number: int, answer: Answer) -> None:
         broker, error = self.broker, ErrorCode[answer.error]
@@ -227,7 +228,9 @@ class BrokerMachine:
             return self._epoch_end(EpochQuestion(AT, question.epoch, question.current_epoch))
         wanted = FetchPartition(AT, question.offset, 1, question.current_epoch, question.epoch, 0)
         broker.metadata.eligible = frozenset({follower} if may_join else ())
-        broker.execute(broker.core.fetch(FetchRequest(follower, 0, 1, 1, [wanted]), question, self.now_ms))
+        broker.execute(
+            broker.core.fetch(FetchRequest(follower, 0, 1, 1, [wanted], question.life), question, self.now_ms)
+        )
         broker.metadata.eligible = frozenset()
         ((_, told),) = broker.told.fetched
         broker.told.fetched.clear()
@@ -389,7 +392,7 @@ def _leader(partition: Partition, part: LeaderPart) -> Leader:
         role.isr = CommittedIsr(part.isr)
         return role
     pending = part.pending
-    proposal = IsrProposal(AT, TOPIC_ID, pending.leader_epoch, pending.new_isr, pending.partition_epoch)
+    proposal = proposal_from(pending, TOPIC_ID)
     if part.joins is not None:
         role.isr = PendingExpand(part.isr, part.joins, proposal)
     else:
@@ -409,7 +412,14 @@ def _rounds_of(broker: MemoryBroker) -> tuple[tuple[int, int], ...]:
 
 
 def _proposal_of(proposal: IsrProposal) -> Proposal:
-    return Proposal(proposal.leader_epoch, proposal.partition_epoch, tuple(sorted(proposal.new_isr)))
+    isr = tuple(sorted(proposal.new_isr))
+    return Proposal(proposal.leader_epoch, proposal.partition_epoch, isr, proposal.joiner_epoch)
+
+
+def proposal_from(proposal: Proposal, topic_id: str) -> IsrProposal:
+    """The proposal as brokers and the controller speak of it."""
+    epoch, version, isr, joiner_life = proposal
+    return IsrProposal(AT, topic_id, epoch, isr, version, joiner_epoch=joiner_life)
 
 
 def _pairs(entries: Any) -> tuple[tuple[int, int], ...]:

@@ -248,7 +248,7 @@ class Cluster:
         now, used, bounds = state.controller.value, state.used.value, self.bounds
         if now.registered != now.known:
             yield ("look",)
-        if now.leader not in {NO_LEADER, 1} and 1 in now.isr and now.known[0]:
+        if now.leader not in {NO_LEADER, 1}:
             yield ("rebalance",)
         for broker, cell in enumerate(state.brokers, 1):
             own: BrokerState = cell.value

@@ -20,7 +20,6 @@ from tidegauge.control import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     Endpoint,
-    IsrProposal,
     LeaderAndIsrRequest,
 )
 from tidegauge.errors import ErrorCode
@@ -29,7 +28,7 @@ from tidegauge_controller.decisions.context import Assignment, ControllerContext
 from tidegauge_controller.decisions.election import elect_preferred, remove_from_isr
 from tidegauge_controller.decisions.leaders import rebalance_leaders
 from tidegauge_controller.decisions.topic_events import process_topic_change
-from tidegauge_lab.exhaustive.broker_machine import TOPIC_ID
+from tidegauge_lab.exhaustive.broker_machine import TOPIC_ID, proposal_from
 from tidegauge_lab.exhaustive.frozen import ControllerState, Letter, Proposal, Verdict
 from tidegauge_lab.simulator.memory_broker import AT
 from tidegauge_lab.simulator.memory_zookeeper import MemoryZooKeeper
@@ -92,8 +91,7 @@ class ModelController:
         )
 
     def _alter(self, broker: int, proposal: Proposal) -> Verdict:
-        asked = IsrProposal(AT, TOPIC_ID, proposal.leader_epoch, proposal.new_isr, proposal.partition_epoch)
-        error, state = alter_partition.check_proposal(self._context, broker, asked)
+        error, state = alter_partition.check_proposal(self._context, broker, proposal_from(proposal, TOPIC_ID))
         if error is not ErrorCode.NONE:
             return Verdict(error.name, NO_LEADER, -1, (), -1)
         if state is not None:
@@ -173,8 +171,7 @@ class KafkaController:
         return verdict[0], letters
 
     def _request(self, broker: int, life: int, proposal: Proposal) -> AlterPartitionRequest:
-        asked = IsrProposal(AT, self._topic_id, proposal.leader_epoch, proposal.new_isr, proposal.partition_epoch)
-        return AlterPartitionRequest(broker, life, [asked])
+        return AlterPartitionRequest(broker, life, [proposal_from(proposal, self._topic_id)])
 
     def _run(self) -> tuple[Letter, ...]:
         """Decide all there is to decide; what was sent to brokers of the partition."""

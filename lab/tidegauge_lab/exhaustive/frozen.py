@@ -20,11 +20,12 @@ DIGEST_BYTES = 12
 
 
 class Proposal(NamedTuple):
-    """An ISR that a leader has proposed."""
+    """An ISR that a leader has proposed; ``joiner_life``: the life of who joins, -1 where nobody does."""
 
     leader_epoch: int
     partition_epoch: int
     new_isr: tuple[int, ...]
+    joiner_life: int
 
 
 class LeaderPart(NamedTuple):
@@ -113,6 +114,7 @@ class Question(NamedTuple):
     kind: str
     leader: int
     number: int
+    life: int
     offset: int
     epoch: int | None
     current_epoch: int | None
@@ -196,7 +198,7 @@ def shape_of_broker(state: BrokerState, naming: Naming) -> Shape:
             pending = leads.pending
             if pending is not None:
                 versions = (*versions, pending.partition_epoch)
-                pending = Proposal(pending.leader_epoch, 0, _rename_all(pending.new_isr, naming))
+                pending = pending._replace(partition_epoch=0, new_isr=_rename_all(pending.new_isr, naming))
             leads = leads._replace(
                 isr=_rename_all(leads.isr, naming),
                 pending=pending,

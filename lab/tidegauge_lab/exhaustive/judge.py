@@ -1,4 +1,4 @@
-"""Which invariants a state breaks: those of the published models, and with Kafka's controller two over the whole past.
+"""Which invariants a state breaks: those of the published models, and with Kafka's controller more.
 
 The first eight are those of ``tidegauge replay`` (model_invariants.py). With crashes a leader takes its high watermark
 along, so the explored state remembers what was ever committed:
@@ -7,6 +7,7 @@ along, so the explored state remembers what was ever committed:
 |---|---|
 | CommittedInIsr | every member of the controller's ISR holds all that was ever committed, be its process alive or not |
 | CommittedForEver | no replica has anything else below its high watermark than what was committed there first |
+| IsrNotEmpty | the controller's ISR has a member |
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _judge(state: ClusterState) -> tuple[str, ...]:
     now: ControllerState = state.controller.value
     replicas = {broker: image_of(broker, cell.value) for broker, cell in enumerate(state.brokers, 1)}
     image = ClusterImage(replicas, None if now.leader == NO_LEADER else now.leader, now.isr)
-    broken = list(image.broken())
+    broken = list(image.broken()) if now.isr else [*image.broken(), "IsrNotEmpty"]
     committed = state.committed.value
     if committed:
         if any(state.brokers[broker - 1].value.records[: len(committed)] != committed for broker in now.isr):
