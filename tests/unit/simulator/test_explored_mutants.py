@@ -1,6 +1,6 @@
 """One rule away, and the exhaustive search finds it within small bounds, every time and by a shortest schedule.
 
-The mutants are those of the random search (mutants.py). Bounds decide: the table here says within which a rule is missed.
+The mutants are those of the random search (mutants.py). The table here has the bounds within which each is found.
 Mutants that it does not name need larger bounds, or what the explored cluster has not (clients, controllers that
 overlap); docs/simulation.md has the list.
 """
