@@ -26,8 +26,8 @@ class Authority:
             pytest.skip("the openssl program makes the certificates, and it is not installed")
         self._folder = folder
         self._name = name
-        self._key = folder / f"{name}.key"
-        self.certificate = folder / f"{name}.pem"
+        self._key = folder / f"authority-{name}.key"
+        self.certificate = folder / f"authority-{name}.pem"
         _openssl(
             "req", "-x509", *_NEW_KEY, "-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout", str(self._key),
             "-out", str(self.certificate), "-addext", "basicConstraints=critical,CA:TRUE",

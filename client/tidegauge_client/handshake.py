@@ -14,8 +14,10 @@ from tidegauge.handshakes import client_reason
 from tidegauge.security import Security, verifying_context
 from tidegauge_client.channels import Unreachable
 
-PATIENCE_SECONDS = 1.0
-_AFTER_HANDSHAKE_SECONDS = 0.5
+PATIENCE_SECONDS = 5.0
+_CERTIFICATE_WANTED = "alert certificate required"
+_REFUSED = "alert bad certificate"
+_AFTER_HANDSHAKE_SECONDS = 3.0
 """With TLS 1.3 a broker looks at a client's certificate only after the client's handshake has ended."""
 
 
@@ -27,7 +29,7 @@ async def look_at(address: str, security: Security) -> str | None:
     problem = ""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            problem = await _talk(host, int(port), context)
+            problem = await _talk(host, int(port), context, security)
     except (OSError, TimeoutError) as error:
         problem = str(error)
         if not security.is_tls:
@@ -45,13 +47,18 @@ async def tls_reason(error: Unreachable, address: str, security: Security) -> st
     return await look_at(address, security) if error.hung_up else error.reason
 
 
-async def _talk(host: str, port: int, context: ssl.SSLContext) -> str:
-    """Connect, and wait for a refusal; what the other side said, or nothing."""
+async def _talk(host: str, port: int, context: ssl.SSLContext, security: Security) -> str:
+    """Connect, and wait for a refusal; what the other side said, or nothing.
+
+    gRPC's servers refuse a client's certificate without a word, after a handshake that went well for the client. Whom
+    they take hears their first frame.
+    """
     reader, writer = await asyncio.open_connection(host, port, ssl=context)
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_AFTER_HANDSHAKE_SECONDS):
-                await reader.read()
+                if await reader.read(1) == b"":
+                    return _REFUSED if security.certificates else _CERTIFICATE_WANTED
     except OSError as error:
         return str(error)
     finally:
