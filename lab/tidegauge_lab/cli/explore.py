@@ -30,6 +30,7 @@ from tidegauge_lab.timeline.drawing import draw
 _RULES = click.Choice([rule.name for rule in RULES])
 _DEFAULT = Bounds()
 _MOST_STATES = 1_000_000
+_MANY_STATES = 50_000
 
 
 _BOUNDS = (
@@ -109,7 +110,9 @@ def explore(
     wanted = Bounds(controller=controller, unclean=unclean, as_model=as_model, **bounds)
     _check(wanted)
     begin = time.monotonic()
-    explorer = Explorer(wanted, truncation, max_states=max_states, fail_fast=fail_fast, acquits=acquits)
+    explorer = Explorer(
+        wanted, truncation, max_states=max_states, fail_fast=fail_fast, acquits=acquits, progress=_progress
+    )
     try:
         result = explorer.run()
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is no verdict on the core
@@ -123,6 +126,12 @@ def explore(
     if svg is not None and result.found:
         _draw(svg, Played(wanted, truncation, result.found[0].schedule))
     raise SystemExit(EXIT_FAILED if result.found else EXIT_OK)
+
+
+def _progress(depth: int, states: int) -> None:
+    """What takes long says where it is."""
+    if states >= _MANY_STATES:
+        say(f"{states} states, {depth} steps deep ...")
 
 
 def _check(bounds: Bounds) -> None:

@@ -61,8 +61,8 @@ class Bounds:
         as_model: grant the two liberties that the models take (see ``tidegauge replay``).
     """
 
-    replicas: int = 3
-    records: int = 2
+    replicas: int = 2
+    records: int = 3
     elections: int = 2
     crashes: int = 0
     power_cuts: int = 0

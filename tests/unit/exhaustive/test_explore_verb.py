@@ -15,7 +15,7 @@ def run(*words: str) -> Result:
 
 
 def test_it_tells_states_and_that_there_are_no_others():
-    result = run("--replicas", "2", "--records", "1", "--elections", "1")
+    result = run("--records", "1", "--elections", "1")
     assert result.exit_code == 0
     assert "339 states and 908 transitions under kip-320, 11 steps deep" in result.stdout
     assert "Complete: there is no other state within the bounds.\nAll invariants held.\n" in result.stdout
@@ -23,7 +23,7 @@ def test_it_tells_states_and_that_there_are_no_others():
 
 def test_a_violation_is_told_with_a_shortest_schedule(tmp_path: Path):
     picture = tmp_path / "found.svg"
-    result = run("--rule", "high-watermark", "--replicas", "2", "--fail-fast", "--svg", str(picture))
+    result = run("--rule", "high-watermark", "--fail-fast", "--svg", str(picture))
     assert result.exit_code == 1
     assert "Stopped at the first violation." in result.stdout
     assert "EpochsMonotone is broken in 9 steps:\n    1  the controller elects " in result.stdout
@@ -31,7 +31,7 @@ def test_a_violation_is_told_with_a_shortest_schedule(tmp_path: Path):
 
 
 def test_json_is_one_document():
-    result = run("--truncation", "kip-279", "--replicas", "2", "--max-states", "4000", "-o", "json")
+    result = run("--truncation", "kip-279", "--max-states", "4000", "-o", "json")
     assert result.exit_code == 1
     told = json.loads(result.stdout)
     assert (told["truncation"], told["states"], told["complete"]) == ("kip-279", 4000, False)
