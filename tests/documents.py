@@ -208,7 +208,7 @@ class Reader:
     def _controller(self) -> int:
         command = ["tidegauge", "status", "-o", "json"]
         done = subprocess.run(
-            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=60, check=True
+            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=150, check=True
         )
         return int(json.loads(done.stdout)["controller"]["broker"])
 

@@ -5,6 +5,21 @@ from __future__ import annotations
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin
 from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.processes import ProcessState
+
+
+def whole(cluster: LocalCluster) -> LocalCluster:
+    """All processes up and ready, whatever an earlier test left."""
+    resume_all(cluster)
+    cluster.up(limit_seconds=150)
+    return cluster
+
+
+def resume_all(cluster: LocalCluster) -> None:
+    """A test that failed may have left a broker frozen."""
+    for broker in cluster.file.brokers:
+        if cluster.state_of(broker.id) is ProcessState.PAUSED:
+            cluster.resume(broker.id)
 
 
 async def make_topic(brokers: LocalCluster, name: str, replicas: list[int], **settings: str) -> TopicPartition:

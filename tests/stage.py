@@ -31,7 +31,7 @@ class Stage:
         self.switch = folder / "stop-at"
         settings = {
             SETTING: str(self.switch),
-            "zookeeper.session.timeout.ms": "2000",
+            "zookeeper.session.timeout.ms": "4000",
             "auto.leader.rebalance.enable": "false",
         }
         self.cluster = LocalCluster.create(
@@ -46,7 +46,7 @@ class Stage:
 
     def controller(self) -> int:
         """Waits until there is one."""
-        return int(until(lambda: [broker for broker in [self.view.controller()[0]] if broker is not None], 60)[0])
+        return int(until(lambda: [broker for broker in [self.view.controller()[0]] if broker is not None], 150)[0])
 
     async def begin(self) -> tuple[int, str, Admin]:
         """All brokers up, in sync; the controller, a topic's name, an admin client."""
@@ -64,13 +64,13 @@ class Stage:
         async def dead() -> bool:
             return self.cluster.state_of(controller) is ProcessState.DOWN
 
-        await until_async(dead, limit=60, what=f"broker {controller} should have died; {self.switch} says where")
+        await until_async(dead, limit=150, what=f"broker {controller} should have died; {self.switch} says where")
         assert not self.switch.exists()
 
         async def replaced() -> bool:
             return self.view.controller()[0] not in {None, controller}
 
-        await until_async(replaced, limit=60)
+        await until_async(replaced, limit=150)
 
     async def all_back(self) -> None:
         """The dead come back, and everything agrees."""
@@ -80,7 +80,7 @@ class Stage:
             return not await self.disagreements()
 
         try:
-            await until_async(agree, limit=60)
+            await until_async(agree, limit=150)
         except AssertionError:
             raise AssertionError(await self.disagreements()) from None
 

@@ -12,7 +12,7 @@ PAUSE_SECONDS = 0.02
 Result = TypeVar("Result")
 
 
-def until(condition: Callable[[], Result], timeout: float = 60.0, what: str = "") -> Result:
+def until(condition: Callable[[], Result], timeout: float = 150.0, what: str = "") -> Result:
     """Wait until the condition is true and give its value; AssertionError with its last value after ``timeout`` s."""
     end = time.monotonic() + timeout
     while not (value := condition()):
@@ -21,7 +21,7 @@ def until(condition: Callable[[], Result], timeout: float = 60.0, what: str = ""
     return value
 
 
-async def until_async(condition: Callable[[], Awaitable[Result]], limit: float = 60.0, what: str = "") -> Result:
+async def until_async(condition: Callable[[], Awaitable[Result]], limit: float = 150.0, what: str = "") -> Result:
     """The same for a condition that awaits; the event loop goes on meanwhile."""
     end = time.monotonic() + limit
     while not (value := await condition()):

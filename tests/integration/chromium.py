@@ -72,7 +72,7 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def until(self, expression: str, timeout: float = 60.0) -> Any:
+    def until(self, expression: str, timeout: float = 150.0) -> Any:
         return until(lambda: self.run(expression), timeout, expression)
 
     def look(self, width: int, height: int, *, dark: bool) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.labs import resume_all
 
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab import layout, startup, takedown
@@ -34,6 +35,8 @@ from tidegauge_lab.waiting import holds_within
 
 MakeCluster = Callable[..., LocalCluster]
 
+LIMIT_SECONDS = 150
+"""For a cluster to be ready, on a machine that does much else."""
 WORKERS = 4
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
@@ -132,7 +135,7 @@ def of_a_file(
         base_port=free_base_port(),
         settings=settings,
     )
-    made.up()
+    made.up(LIMIT_SECONDS)
     yield made
     made.down()
 
@@ -157,21 +160,22 @@ async def lab(brokers: LocalCluster) -> AsyncIterator[Switches]:
     ids = [broker.id for broker in brokers.file.brokers]
     async with Switches.of_cluster(brokers.file) as switches:
         yield switches
+    resume_all(brokers)
     await clear_faults(brokers, (one for one in ids if brokers.state_of(one) is ProcessState.UP))
-    brokers.up()
+    brokers.up(LIMIT_SECONDS)
     await clear_faults(brokers, ids)
-    brokers.wait_ready()
+    brokers.wait_ready(LIMIT_SECONDS)
 
 
 @pytest.fixture
 def cluster(_module_cluster: LocalCluster) -> LocalCluster:
     """The shared cluster, whole again whatever an earlier test left."""
-    states = {broker.id: _module_cluster.state_of(broker.id) for broker in _module_cluster.file.brokers}
-    _module_cluster.resume(*(broker_id for broker_id, state in states.items() if state is ProcessState.PAUSED))
-    up = [broker_id for broker_id, state in states.items() if state is not ProcessState.DOWN]
+    resume_all(_module_cluster)
+    ids = [broker.id for broker in _module_cluster.file.brokers]
+    up = [broker_id for broker_id in ids if _module_cluster.state_of(broker_id) is ProcessState.UP]
     with ThreadPoolExecutor(1) as pool:  # its own thread, so its own event loop
         pool.submit(asyncio.run, clear_faults(_module_cluster, up)).result()
-    _module_cluster.up()
+    _module_cluster.up(LIMIT_SECONDS)
     return _module_cluster
 
 
@@ -193,7 +197,7 @@ def make_cluster(zookeeper: str, tmp_path: Path) -> Iterator[MakeCluster]:
         cluster = LocalCluster.create(tmp_path / name, **wanted)
         made.append(cluster)
         if up:
-            cluster.up()
+            cluster.up(LIMIT_SECONDS)
         return cluster
 
     yield make

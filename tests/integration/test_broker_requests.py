@@ -26,7 +26,7 @@ from tidegauge.v1 import (
 )
 from tidegauge_client.records import decode_batches, encode_batch
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 
 def batch(*values: bytes, **producer: int) -> bytes:
@@ -65,14 +65,14 @@ class Cluster:
         return self.admin().CreateTopics(request).topics[0]
 
     def metadata(self, broker: int = 0):
-        return self.stubs[broker].Metadata(metadata_pb2.MetadataRequest(topics=[self.topic]), timeout=20).topics[0]
+        return self.stubs[broker].Metadata(metadata_pb2.MetadataRequest(topics=[self.topic]), timeout=150).topics[0]
+
+    def knows_leader(self, broker: int) -> bool:
+        topic = self.metadata(broker)
+        return bool(topic.partitions) and topic.partitions[0].HasField("leader_id")
 
     def leader(self) -> int:
-        def found() -> bool:
-            topic = self.metadata()
-            return bool(topic.partitions) and topic.partitions[0].HasField("leader_id")
-
-        until(found)
+        until(lambda: self.knows_leader(0))
         return self.metadata().partitions[0].leader_id
 
     def produce(self, records: bytes, acks: int = -1, broker: int | None = None, topic: str | None = None, **more):
@@ -81,7 +81,7 @@ class Cluster:
             timeout_ms=5_000,
             partitions=[produce_pb2.ProducePartition(topic=topic or self.topic, partition=0, records=records, **more)],
         )
-        answer = self.stubs[self.leader() if broker is None else broker].Produce(request, timeout=20)
+        answer = self.stubs[self.leader() if broker is None else broker].Produce(request, timeout=150)
         return answer.partitions[0] if answer.partitions else None
 
     def fetch(self, offset: int, max_wait_ms: int = 0, broker: int | None = None):
@@ -95,11 +95,11 @@ class Cluster:
                 )
             ],
         )
-        return self.stubs[self.leader() if broker is None else broker].Fetch(request, timeout=20).partitions[0]
+        return self.stubs[self.leader() if broker is None else broker].Fetch(request, timeout=150).partitions[0]
 
     def replica(self, broker: int):
         answer = self.stubs[broker].DescribeReplicas(
-            metadata_pb2.DescribeReplicasRequest(topics=[self.topic]), timeout=20
+            metadata_pb2.DescribeReplicasRequest(topics=[self.topic]), timeout=150
         )
         return answer.replicas[0]
 
@@ -112,7 +112,8 @@ def brokers(cluster):
     made = Cluster(cluster)
     made.topic = f"requests-{uuid.uuid4().hex[:8]}"
     assert made.create(made.topic).status.error == 0
-    # Others may hear of the leader before it has heard of itself: it is asked until it answers as such.
+    # The controller may hear of the leader before it has heard of itself, and before the others have.
+    until(lambda: all(made.knows_leader(broker) for broker in made.stubs))
     until(lambda: made.fetch(0).error == ErrorCode.NONE)
     yield made
     made.close()
@@ -229,7 +230,7 @@ def test_a_fetch_that_waits_is_woken_by_a_produce(brokers):
             fetch_pb2.FetchPartition(topic=brokers.topic, partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
         ],
     )
-    waiting = brokers.stubs[brokers.leader()].Fetch.future(request, timeout=50)
+    waiting = brokers.stubs[brokers.leader()].Fetch.future(request, timeout=150)
     brokers.produce(batch(b"wake up"))
     records = waiting.result().partitions[0].records
     assert [record.value for record in decode_batches(records, 0)] == [b"wake up"]
@@ -290,7 +291,7 @@ def test_the_produce_stream_appends_in_the_order_of_its_requests(brokers):
         )
         for number in range(50)
     ]
-    answers = list(brokers.stubs[brokers.leader()].ProduceStream(iter(requests), timeout=30))
+    answers = list(brokers.stubs[brokers.leader()].ProduceStream(iter(requests), timeout=150))
     assert sorted(answer.correlation_id for answer in answers) == list(range(50))
     assert all(answer.partitions[0].base_offset == answer.correlation_id for answer in answers)
 
@@ -303,7 +304,7 @@ def test_an_error_of_a_stream_without_acks_ends_the_stream(brokers):
         partitions=[produce_pb2.ProducePartition(topic="no-such-topic", partition=0, records=batch(b"x"))],
     )
     with pytest.raises(grpc.RpcError) as error:
-        list(brokers.stubs[0].ProduceStream(iter([request]), timeout=20))
+        list(brokers.stubs[0].ProduceStream(iter([request]), timeout=150))
     assert "UNKNOWN_TOPIC_OR_PARTITION" in error.value.details()
 
 

@@ -14,16 +14,17 @@ from pathlib import Path
 
 import grpc
 import pytest
+from tests.labs import whole
 from tests.waiting import until
 
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import broker_service_pb2_grpc, produce_pb2
 from tidegauge_client.records import encode_batch
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 MIN_ISR = "min.insync.replicas"
@@ -53,14 +54,14 @@ def own(
 
 @pytest.fixture
 def admin(own: LocalCluster) -> Iterator[SyncAdmin]:
-    own.up()
+    whole(own)
     with SyncAdmin(own.bootstrap_servers) as made:
         yield made
 
 
 def verb(own: LocalCluster, *arguments: str, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [TIDEGAUGE, *arguments, "--dir", str(own.directory)], capture_output=True, text=True, timeout=90, check=False
+        [TIDEGAUGE, *arguments, "--dir", str(own.directory)], capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == exit_code, done.stderr
     return done
@@ -80,10 +81,14 @@ def produce(own: LocalCluster, topic: str, size: int = 100) -> ErrorCode:
     request = produce_pb2.ProduceRequest(acks=-1, timeout_ms=30_000, partitions=[partition])
 
     def attempt() -> ErrorCode | None:
-        with grpc.insecure_channel(own.file.broker(own.leader_of(topic, 0)).address) as channel:
-            answer = broker_service_pb2_grpc.BrokerServiceStub(channel).Produce(request, timeout=60)
+        try:
+            leader = own.leader_of(topic, 0)
+        except TidegaugeError:
+            return None  # nobody leads at the moment
+        with grpc.insecure_channel(own.file.broker(leader).address) as channel:
+            answer = broker_service_pb2_grpc.BrokerServiceStub(channel).Produce(request, timeout=150)
         code = ErrorCode.of(answer.partitions[0].error)
-        return None if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else code
+        return None if code in {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} else code
 
     return until_known(attempt)
 
@@ -102,7 +107,7 @@ def until_known(attempt: Callable[[], ErrorCode | None]) -> ErrorCode:
 
 
 def segments(own: LocalCluster, broker_id: int, topic: str) -> int:
-    return len(list(Path(own.file.broker(broker_id).dir).glob(f"**/{topic}-0/*.log")))
+    return len(list(Path(own.file.broker(broker_id).dir).glob(f"data/{topic}-0/*.log")))
 
 
 def test_sizes_and_times_of_a_log(own, admin):
@@ -110,7 +115,7 @@ def test_sizes_and_times_of_a_log(own, admin):
     admin.create_topic("log", partitions=1, replication_factor=3)
     admin.wait_for_topic("log")
     assert {produce(own, "log", size=1000) for _ in range(6)} == {ErrorCode.NONE}
-    assert [segments(own, broker_id, "log") for broker_id in range(3)] == [1, 1, 1]
+    until(lambda: [segments(own, broker_id, "log") for broker_id in range(3)] == [1, 1, 1])
     alter(own, "--topic", "log", segment_bytes="2500")
     assert {produce(own, "log", size=1000) for _ in range(6)} == {ErrorCode.NONE}
     until(lambda: all(segments(own, broker_id, "log") >= 3 for broker_id in range(3)))
@@ -123,7 +128,7 @@ def test_sizes_and_times_of_a_log(own, admin):
     at = TopicPartition("log", 0)
     assert admin.list_offsets({at: EARLIEST})[at].offset == 0
     alter(own, "--topic", "log", retention_ms="1")
-    until(lambda: admin.list_offsets({at: EARLIEST})[at].offset == 13, timeout=60)
+    until(lambda: admin.list_offsets({at: EARLIEST})[at].offset == 13, timeout=150)
     shown = verb(own, "describe-topic", "log").stdout
     assert "\tConfigs: retention.ms=1,segment.bytes=2500\n" in shown
 
@@ -165,7 +170,7 @@ def test_min_insync_replicas_by_topic_and_for_all_brokers_and_across_a_restart(o
     assert produce(own, "brokers-value") is ErrorCode.NONE
     own.kill(0)
     own.start(0)
-    until(lambda: admin.describe_topics(["brokers-value"])[0].partitions[0].isr in {(1, 0), (0, 1)}, timeout=60)
+    until(lambda: admin.describe_topics(["brokers-value"])[0].partitions[0].isr in {(1, 0), (0, 1)}, timeout=150)
     verb(own, "elect-leaders", "--election-type", "preferred", "--topic", "brokers-value", "--partition", "0")
     assert produce(own, "brokers-value") is ErrorCode.NONE
     verb(own, "alter-config", "--broker", "0", "--delete-config", MIN_ISR)
@@ -180,10 +185,10 @@ def test_a_broker_that_lost_its_session_applies_what_it_missed(own, admin):
     admin.create_topic("missed", assignment=[[0, 1, 2]])
     admin.wait_for_topic("missed")
     own.pause(0)
-    until(lambda: 0 not in admin.metadata([]).brokers, timeout=60)
+    until(lambda: 0 not in admin.metadata([]).brokers, timeout=150)
     alter(own, "--topic", "missed", max_message_bytes="500")
     own.resume(0)
-    until(lambda: admin.describe_topics(["missed"])[0].partitions[0].isr == (1, 2, 0), timeout=60)
+    until(lambda: admin.describe_topics(["missed"])[0].partitions[0].isr == (1, 2, 0), timeout=150)
     verb(own, "elect-leaders", "--election-type", "preferred", "--topic", "missed", "--partition", "0")
     assert produce(own, "missed", size=1000) is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -203,6 +208,6 @@ def test_unclean_elections_are_made_as_soon_as_they_are_allowed(own, admin):
         return None if part is None else (part.leader_id, part.isr)
 
     # No leader may still mean that only the metadata has noticed the death; the controller elects either way.
-    until(lambda: (now := state()) and now[0] is None and now[1] == (1,), timeout=60)
+    until(lambda: (now := state()) and now[0] is None and now[1] == (1,), timeout=150)
     alter(own, "--topic", "unclean", unclean_leader_election_enable="true")
-    until(lambda: (now := state()) and now == (2, (2,)), timeout=60)
+    until(lambda: (now := state()) and now == (2, (2,)), timeout=150)

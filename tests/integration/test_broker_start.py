@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,28 +21,22 @@ from tests.waiting import until
 from tidegauge.znodes import BROKER_IDS, BrokerNode, broker_path
 from tidegauge_controller.zookeeper import ZooKeeper
 
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 
 class Broker:
     """One broker process, started by the test."""
 
-    def __init__(self, zookeeper: str, folder: Path, chroot: str) -> None:
+    def __init__(self, zookeeper: str, folder: Path, chroot: str, port: int) -> None:
         self.folder = folder
-        self.port = free_port()
+        self.port = port
+        self.other_port = port + 1
         self.settings = {
             "broker.id": "7",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "zookeeper.connect": f"{zookeeper}/{chroot}",
             "zookeeper.session.timeout.ms": "4000",
-            "zookeeper.connection.timeout.ms": "10000",
+            "zookeeper.connection.timeout.ms": "60000",
             "log.dirs": str(folder / "data"),
         }
         self.processes: list[subprocess.Popen[str]] = []
@@ -59,7 +52,7 @@ class Broker:
     def refused(self, *interpreter_options: str, **changes: str) -> str:
         """The last line of stderr of a start that must fail."""
         process = self.start(*interpreter_options, **changes)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=150)
         assert process.returncode == 1, stderr
         assert "Traceback" not in stderr
         return stderr.splitlines()[-1]
@@ -76,7 +69,7 @@ class Broker:
 
     def stop(self, process: subprocess.Popen[str]) -> str:
         process.send_signal(signal.SIGTERM)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=150)
         assert process.returncode == 0, stderr
         return stderr
 
@@ -88,8 +81,9 @@ class Broker:
 
 
 @pytest.fixture
-def broker(zookeeper, tmp_path, request) -> Iterator[Broker]:
-    made = Broker(zookeeper, tmp_path, f"start-{os.getpid()}-{abs(hash(request.node.name))}")
+def broker(zookeeper, tmp_path, request, next_base_port) -> Iterator[Broker]:
+    chroot = f"start-{os.getpid()}-{abs(hash(request.node.name))}"
+    made = Broker(zookeeper, tmp_path, chroot, next_base_port())
     yield made
     made.close()
 
@@ -124,7 +118,7 @@ def test_a_folder_of_another_cluster_is_refused(broker):
 def test_a_folder_in_use_is_refused(broker):
     broker.start()
     until(broker.is_ready)
-    sentence = broker.refused(broker_id="7", listeners=f"PLAINTEXT://127.0.0.1:{free_port()}")
+    sentence = broker.refused(broker_id="7", listeners=f"PLAINTEXT://127.0.0.1:{broker.other_port}")
     assert str(broker.folder / "data") in sentence
 
 
@@ -143,7 +137,7 @@ def test_an_address_that_another_broker_advertises_is_refused(broker):
     sentence = broker.refused(
         broker_id="8",
         log_dirs=str(broker.folder / "other"),
-        listeners=f"PLAINTEXT://127.0.0.1:{free_port()}",
+        listeners=f"PLAINTEXT://127.0.0.1:{broker.other_port}",
         advertised_listeners=f"PLAINTEXT://127.0.0.1:{broker.port}",
     )
     assert f"Configured end points 127.0.0.1:{broker.port} in advertised listeners" in sentence
@@ -151,7 +145,7 @@ def test_an_address_that_another_broker_advertises_is_refused(broker):
 
 
 def test_a_zookeeper_that_does_not_answer_is_told(broker):
-    nobody = f"127.0.0.1:{free_port()}"
+    nobody = f"127.0.0.1:{broker.other_port}"
     sentence = broker.refused(zookeeper_connect=nobody, zookeeper_connection_timeout_ms="1500")
     assert nobody in sentence
     assert not (broker.folder / "data").exists()

@@ -7,8 +7,10 @@ leader and cuts nothing; by KIP-320 it just fetches. What each rule loses is hel
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from tests.waiting import until_async
+from tests.waiting import until, until_async
 
 from tidegauge.event_log import read_events
 from tidegauge.v1.metadata_pb2 import ReplicaDescription
@@ -16,7 +18,7 @@ from tidegauge_client import Admin, Producer
 from tidegauge_client.metadata import PartitionInfo
 from tidegauge_lab.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 TOPIC = "orders"
 COUNT = 30
@@ -57,14 +59,14 @@ async def test_a_follower_that_comes_back_cuts_by_the_rule_and_catches_up(
         async def left() -> bool:
             return (await partition(admin)).isr == (leader,)
 
-        await until_async(left, limit=60)
+        await until_async(left, limit=150)
         await write(cluster, COUNT)
         cluster.start(follower)
 
         async def back() -> bool:
             return (await partition(admin)).isr == (leader, follower)
 
-        await until_async(back, limit=60)
+        await until_async(back, limit=150)
         await write(cluster, 1)
 
         async def replicas() -> list[ReplicaDescription]:
@@ -77,6 +79,9 @@ async def test_a_follower_that_comes_back_cuts_by_the_rule_and_catches_up(
         assert [replica.log_end_offset for replica in found] == [2 * COUNT + 1] * 2
         epochs = [[(entry.leader_epoch, entry.start_offset) for entry in replica.epochs] for replica in found]
         assert epochs[0] == epochs[1] == [(0, 0), (1, COUNT)]
-    events = read_events(cluster.logs / f"broker-{follower}.events.jsonl")
-    truncations = [(event["old"], event["new"]) for event in events if event["kind"] == "truncation"]
-    assert truncations == cut
+
+    def truncations() -> list[tuple[int, int]]:
+        events = read_events(cluster.logs / f"broker-{follower}.events.jsonl")
+        return [(event["old"], event["new"]) for event in events if event["kind"] == "truncation"]
+
+    await asyncio.to_thread(until, lambda: truncations() == cut)

@@ -14,7 +14,7 @@ from tests.waiting import until
 
 from tidegauge_lab.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 TIDEGAUGE = Path(sys.executable).with_name("tidegauge")
 
@@ -48,7 +48,7 @@ def test_an_offset_holds_in_each_partition_that_is_read(cluster: LocalCluster) -
     create(cluster, "console-offset")
     for partition in range(3):
         run(cluster, "produce", "console-offset", "--count", "5", "--partition", str(partition))
-    read = ("consume", "console-offset", "--timeout-ms", "5000", "--format", "%p@%o\\n")
+    read = ("consume", "console-offset", "--timeout-ms", "60000", "--format", "%p@%o\\n")
     from_three = [f"{partition}@{offset}" for partition in range(3) for offset in (3, 4)]
     assert sorted(run(cluster, *read, "--offset", "3", "--max-messages", "6")[0].split()) == from_three
     assert run(cluster, *read, "--offset", "3", "--partition", "1", "--max-messages", "2")[0].split() == ["1@3", "1@4"]
@@ -66,7 +66,7 @@ def test_ctrl_c_tells_the_summary_and_completes_the_history(cluster: LocalCluste
         producer.stdin.write(f"{number}\n")
     until(lambda: history.exists() and answers(history)["ok"] == 10)
     producer.send_signal(signal.SIGINT)
-    assert producer.wait(60) == 130
+    assert producer.wait(150) == 130
     out, err = producer.communicate()
     if output == "json":
         assert (json.loads(out)["sent"], json.loads(out)["acked"], err) == (10, 10, "")
@@ -91,7 +91,7 @@ def test_what_nobody_acknowledges_has_failed_or_is_unknown(cluster: LocalCluster
         producer.stdin.write("a line\n")
         until(lambda: interrupted.exists() and answers(interrupted)["invoke"] == 1)
         producer.send_signal(signal.SIGINT)
-        assert producer.wait(60) == 130
+        assert producer.wait(150) == 130
         _, err = producer.communicate()
         assert "Sent 1 records" in err
         assert "0 acknowledged, 1 failed" in err

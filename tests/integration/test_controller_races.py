@@ -18,7 +18,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_controller.stop_at import STEPS
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 QUICK = {
     "creation": ("TopicChange/create state",),
@@ -100,7 +100,7 @@ async def dies_electing(stage: Stage, step: str) -> None:
             async def in_sync() -> bool:
                 return all(set(stage.view.state(topic, partition)["isr"]) == {0, 1, 2} for partition in (0, 1))
 
-            await until_async(in_sync, limit=60)
+            await until_async(in_sync, limit=150)
             stage.arm(step)
             election = asyncio.ensure_future(try_it(admin.elect_leaders([TopicPartition(topic, 0)])))
             await stage.until_dead(controller)

@@ -20,7 +20,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_lab.broker_settings import server_properties
 from tidegauge_lab.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 RACKS = {0: "east", 1: "east", 2: "west", 3: "west"}
 
@@ -54,7 +54,7 @@ class Racks:
     def stop(self, broker_id: int) -> None:
         process = self._processes.pop(broker_id)
         process.terminate()
-        process.wait(60)
+        process.wait(150)
 
     async def until_known(self, racks: dict[int, str | None]) -> None:
         """Every broker's metadata shows all brokers with these racks."""
@@ -69,7 +69,7 @@ class Racks:
                     return True
             return False
 
-        await until_async(known, limit=90)
+        await until_async(known, limit=150)
 
     async def tidegauge(self, verb: str, *arguments: str) -> Typed:
         return await asyncio.to_thread(typed, verb, *arguments, "-b", self.bootstrap)

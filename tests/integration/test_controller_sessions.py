@@ -19,7 +19,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.producer import Producer
 from tidegauge_lab.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 Look = Callable[[LocalCluster], ZooKeeperView]
 
@@ -65,7 +65,7 @@ async def test_a_controller_that_slept_past_its_session_changes_nothing(make_clu
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topic("orders", assignment=[[stale, plain, successor], [plain, successor, stale]])
         await asyncio.to_thread(cluster.pause, stale, plain)
-        await asyncio.to_thread(until, lambda: view.controller() == (successor, epoch + 1), 60)
+        await asyncio.to_thread(until, lambda: view.controller() == (successor, epoch + 1), 150)
         await asyncio.to_thread(
             until, lambda: [view.state("orders", p)["isr"] for p in (0, 1)] == [[successor], [successor]], 60
         )
@@ -78,7 +78,7 @@ async def test_a_controller_that_slept_past_its_session_changes_nothing(make_clu
         async def in_sync_again() -> bool:
             return all(set(view.state("orders", p)["isr"]) == {0, 1, 2} for p in (0, 1))
 
-        await until_async(in_sync_again, limit=60)
+        await until_async(in_sync_again, limit=150)
         await admin.wait_for_topic("meanwhile")
     assert view.controller() == (successor, epoch + 1), "no election more"
     for broker, old in broker_epochs.items():
@@ -86,7 +86,7 @@ async def test_a_controller_that_slept_past_its_session_changes_nothing(make_clu
         assert new is not None
         assert old is not None
         assert new > old, "a new registration, a new broker epoch"
-    assert controller_events(cluster, stale) == [*deeds, ("resigned", epoch)]
+    await asyncio.to_thread(until, lambda: controller_events(cluster, stale) == [*deeds, ("resigned", epoch)])
     after = states(view)
     assert after.keys() == before.keys()
     for partition in (0, 1):
@@ -112,14 +112,14 @@ async def test_a_controller_whose_znode_was_taken_away_is_fenced_while_its_sessi
         deeds = controller_events(cluster, stale)
         await asyncio.to_thread(cluster.pause, stale)
         view.delete("/controller")
-        await asyncio.to_thread(until, lambda: view.controller()[0] in others, 60)
+        await asyncio.to_thread(until, lambda: view.controller()[0] in others, 150)
         # A new topic and a preferred election: what a controller would have to do with.
         creation = asyncio.ensure_future(admin.create_topic("taken-meanwhile", assignment=[others]))
-        await asyncio.to_thread(until, lambda: view.exists("/brokers/topics/taken-meanwhile/partitions/0/state"), 60)
+        await asyncio.to_thread(until, lambda: view.exists("/brokers/topics/taken-meanwhile/partitions/0/state"), 150)
         await asyncio.to_thread(cluster.resume, stale)
         await creation
         await admin.wait_for_topic("taken-meanwhile")
-        await asyncio.to_thread(until, lambda: controller_events(cluster, stale) != deeds, 60)
+        await asyncio.to_thread(until, lambda: controller_events(cluster, stale) != deeds, 150)
         assert controller_events(cluster, stale) == [*deeds, ("resigned", epoch)]
         assert view.controller()[1] == epoch + 1
         assert view.state("taken-meanwhile")["controller_epoch"] == epoch + 1
@@ -145,7 +145,12 @@ async def test_a_bounce_quicker_than_the_watch_is_a_failure_and_a_start(make_clu
     """8.4: the controller never sees the broker missing, only another czxid: epochs as for a death and a return."""
     # No controlled shutdown, so that a broker can go and come while the controller sleeps; and the controller's session
     # outlives its sleep also on a loaded machine.
-    settings = {"controlled.shutdown.enable": "false", "zookeeper.session.timeout.ms": "40000"}
+    # Nor does a leader take a sleeping follower out of the ISR meanwhile.
+    settings = {
+        "controlled.shutdown.enable": "false",
+        "zookeeper.session.timeout.ms": "40000",
+        "replica.lag.time.max.ms": "120000",
+    }
     cluster: LocalCluster = make_cluster(settings=settings)
     view = look(cluster)
     led, alone = "led", "alone"
@@ -161,7 +166,7 @@ async def test_a_bounce_quicker_than_the_watch_is_a_failure_and_a_start(make_clu
         async def back() -> bool:
             return view.state(led)["isr"] == [other, controller, victim]
 
-        await until_async(back, limit=60)
+        await until_async(back, limit=150)
     state = view.state(led)
     assert (state["leader"], state["leader_epoch"]) == (other, 1), "a death, then a return that costs nothing"
     state = view.state(alone)
@@ -178,7 +183,7 @@ def bounce_behind_the_controllers_back(
         cluster.stop(victim)
         assert view.broker_epoch(victim) is None
         starter = _Starter(cluster, victim)
-        until(lambda: view.broker_epoch(victim) not in {None, before}, timeout=60)
+        until(lambda: view.broker_epoch(victim) not in {None, before}, timeout=150)
     finally:
         cluster.resume(controller)
     starter.join()
@@ -193,7 +198,7 @@ class _Starter:
 
     def join(self) -> None:
         """Until the broker is ready."""
-        self._thread.join(timeout=90)
+        self._thread.join(timeout=150)
         assert not self._thread.is_alive()
 
 
@@ -226,5 +231,5 @@ async def test_a_minute_without_zookeeper_is_not_noticed_by_clients(make_cluster
         async def noticed() -> bool:
             return all(victim not in view.state("orders", partition)["isr"] for partition in range(3))
 
-        await until_async(noticed, limit=60)
+        await until_async(noticed, limit=150)
         await (await producer.send("orders", b"last"))

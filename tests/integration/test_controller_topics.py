@@ -18,7 +18,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.producer import Producer
 from tidegauge_lab.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ async def test_a_deletion_waits_for_the_broker_of_a_replica_and_then_finishes(cl
     assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
     await asyncio.to_thread(cluster.start, 2)
-    until(lambda: not view.exists("/admin/delete_topics/going"), timeout=60)
+    until(lambda: not view.exists("/admin/delete_topics/going"), timeout=150)
     assert not [path for path in view.tree() if "going" in path]
     assert folders(cluster, 2, "going") == []
     await admin.create_topic("going", assignment=[[2, 0]])

@@ -17,7 +17,7 @@ from tests.typed import Typed, typed
 from tidegauge_lab.cli import zk_tree
 from tidegauge_lab.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 Run = Callable[..., Typed]
@@ -128,7 +128,7 @@ def test_the_znodes_as_text_and_as_they_change(cluster: LocalCluster, run: Run) 
         assert changed["/brokers/topics/watched"] == "+"
     finally:
         watcher.terminate()
-        watcher.communicate(timeout=30)
+        watcher.communicate(timeout=150)
     run("delete-topic", "watched")
 
 

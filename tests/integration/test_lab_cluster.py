@@ -19,7 +19,7 @@ from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.processes import ProcessState
 from tidegauge_lab.roles import Role, RoleKind
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 MakeCluster = Callable[..., LocalCluster]
 
@@ -45,7 +45,7 @@ def test_up_is_ready_and_status_says_all(cluster: LocalCluster) -> None:
     assert len({broker["pid"] for broker in status["brokers"]}) == 3
     assert [broker["address"] for broker in status["brokers"]] == cluster.bootstrap_servers
     assert cluster.up() == [], "a second up changes nothing"
-    cluster.wait_ready(10)
+    cluster.wait_ready(150)
 
 
 def test_processes_are_sessions_of_their_own_without_the_callers_descriptors(cluster: LocalCluster) -> None:
@@ -96,13 +96,13 @@ def test_pause_stops_every_thread_and_resume_lets_them_run(cluster: LocalCluster
     assert cluster.resume(2)[0].changed is True
     assert cluster.resume(2)[0].changed is False
     assert cluster.state_of(2) is ProcessState.UP
-    cluster.wait_ready(30)
+    cluster.wait_ready(150)
 
 
 def test_stop_is_a_clean_shutdown_and_also_ends_a_paused_broker(cluster: LocalCluster) -> None:
     data = cluster.directory / "broker-0" / "data"
     cluster.pause(0)
-    [stopped] = cluster.stop(0)
+    [stopped] = cluster.stop(0, limit_seconds=150)
     assert (stopped.changed, stopped.state) == (True, ProcessState.DOWN)
     assert (data / ".kafka_cleanshutdown").exists()
     assert cluster.stop(0)[0].changed is False
@@ -121,6 +121,7 @@ async def test_a_role_is_resolved_to_the_broker_that_holds_it(cluster: LocalClus
     assert cluster.resolve(Role(RoleKind.FOLLOWER, first), ProcessState.UP) == 1
     assert cluster.resolve(Role(RoleKind.FOLLOWER, first), ProcessState.DOWN) == 0
     cluster.start(0)
+    cluster.wait_ready(150)
     assert cluster.resolve(Role(RoleKind.CONTROLLER)) == cluster.status()["controller"]["broker"]
     for topic, partition in (("nothing", 0), ("roles", 9)):
         with pytest.raises(TidegaugeError, match=f"no broker knows {topic}-{partition}"):
@@ -133,9 +134,11 @@ async def test_a_role_is_resolved_to_the_broker_that_holds_it(cluster: LocalClus
 def test_the_controllers_death_leaves_no_controller_until_the_next(cluster: LocalCluster) -> None:
     before = cluster.status()["controller"]
     cluster.kill(before["broker"])
-    assert cluster.status()["controller"] == {"broker": None, "epoch": before["epoch"]}
+    meanwhile = cluster.status()["controller"]
+    # A machine that stalls for seconds may have the next one by now.
+    assert meanwhile == {"broker": None, "epoch": before["epoch"]} or meanwhile["epoch"] > before["epoch"]
     cluster.start(before["broker"])
-    cluster.wait_ready(30)
+    cluster.wait_ready(150)
     after = cluster.status()["controller"]
     assert after["broker"] is not None
     assert after["epoch"] > before["epoch"]
@@ -160,7 +163,7 @@ def test_two_commands_on_different_brokers_do_not_wait_for_each_other(cluster: L
     cluster.pause(third)
     assert starting.is_alive()
     cluster.resume(third)
-    starting.join(60)
+    starting.join(150)
     assert cluster.state_of(other) is ProcessState.UP
 
 

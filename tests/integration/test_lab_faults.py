@@ -29,14 +29,14 @@ from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.processes import ProcessState
 from tidegauge_lab.switches import Direction, DiskEffect, InjectedError, NetworkEffect, Plane, Switches
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 SETTINGS = {"replica.lag.time.max.ms": "1500", "auto.leader.rebalance.enable": "false"}
 
 
 def roles(brokers: LocalCluster) -> tuple[int, int, int]:
     """The controller, and the other two."""
-    controller = until(lambda: brokers.status()["controller"]["broker"] in (0, 1, 2) and brokers.status(), timeout=60)
+    controller = until(lambda: brokers.status()["controller"]["broker"] in (0, 1, 2) and brokers.status(), timeout=150)
     first = controller["controller"]["broker"]
     others = [broker_id for broker_id in (0, 1, 2) if broker_id != first]
     return first, others[0], others[1]
@@ -53,7 +53,7 @@ async def write(
         partitions=[produce_pb2.ProducePartition(topic=at.topic, partition=at.partition, records=batch)],
     )
     async with grpc.aio.insecure_channel(brokers.file.broker(broker_id).address) as channel:
-        answer = await broker_service_pb2_grpc.BrokerServiceStub(channel).Produce(request, timeout=60)
+        answer = await broker_service_pb2_grpc.BrokerServiceStub(channel).Produce(request, timeout=150)
     return ErrorCode.of(answer.partitions[0].error)
 
 
@@ -72,7 +72,7 @@ async def wait_isr(lab: Switches, at: TopicPartition, leader: int, isr: set[int]
         replica = (await lab.observe(leader, [at.topic])).get(at)
         return replica is not None and replica.role == "leader" and set(replica.isr) == isr
 
-    await until_async(holds, limit=60, what=f"ISR {isr} of {at} on {leader}")
+    await until_async(holds, limit=150, what=f"ISR {isr} of {at} on {leader}")
 
 
 # A plain broker
@@ -83,7 +83,7 @@ def tidegauge(brokers: LocalCluster, *arguments: str) -> subprocess.CompletedPro
         [TIDEGAUGE, *arguments, "--dir", str(brokers.directory)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
 
@@ -110,7 +110,7 @@ def test_a_plain_broker_does_not_even_load_the_lab() -> None:
         "seams = seams_of(parse_broker_settings({})[0], 1, None)\n"
         "print(type(seams) is Seams, [name for name in sys.modules if '.server.lab' in name])\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=150, check=False)
     assert done.stdout == "True []\n", done.stderr
 
 
@@ -148,7 +148,7 @@ async def test_a_leader_whose_calls_get_lost_keeps_its_followers_but_cannot_chan
     async def proposes() -> bool:
         return (await lab.list_faults(leader)).faults[0].met > 0
 
-    await until_async(proposes, limit=60, what="a proposal that is refused")
+    await until_async(proposes, limit=150, what="a proposal that is refused")
     replica = (await lab.observe(leader, [at.topic]))[at]
     assert (set(replica.isr), replica.high_watermark) == ({leader, follower}, 1)
     assert controller not in replica.isr
@@ -167,7 +167,7 @@ async def test_a_follower_cut_from_one_broker_follows_another_leader_still(
     assert await write(brokers, cut, b"m", second) is ErrorCode.NONE
     assert await write(brokers, whole, b"m", first, acks=-1) is ErrorCode.NONE
     await wait_isr(lab, cut, second, {second})
-    assert set((await lab.observe(first, [whole.topic]))[whole].isr) == {first, third}
+    await wait_isr(lab, whole, first, {first, third})
 
 
 # Clients
@@ -222,7 +222,7 @@ async def test_a_leader_cut_from_zookeeper_is_replaced_and_never_commits_again(
     async def replaced() -> bool:
         return (await lab.observe(heir, [at.topic]))[at].role == "leader"
 
-    await until_async(replaced, limit=60)
+    await until_async(replaced, limit=150)
     assert (await lab.observe(zombie, [at.topic]))[at].role == "leader", "it does not know"
     assert await write(brokers, at, b"lost", zombie, acks=1) is ErrorCode.NONE
     late = await write(brokers, at, b"never", zombie, acks=-1, wait_ms=1000)
@@ -255,9 +255,9 @@ async def test_one_way_to_zookeeper_is_not_enough_for_a_session(
         listed = tidegauge(brokers, "describe-cluster", "-o", "json", "-b", address)
         return {broker["id"] for broker in json.loads(listed.stdout or '{"brokers":[]}')["brokers"]}
 
-    until(lambda: one not in (live() or {one}), timeout=60)
+    until(lambda: one not in (live() or {one}), timeout=150)
     await lab.heal(one)
-    until(lambda: live() == {0, 1, 2}, timeout=60)
+    until(lambda: live() == {0, 1, 2}, timeout=150)
 
 
 async def test_a_session_that_ends_on_the_server_costs_the_broker_its_registration(
@@ -272,7 +272,7 @@ async def test_a_session_that_ends_on_the_server_costs_the_broker_its_registrati
     before = epochs()
     session = await lab.expire_session(one)
     assert session > 0
-    after = until(lambda: epochs()[len(before) :], timeout=60)
+    after = until(lambda: epochs()[len(before) :], timeout=150)
     assert after[-1] > before[-1]
     events = read_events(brokers.logs / f"broker-{one}.events.jsonl")
     assert [event["action"] for event in events if event["kind"] == "fault"][-1] == "expire-session"
@@ -309,7 +309,11 @@ async def test_errors_between_brokers_hold_replication_up_and_no_more(brokers: L
     at = await make_topic(brokers, "between", [leader, follower])
     await lab.inject_error(leader, InjectedError("ReplicaFetch", ErrorCode.UNKNOWN_SERVER_ERROR, times=3))
     assert await write(brokers, at, b"m", leader, acks=-1) is ErrorCode.NONE
-    assert (await lab.list_faults(leader)).faults[0].met == 3
+
+    async def three_times() -> bool:  # on a slow machine the follower leaves the ISR first, and is not waited for
+        return (await lab.list_faults(leader)).faults[0].met == 3
+
+    await until_async(three_times)
 
 
 # Disks
@@ -343,7 +347,7 @@ async def test_a_disk_that_fails_ends_the_broker_and_its_next_start_knows_nothin
     assert (await lab.list_faults(leader)).faults[0].met == 1
     await lab.set_disk(leader, DiskEffect(errno_name="EIO", operation="append", path_contains=at.topic))
     assert await write(brokers, at, b"refused", leader) is ErrorCode.KAFKA_STORAGE_ERROR
-    until(lambda: brokers.state_of(leader) is ProcessState.DOWN, timeout=60)
+    until(lambda: brokers.state_of(leader) is ProcessState.DOWN, timeout=150)
     brokers.start(leader)
     assert not (await lab.list_faults(leader)).faults
     async with Producer(brokers.bootstrap_servers) as producer:

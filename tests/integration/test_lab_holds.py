@@ -22,7 +22,7 @@ from tidegauge_client import Producer
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.switches import Direction, Plane, Step, Switches, Until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 SETTINGS = {"replica.lag.time.max.ms": "600000", "auto.leader.rebalance.enable": "false"}
 
@@ -47,7 +47,7 @@ async def led_by(lab: Switches, at: TopicPartition, leader: int) -> None:
     async def leads() -> bool:
         return (await lab.observe(leader, [at.topic]))[at].role == "leader"
 
-    await until_async(leads, limit=60)
+    await until_async(leads, limit=150)
 
 
 async def test_the_walk_through_of_two_replicas_one_round_at_a_time(brokers: LocalCluster, lab: Switches) -> None:
@@ -140,7 +140,7 @@ async def test_a_refused_step_says_so_at_once(brokers: LocalCluster, lab: Switch
     async def shrunk() -> bool:
         return list((await lab.observe(leader, [at.topic]))[at].isr) == [leader, follower]
 
-    await until_async(shrunk, limit=60)
+    await until_async(shrunk, limit=150)
     for _ in range(2):
         refused = await lab.step_fetch(at, follower)
         assert refused.error is ErrorCode.FENCED_LEADER_EPOCH
@@ -150,7 +150,7 @@ async def test_a_refused_step_says_so_at_once(brokers: LocalCluster, lab: Switch
     async def heard() -> bool:
         return (await lab.observe(follower, [at.topic]))[at].leader_epoch == 1
 
-    await until_async(heard, limit=60)
+    await until_async(heard, limit=150)
     assert (await lab.step_fetch(at, follower)).error is ErrorCode.NONE
 
 
@@ -159,7 +159,7 @@ def tidegauge(brokers: LocalCluster, *arguments: str) -> subprocess.CompletedPro
         [TIDEGAUGE, *arguments, "--dir", str(brokers.directory)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
 
@@ -227,4 +227,4 @@ async def test_a_release_does_not_wait_for_a_leader_that_is_frozen(brokers: Loca
     async def followed() -> bool:
         return (await offsets(lab, at, 2))[0][0] == 1
 
-    await until_async(followed, limit=60)
+    await until_async(followed, limit=150)

@@ -18,7 +18,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.processes import ProcessState
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 
@@ -27,7 +27,7 @@ def run(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
     """A command to its end. It must not hang on descriptors that processes it started have kept."""
     environment = {**os.environ, **more}
     return subprocess.run(
-        [TIDEGAUGE, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False, env=environment
+        [TIDEGAUGE, *map(str, arguments)], capture_output=True, text=True, timeout=150, check=False, env=environment
     )
 
 
@@ -77,10 +77,10 @@ def test_up_in_front_ends_with_everything(make_cluster: Callable[..., LocalClust
     front = subprocess.Popen([TIDEGAUGE, "up", "--dir", cluster.directory], stderr=subprocess.PIPE, text=True)
     try:
         assert front.stderr is not None
-        until(lambda: front.stderr.readline().startswith("Ctrl-C takes the cluster down"), 60)
+        until(lambda: front.stderr.readline().startswith("Ctrl-C takes the cluster down"), 150)
         assert states(cluster) == [ProcessState.UP]
         front.send_signal(number)
-        assert front.wait(30) == 130
+        assert front.wait(150) == 130
         assert states(cluster) == [ProcessState.DOWN]
     finally:
         front.kill()
@@ -94,12 +94,12 @@ def test_up_in_front_ends_when_another_command_takes_the_cluster_down(
     front = subprocess.Popen([TIDEGAUGE, "up", "--dir", cluster.directory], stderr=subprocess.PIPE, text=True)
     try:
         assert front.stderr is not None
-        until(lambda: front.stderr.readline().startswith("Ctrl-C takes the cluster down"), 60)
+        until(lambda: front.stderr.readline().startswith("Ctrl-C takes the cluster down"), 150)
         cluster.kill(0)
         cluster.start(0)
         assert front.poll() is None, "a fault is no end"
         cluster.down()
-        assert front.wait(30) == 0
+        assert front.wait(150) == 0
     finally:
         front.kill()
         front.communicate()
@@ -172,4 +172,4 @@ def test_logs_are_merged_filtered_and_followed(cluster: LocalCluster) -> None:
         assert follower.stdout is not None
         assert follower.stdout.readline() == "broker-2 | a line that is followed\n"
         follower.send_signal(signal.SIGINT)
-        assert follower.wait(10) == 130
+        assert follower.wait(150) == 130

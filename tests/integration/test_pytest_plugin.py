@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 INI = """
 [pytest]
@@ -43,7 +43,7 @@ def begin(folder: Path, tests: str, *options: str) -> subprocess.Popen[str]:
 def end(running: subprocess.Popen[str]) -> tuple[dict[str, str], str]:
     """The outcome of each test, and what was printed."""
     try:
-        printed, _ = running.communicate(timeout=200)
+        printed, _ = running.communicate(timeout=350)
     finally:
         running.kill()
     found = re.findall(r"^(PASSED|FAILED|ERROR) test_it\.py::(\w+)", printed, re.MULTILINE)
@@ -59,16 +59,16 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
 
         def test_failover(tidegauge_cluster, tidegauge_topic):
             with SyncProducer(tidegauge_cluster.bootstrap_servers) as producer:
-                assert producer.send(tidegauge_topic, b"a").result(60).offset == 0
+                assert producer.send(tidegauge_topic, b"a").result(150).offset == 0
                 dead = tidegauge_cluster.kill_leader(tidegauge_topic)
-                assert tidegauge_cluster.wait_leader(tidegauge_topic, other_than=dead, timeout=60) != dead
-                assert producer.send(tidegauge_topic, b"b").result(60).offset == 1
+                assert tidegauge_cluster.wait_leader(tidegauge_topic, other_than=dead, timeout=150) != dead
+                assert producer.send(tidegauge_topic, b"b").result(150).offset == 1
             tidegauge_cluster.wait_hw(tidegauge_topic, hw=2)
             assert tidegauge_cluster.high_watermark_of(tidegauge_topic) == 2
 
         @pytest.mark.tidegauge_topic(partitions=2, configs={"min.insync.replicas": "2"})
         def test_the_next_one_finds_it_whole_and_fails(tidegauge_cluster, tidegauge_topic):
-            tidegauge_cluster.wait_in_sync(tidegauge_topic, timeout=60)
+            tidegauge_cluster.wait_in_sync(tidegauge_topic, timeout=150)
             assert tidegauge_cluster.describe(tidegauge_topic).min_isr == 2
             tidegauge_cluster.hold_fetch(tidegauge_topic, 1, brokers=[0])
             tidegauge_cluster.isolate(1, "clients", delay_ms=20)
@@ -80,24 +80,24 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
             fault = tidegauge_cluster.inject_error(leader, "Produce", "NOT_ENOUGH_REPLICAS", times=2)
             tidegauge_cluster.inject_disk(leader, delay_ms=20, operation="append", path=tidegauge_topic)
             with SyncProducer(tidegauge_cluster.bootstrap_servers) as producer:
-                assert producer.send(tidegauge_topic, b"a").result(60).offset == 0
+                assert producer.send(tidegauge_topic, b"a").result(150).offset == 0
                 assert producer.counters.retries == 2
                 assert {one.fault_id: one.met for one in tidegauge_cluster.faults()[leader].faults}[fault.fault_id] == 2
                 assert tidegauge_cluster.clear_faults() == 2
                 follower = next(one for one in tidegauge_cluster.brokers if one != leader)
                 tidegauge_cluster.sync(follower, tidegauge_topic)
                 tidegauge_cluster.kill(follower)
-                assert producer.send(tidegauge_topic, b"b").result(60).offset == 1
+                assert producer.send(tidegauge_topic, b"b").result(150).offset == 1
             tidegauge_cluster.start(follower, held=[(tidegauge_topic, 0)], after_power_cut=True)
             assert [str(at) for at in tidegauge_cluster.faults()[follower].held] == [f"{tidegauge_topic}-0"]
             tidegauge_cluster.release_fetch(tidegauge_topic, brokers=[follower])
-            tidegauge_cluster.wait_in_sync(tidegauge_topic, timeout=60)
+            tidegauge_cluster.wait_in_sync(tidegauge_topic, timeout=150)
 
         def test_followers_fetch_by_themselves_again(tidegauge_cluster):
             topic = tidegauge_cluster.create_topic("held", assignment=[[0, 1]])
             tidegauge_cluster.hold_fetch(topic, brokers=[1])
             with SyncProducer(tidegauge_cluster.bootstrap_servers, acks=1) as producer:
-                producer.send(topic, b"a").result(60)
+                producer.send(topic, b"a").result(150)
             assert tidegauge_cluster.high_watermark_of(topic) == 0
             for _ in range(2):
                 assert tidegauge_cluster.step_fetch(topic, broker=1).error.name == "NONE"
@@ -108,23 +108,23 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
             cut, *_ = [broker for broker in tidegauge_cluster.brokers if broker not in busy]
             tidegauge_cluster.isolate(cut, "brokers")
             with SyncProducer(tidegauge_cluster.bootstrap_servers, acks=1) as producer:
-                producer.send(tidegauge_topic, b"a").result(60)
+                producer.send(tidegauge_topic, b"a").result(150)
             rest = [broker for broker in tidegauge_cluster.brokers if broker != cut]
-            tidegauge_cluster.wait_isr(tidegauge_topic, isr=rest, timeout=60)
+            tidegauge_cluster.wait_isr(tidegauge_topic, isr=rest, timeout=150)
             tidegauge_cluster.heal(cut)
-            tidegauge_cluster.wait_in_sync(tidegauge_topic, timeout=60)
+            tidegauge_cluster.wait_in_sync(tidegauge_topic, timeout=150)
 
         @pytest.mark.asyncio
         async def test_the_same_for_asyncio(tidegauge_cluster, tidegauge_topic):
             cluster = tidegauge_cluster.aio
             await cluster.pause(2)
-            await cluster.wait_isr(tidegauge_topic, isr=[0, 1], timeout=60)
+            await cluster.wait_isr(tidegauge_topic, isr=[0, 1], timeout=150)
             with pytest.raises(AssertionError, match="the ISR of .* is [01],[01]"):
                 await cluster.wait_isr(tidegauge_topic, isr=[0, 1, 2], timeout=0.2)
             async with Producer(cluster.bootstrap_servers) as producer:
                 assert (await (await producer.send(tidegauge_topic, b"x"))).offset == 0
             await cluster.resume(2)
-            await cluster.wait_in_sync(tidegauge_topic, timeout=60)
+            await cluster.wait_in_sync(tidegauge_topic, timeout=150)
     """
     outcomes, printed = end(begin(folder, tests, "--tidegauge-zookeeper", zookeeper))
     assert outcomes == {
@@ -155,7 +155,7 @@ def test_workers_of_xdist_do_not_meet(zookeeper: str, tmp_path: Path) -> None:
         def test_nobody_else_notices(tidegauge_cluster, tidegauge_topic):
             tidegauge_cluster.kill(0)
             tidegauge_cluster.start(0)
-            assert tidegauge_cluster.wait_leader(tidegauge_topic, timeout=60) == 0
+            assert tidegauge_cluster.wait_leader(tidegauge_topic, timeout=150) == 0
     """
     options = ("--tidegauge-brokers", "1", "--tidegauge-set", "num.partitions=3", "--tidegauge-zookeeper", zookeeper)
     outcomes, printed = end(begin(tmp_path / "project", tests, "-n", "2", "--dist", "each", *options))

@@ -32,7 +32,7 @@ from tidegauge_client.producer import Producer
 from tidegauge_controller.stop_at import STEPS
 from tidegauge_lab.cli.verify import verify
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 TIDEGAUGE = str(Path(sys.executable).with_name("tidegauge"))
 BROKERS = (0, 1, 2, 3)
@@ -131,7 +131,7 @@ async def _acknowledged_anew(history: Path) -> None:
     async def more() -> bool:
         return count() > before + 20
 
-    await until_async(more, limit=90, what="nothing is acknowledged any more")
+    await until_async(more, limit=150, what="nothing is acknowledged any more")
 
 
 @pytest.fixture(scope="module")

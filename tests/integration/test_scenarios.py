@@ -278,6 +278,6 @@ def test_ctrl_c_takes_the_cluster_and_its_zookeeper_down(tmp_path: Path) -> None
         pids = [int(path.read_text().split()[0]) for path in temporary.glob("*/**/*.pid")]
         assert len(pids) == 2, "a ZooKeeper and a broker"
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(150) == 130
     until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids), what="all processes are gone")
     assert left_in(temporary) == []

@@ -183,7 +183,7 @@ class Cluster:
         given = {
             "kafka.bootstrap.servers": ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers),
             "subscribe": "orders",
-            "kafka.request.timeout.ms": "300",
+            "kafka.request.timeout.ms": "2000",
             "kafka.retry.backoff.ms": "10",
             "kafka.default.api.timeout.ms": str(timeout_ms),
             "kafkaConsumer.pollTimeoutMs": str(timeout_ms),
@@ -348,9 +348,11 @@ def test_an_unknown_topic_is_said_so(cluster: Cluster, monkeypatch: pytest.Monke
 
 def test_time_over_is_said_with_the_last_reason(cluster: Cluster) -> None:
     cluster.append(5)
-    options = cluster.options(timeout_ms=200)
+    options = cluster.options(timeout_ms=3_000)
     cluster.elect(None)
-    with pytest.raises(TidegaugeError, match=r"Could not read orders-0 within 200 ms; at last: orders-0 has no leader"):
+    with pytest.raises(
+        TidegaugeError, match=r"Could not read orders-0 within 3000 ms; at last: orders-0 has no leader"
+    ):
         read(cluster, 0, 5, options)
     for broker in cluster.brokers:
         broker.stop()
