@@ -21,7 +21,7 @@ from tidegauge_client.history import read_history
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(0)]
 
 LIMIT = ("--max-offsets-per-trigger", "20000")
 FAULTS_PER_DRIVER = 6
