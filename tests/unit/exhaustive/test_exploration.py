@@ -105,6 +105,31 @@ def test_brokers_that_live_on_go_the_same_ways(bounds: Bounds, rule: str):
             state = reached
 
 
+def test_a_checkpoint_is_a_part_of_the_state():
+    """Chance seldom comes by a crash after a checkpoint: the new process begins with that high watermark."""
+    bounds = Bounds(replicas=2, records=1, elections=3, controller=KAFKA, crashes=1)
+    memo = Memo(bounds, "kip-320")
+    live, frozen = Cluster(bounds, Live(bounds, "kip-320", memo.cells)), Cluster(bounds, memo)
+    state = frozen.begin()
+    assert live.begin() == state
+    rounds = [("round", 2, False, True)] * 2
+    letters = [("leader_and_isr", letter) for letter in state.mail.value]
+    dies = [("checkpoint", 1), ("kill", 1), ("start", 1), ("look",)]
+    for action in [*letters, ("produce", 1), *rounds, *dies]:
+        assert action in set(frozen.actions(state))
+        state = play(live, frozen, state, action)
+    (letter,) = (letter for letter in state.mail.value if letter.broker == 1)
+    state = play(live, frozen, state, ("leader_and_isr", letter))
+    assert state.brokers[0].value.replica.high_watermark == 1
+
+
+def play(live: Cluster, frozen: Cluster, state: ClusterState, action: Action) -> ClusterState:
+    reached = frozen.apply(state, action)
+    assert reached is not None
+    assert live.apply(state, action) == reached
+    return reached
+
+
 def test_a_frozen_broker_is_the_broker_it_was():
     """Every broker of every state within small bounds: thawed and frozen again it is equal."""
     bounds = Bounds(replicas=2, records=2, elections=1, messages=1)
