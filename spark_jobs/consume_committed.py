@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from tidegauge_spark.batch_files import BatchFiles, check_folders
 from tidegauge_spark.checkpoint import Checkpoint
-from tidegauge_spark.job_session import MASTER_HELP, create_session, on_terminal, sentence
+from tidegauge_spark.job_session import MASTER_HELP, create_session, on_terminal, patiently, sentence
 from tidegauge_spark.offsets import OffsetsJson
 from tidegauge_spark.options import parse_options
 
@@ -272,7 +272,7 @@ def main(given: Sequence[str]) -> int:
         consumer = Consumer(files, checkpoint, arguments.progress_file)
         spark = start_session(stop, arguments.master)
         if not stop:
-            run(arguments, spark, consumer, stop)
+            patiently("consume_committed", lambda: run(arguments, spark, consumer, stop))
     except Exception as error:  # noqa: BLE001  (one sentence, never a traceback; Spark's log has the rest)
         print(f"consume_committed: {sentence(error)}", file=sys.stderr)
         return 1

@@ -19,6 +19,10 @@ from typing import Any
 
 from tidegauge_spark import register
 
+SLOW_WORKER = "Python worker failed to connect back"
+"""Spark's words for a Python worker that took more than 10 s to start; no setting changes that limit."""
+STARTS = 6
+"""How often a query is started where that happens each time."""
 MASTER_HELP = "Spark master, for example local[4] or spark://host:7077 (default: spark-submit's, else local[2])"
 
 
@@ -77,6 +81,24 @@ def on_terminal() -> bool:
         return str(Path(f"/proc/{os.getppid()}/fd/2").readlink()).startswith(("/dev/pts/", "/dev/tty"))
     except OSError:  # no /proc
         return False
+
+
+def patiently(job: str, run: Callable[[], None]) -> None:
+    """Run a query, and again where Spark gave up on a Python worker that was slow to start, as on a busy machine.
+
+    Nothing was read then, and from its checkpoint a query goes on as after a kill.
+
+    Raises:
+        Exception: what ``run`` raises for any other reason, or for this one for the sixth time.
+    """
+    for start in range(1, STARTS + 1):
+        try:
+            return run()
+        except Exception as error:
+            if SLOW_WORKER not in str(error) or start == STARTS:
+                raise
+        print(f"{job}: a Python worker of Spark's was too slow to start; once more ({start})", file=sys.stderr)
+    return None
 
 
 Report = dict[str, Any]

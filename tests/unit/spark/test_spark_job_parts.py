@@ -15,6 +15,7 @@ import pytest
 
 from tidegauge_spark.batch_files import BatchFiles
 from tidegauge_spark.checkpoint import Checkpoint
+from tidegauge_spark.job_session import SLOW_WORKER, STARTS, patiently
 
 SOURCE = Path(__file__).parents[3] / "spark_jobs" / "consume_committed.py"
 
@@ -143,6 +144,28 @@ def test_a_failure_is_told_by_its_cause(job: ModuleType) -> None:
     assert job.sentence(RuntimeError(text)) == "CODE (3): the cause"
     assert job.sentence(RuntimeError("one line\nstack")) == "one line"
     assert job.sentence(RuntimeError()) == "RuntimeError"
+
+
+def test_a_worker_that_was_slow_to_start_is_no_failure() -> None:
+    """Spark gives Python workers 10 s and has no setting for it; anything else ends the query at once."""
+    fates: list[str] = []
+
+    def run() -> None:
+        if fates:
+            raise RuntimeError(fates.pop())
+
+    slow = f"[STREAM_FAILED] Query terminated with exception: {SLOW_WORKER}."
+    fates[:] = [slow] * (STARTS - 1)
+    patiently("job", run)
+    assert not fates
+    fates[:] = [slow] * (STARTS + 1)
+    with pytest.raises(RuntimeError, match="connect back"):
+        patiently("job", run)
+    assert len(fates) == 1
+    fates[:] = [slow, "data loss"]
+    with pytest.raises(RuntimeError, match="data loss"):
+        patiently("job", run)
+    assert fates == [slow]
 
 
 def test_records_are_printed_with_tabs(job: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
