@@ -18,7 +18,7 @@ import click
 
 from tidegauge.cli import print_json, say, tells_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.settings import read_properties
+from tidegauge.settings import BROKER_SETTINGS, read_properties
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_configs import ConfigEntry
 from tidegauge_client.cli.common import JSON, run, servers
@@ -125,9 +125,18 @@ def parse_changes(texts: Sequence[str]) -> dict[str, str]:
 
 
 def entry_line(entry: ConfigEntry) -> str:
-    """Kafka's line for a setting."""
-    synonyms = ", ".join(f"{synonym.source}:{synonym.name}={synonym.value}" for synonym in entry.synonyms)
-    return f"  {entry.name}={_shown(entry.value)} sensitive=false synonyms={{{synonyms}}}"
+    """Kafka's line for a setting; of a sensitive one the broker tells no value."""
+    secret = is_sensitive(entry.name)
+    synonyms = ", ".join(
+        f"{synonym.source}:{synonym.name}={_shown(None if secret else synonym.value)}" for synonym in entry.synonyms
+    )
+    return f"  {entry.name}={_shown(entry.value)} sensitive={str(secret).lower()} synonyms={{{synonyms}}}"
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether a setting is a secret, such as ssl.keystore.key."""
+    setting = BROKER_SETTINGS.get(name)
+    return setting is not None and setting.is_sensitive
 
 
 def entity_lines(entity: Entity, entries: Sequence[ConfigEntry], *, everything: bool) -> Iterator[str]:
@@ -153,7 +162,7 @@ def entity_json(entity: Entity, entries: Sequence[ConfigEntry]) -> dict[str, Any
                 "source": entry.source,
                 "is_default": entry.is_default,
                 "is_read_only": entry.is_read_only,
-                "is_sensitive": False,
+                "is_sensitive": is_sensitive(entry.name),
                 "synonyms": [synonym._asdict() for synonym in entry.synonyms],
             }
             for entry in entries

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegauge_client.admin_configs import ConfigEntry, ConfigSynonym
-from tidegauge_client.cli.configs import Entity, entity_json, entity_lines, entity_of, parse_changes
+from tidegauge_client.cli.configs import Entity, entity_json, entity_lines, entity_of, entry_line, parse_changes
 from tidegauge_client.cli.main import run
 
 NOTHING = {
@@ -127,3 +127,13 @@ def test_json_has_the_values_by_name_and_all_that_is_known():
             {"source": "DEFAULT_CONFIG", "name": "min.insync.replicas", "value": "1"},
         ],
     }
+
+
+def test_a_secret_is_named_and_not_shown() -> None:
+    """As kafka-configs.sh shows settings of the type PASSWORD."""
+    synonyms = (ConfigSynonym("STATIC_BROKER_CONFIG", "ssl.keystore.key", ""),)
+    entry = ConfigEntry("ssl.keystore.key", None, "STATIC_BROKER_CONFIG", False, True, synonyms)
+    assert entry_line(entry) == (
+        "  ssl.keystore.key=null sensitive=true synonyms={STATIC_BROKER_CONFIG:ssl.keystore.key=null}"
+    )
+    assert entity_json(Entity("brokers", "0"), [entry])["entries"][0]["is_sensitive"] is True
