@@ -178,7 +178,7 @@ class DynamicConfigs:
         def change(current: Mapping[str, str]) -> dict[str, str]:
             wanted = altered(current, changes, deleted)
             check_known(wanted, TOPIC_SETTINGS)
-            with _told_of("TOPIC", topic):
+            with _told_of_topic(topic):
                 parse_topic_settings(wanted, self._settings.live)
             return wanted
 
@@ -196,8 +196,7 @@ class DynamicConfigs:
         def change(current: Mapping[str, str]) -> dict[str, str]:
             wanted = altered(current, changes, deleted)
             check_known(wanted, BROKER_SETTINGS)
-            with _told_of("BROKER", name):
-                self._settings.check(wanted, for_all=not name)
+            self._settings.check(wanted, for_all=not name)
             return wanted
 
         return await self._alter(f"brokers/{name or DEFAULT_ENTITY}", change)
@@ -220,10 +219,10 @@ class DynamicConfigs:
 
 
 @contextlib.contextmanager
-def _told_of(kind: str, name: str) -> Iterator[None]:
-    """Refusals name what was to be altered, in Kafka's words."""
+def _told_of_topic(topic: str) -> Iterator[None]:
+    """Refusals name the topic that was to be altered, in Kafka's words. Of brokers Kafka gives the reason alone."""
     try:
         yield
     except TidegaugeError as problem:
-        resource = f"ConfigResource(type={kind}, name='{name}')"
+        resource = f"ConfigResource(type=TOPIC, name='{topic}')"
         raise TidegaugeError(problem.code, f"Invalid config value for resource {resource}: {problem.message}") from None

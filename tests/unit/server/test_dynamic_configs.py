@@ -180,8 +180,7 @@ async def test_old_notifications_are_purged(zookeeper, brokers):
             {"zookeeper.connect": "x"},
             [],
             ErrorCode.INVALID_REQUEST,
-            "Invalid config value for resource ConfigResource(type=BROKER, name='0'): Cannot update these configs "
-            "dynamically: Set(zookeeper.connect)",
+            "Cannot update these configs dynamically: Set(zookeeper.connect)",
         ),
         ("broker 1", {MIN_ISR: "2"}, [], ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 0, but received 1"),
     ],
