@@ -55,6 +55,10 @@ class ZooKeeperView:
         """Whether the znode is there."""
         return self._client.exists(path) is not None
 
+    def children(self, path: str) -> list[str]:
+        """Names below a znode, sorted."""
+        return sorted(self._client.get_children(path))
+
     def json(self, path: str) -> Any:
         """A znode's payload."""
         return json.loads(self.znode(path).data or b"null")
