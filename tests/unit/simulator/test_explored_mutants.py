@@ -56,6 +56,7 @@ def test_without_a_rule_some_schedule_breaks_an_invariant(name: str, monkeypatch
     assert (found.invariant, len(found.schedule)) == (invariant, steps)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["asks-first", "none"])
 def test_with_every_rule_no_schedule_does(name: str, monkeypatch: pytest.MonkeyPatch):
     """So that what is found above is the missing rule's, and not the exploration's own."""
