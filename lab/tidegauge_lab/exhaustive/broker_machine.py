@@ -49,7 +49,6 @@ from tidegauge_broker.replica.messages import (
     FetchPartition,
     FetchRequest,
     FetchRound,
-    LeaderHint,
     ProducePartition,
     ProduceRequest,
     TopicRules,
@@ -72,6 +71,7 @@ from tidegauge_lab.exhaustive.frozen import (
 )
 from tidegauge_lab.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_lab.simulator.memory_log import START_MS, batch_of, header_of, patched
+from tidegauge_lab.simulator.replay import EveryoneLives
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 STEP_MS = 60_000
@@ -101,33 +101,13 @@ class Setting:
             self.liberal = type(f"{kind.__name__}AsModel", (kind,), {"follows_anew": lambda *_: True})()
 
 
-class _Metadata:
-    """All brokers live, as far as following goes; ``eligible`` are those whom a leader takes for live."""
-
-    def __init__(self) -> None:
-        self.eligible: frozenset[int] = frozenset()
-
-    def knows(self, topic_partition: object) -> bool:
-        return topic_partition == AT
-
-    def leader_hint(self, topic_partition: object) -> LeaderHint | None:
-        del topic_partition
-        return None
-
-    def is_alive(self, broker_id: int) -> bool:
-        return broker_id >= 0
-
-    def live_brokers(self) -> frozenset[int]:
-        return self.eligible
-
-
 class BrokerMachine:
     """A broker that does one event after the other."""
 
     def __init__(self, broker_id: int, setting: Setting) -> None:
         self.setting = setting
         self.now_ms = START_MS
-        self.broker = MemoryBroker(broker_id, setting.settings, setting.rules, metadata=_Metadata)
+        self.broker = MemoryBroker(broker_id, setting.settings, setting.rules, metadata=EveryoneLives)
 
     def handle(self, event: tuple[Any, ...]) -> Any:
         """One event; what it gave.

@@ -95,23 +95,27 @@ class Outcome:
         return not self.violations
 
 
-class _Metadata:
+class EveryoneLives:
     """All replicas live, as far as following goes; ``eligible`` are those whom a leader may propose for its ISR."""
 
     def __init__(self) -> None:
         self.eligible: frozenset[int] = frozenset()
 
     def knows(self, topic_partition: object) -> bool:
+        """Whether it is the one partition."""
         return topic_partition == AT
 
     def leader_hint(self, topic_partition: object) -> LeaderHint | None:
+        """Nobody tells clients where to go."""
         del topic_partition
         return None
 
     def is_alive(self, broker_id: int) -> bool:
+        """Every broker can be followed."""
         return broker_id >= 0
 
     def live_brokers(self) -> frozenset[int]:
+        """Whom a leader may propose."""
         return self.eligible
 
 
@@ -137,7 +141,7 @@ class Replay:
         self.rule = rule_named(rule)
         self.as_model = as_model
         self.outcome = Outcome(rule)
-        self._metadata = _Metadata()
+        self._metadata = EveryoneLives()
         self._now_ms = START_MS
         settings = replace(_SETTINGS, truncation_rule=rule)
         ids = tuple(range(1, len(trace.replicas) + 1))
