@@ -6,6 +6,7 @@ Source: docs/adr/0007-brokers-are-forked.md; section 8 of the design (start-up t
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -43,6 +44,13 @@ def test_brokers_of_a_cluster_are_separate_processes_with_their_own_command_line
         assert str(Path(f"/proc/{pid}/fd/0").readlink()) == os.devnull
         assert Path(f"/proc/{pid}/fd/2").readlink() == cluster.logs / f"broker-{broker_id}.log"
     assert len(set(pids.values())) == len(pids)
+
+
+def test_what_a_broker_imports_begins_no_thread() -> None:
+    """The rule that allows the fork: threads, gRPC's own too, would be missing in the brokers, and their locks held."""
+    program = f"import os, {launcher.MODULE}; print(len(os.listdir('/proc/self/task')))"
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "1\n"
 
 
 def test_a_broker_that_cannot_start_says_why_in_its_own_log_and_the_next_one_starts_all_the_same(
