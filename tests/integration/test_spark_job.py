@@ -1,15 +1,11 @@
 """Spark against a real cluster: every committed record exactly once in the output, whatever dies (mission, row C2).
 
-Each of these three tests starts Spark, which takes most of its time; the transport has tests of its own without Spark.
+Each of these two tests starts Spark, which takes most of its time; the transport has tests of its own without Spark.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -158,60 +154,3 @@ async def test_exactly_once_when_the_driver_is_killed_in_mid_batch(
     assert summary["batches"] >= 4, "AvailableNow keeps the limit: SupportsTriggerAvailableNow"
     check_exactly_once(job.output, topic, acknowledged)
     assert not list(job.output.glob("_staging/**/*.parquet"))
-
-
-BATCH_QUERY = """
-import json, sys
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-def load(**options):
-    return spark.read.format("tidegauge").option("kafka.bootstrap.servers", sys.argv[1]).options(**options).load()
-frame = load(subscribe=sys.argv[2], includeHeaders="true", minPartitions="6")
-def headers(row):
-    return [[header.key, bytes(header.value).decode()] for header in row.headers or []]
-rows = [[bytes(row.value).decode(), row.partition, row.offset, headers(row)] for row in frame.collect()]
-some = load(assign=json.dumps({sys.argv[2]: [0]}), startingOffsets=json.dumps({sys.argv[2]: {"0": 2}}),
-            endingOffsets=json.dumps({sys.argv[2]: {"0": 5}}))
-try:
-    load(subscribe="no-such-topic").count()
-    problem = ""
-except Exception as error:
-    problem = str(error)
-print(json.dumps({"rows": rows, "some": sorted(row.offset for row in some.collect()), "problem": problem,
-                  "empty": load(subscribePattern="no-such.*").count()}))
-spark.stop()
-"""
-
-
-async def test_batch_query(cluster: LocalCluster, tmp_path: Path) -> None:
-    """spark.read finds the installed source by itself (no register), with headers, ranges and a clear error."""
-    topic = "spark-batch"
-    await create_topic(cluster, topic)
-    async with Producer(cluster.bootstrap_servers, acks="all") as producer:
-        futures = [
-            await producer.send(topic, b"v%d" % number, partition=number % 3, headers=[("h", b"%d" % number)])
-            for number in range(30)
-        ]
-        await producer.flush()
-        expected = [
-            [f"v{number}", number % 3, (await future).offset, [["h", f"{number}"]]]
-            for number, future in enumerate(futures)
-        ]
-    script = tmp_path / "batch_query.py"
-    script.write_text(BATCH_QUERY, encoding="utf-8")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(script),
-        ",".join(cluster.bootstrap_servers),
-        topic,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
-    )
-    stdout, stderr = await process.communicate()
-    assert process.returncode == 0, stderr.decode()[-3000:]
-    answer = json.loads(stdout.decode().splitlines()[-1])
-    assert sorted(answer["rows"]) == sorted(expected)
-    assert answer["some"] == [2, 3, 4]
-    assert answer["empty"] == 0
-    assert "This server does not host no-such-topic" in answer["problem"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from tidegauge_client.history import read_history
 from tidegauge_lab.accountant.audit import audit
 from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord
 from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.switches import Switches
 from tidegauge_spark.marks import MARK_HEADER, Content, Mark
 from tidegauge_spark.sink import Attempt, RowToWrite, TaskWriter
 from tidegauge_spark.write_options import parse_write_options
@@ -225,6 +227,137 @@ result = [[[row.partition, row.offset] for row in spark.table("growing_rows").co
     )
     assert lags[-1][0] == "growing_rows"
     assert set(lags[-1][1]) == {"minOffsetsBehindLatest", "maxOffsetsBehindLatest", "avgOffsetsBehindLatest"}
+
+
+async def test_a_batch_query(cluster: LocalCluster, session: Session) -> None:
+    """spark.read finds the installed source by itself (nothing registers it), with headers, ranges and clear errors."""
+    topic = "spark-batch"
+    await create(cluster, topic, 3)
+    async with Producer(cluster.bootstrap_servers) as producer:
+        futures = [
+            await producer.send(topic, b"v%d" % number, partition=number % 3, headers=[("h", b"%d" % number)])
+            for number in range(30)
+        ]
+        await producer.flush()
+        expected = [
+            [f"v{number}", number % 3, (await future).offset, [["h", f"{number}"]]]
+            for number, future in enumerate(futures)
+        ]
+    answer = session.run(
+        """
+def assigned(start, end, **more):
+    limits = {f"{side}Offsets": json.dumps({topic: {"0": at}}) for side, at in (("starting", start), ("ending", end))}
+    reader = spark.read.format("tidegauge").option("kafka.bootstrap.servers", servers)
+    return reader.options(assign=json.dumps({topic: [0]}), **limits, **more).load()
+def problem(frame):
+    try:
+        frame.count()
+    except Exception as error:
+        return str(error)
+pattern = spark.read.format("tidegauge").option("kafka.bootstrap.servers", servers)
+rows = load(spark.read, topic, includeHeaders="true", minPartitions="6").collect()
+result = {
+    "rows": [[text(row.value), row.partition, row.offset, [[one.key, text(one.value)] for one in row.headers or []]]
+             for row in rows],
+    "some": sorted(row.offset for row in assigned(2, 5).collect()),
+    "beyond": problem(assigned(11, -1, failOnDataLoss="false")),
+    "unknown": problem(load(spark.read, "no-such-topic")),
+    "nothing": pattern.option("subscribePattern", "no-such.*").load().count(),
+    "whole": pattern.option("subscribePattern", "spark-bat").load().count(),
+    "named": pattern.option("subscribePattern", "spark-b.t.h").load().count(),
+}
+""",
+        topic=topic,
+    )
+    assert sorted(answer["rows"]) == sorted(expected)
+    assert answer["some"] == [2, 3, 4]
+    assert (
+        "start offset 11 is greater than the resolved end offset 10 for topic spark-batch partition 0"
+        in (answer["beyond"])
+    )
+    assert "This server does not host no-such-topic" in answer["unknown"]
+    assert (answer["nothing"], answer["whole"], answer["named"]) == (0, 0, 30)
+
+
+@pytest.mark.long
+async def test_reading_by_time(cluster: LocalCluster, session: Session) -> None:
+    """A time goes before offsets and means the first record from then on; where there is none, the strategy decides."""
+    topic, began_ms = "by-time", int(time.time() * 1000)
+    await create(cluster, topic, 1)
+    async with Producer(cluster.bootstrap_servers) as producer:
+        for number in range(10):
+            await producer.send(topic, b"x", timestamp_ms=began_ms + number * 1000)
+    answer = session.run(
+        """
+def at(number):
+    return json.dumps({topic: {"0": number}})
+def offsets(**options):
+    try:
+        return sorted(row.offset for row in load(spark.read, topic, **options).collect())
+    except Exception as error:
+        return str(error)
+young = str(began_ms + 90_000)
+result = [
+    offsets(startingOffsetsByTimestamp=at(began_ms + 2500), endingTimestamp=str(began_ms + 6000)),
+    offsets(startingTimestamp=str(began_ms + 7000), startingOffsetsByTimestamp=at(0), endingTimestamp=young),
+    offsets(startingTimestamp=young, startingOffsets="earliest", startingOffsetsByTimestampStrategy="latest"),
+    offsets(startingTimestamp=young, startingOffsets="earliest"),
+]
+""",
+        topic=topic,
+        began_ms=began_ms,
+    )
+    assert answer[:3] == [[3, 4, 5], [7, 8, 9], []]
+    assert "No offset matched from request of topic-partition by-time-0 and timestamp" in answer[3]
+
+
+@pytest.mark.long
+async def test_what_was_never_committed_is_never_given(
+    make_cluster: Callable[..., LocalCluster], shell: SparkShell, tmp_path: Path
+) -> None:
+    """What only the leader had is cut when it returns; the stream has not seen any of it, and misses nothing else."""
+    # Slow to shrink an ISR: held followers stay in it and may be elected.
+    slow = {"replica.lag.time.max.ms": "600000", "auto.leader.rebalance.enable": "false"}
+    brokers = make_cluster(brokers=3, settings=slow)
+    topic, at = "cut-off", TopicPartition("cut-off", 0)
+    code = """
+stream = load(spark.readStream, topic, startingOffsets="earliest", includeLeaderEpoch="true")
+result = []
+def take(frame, batch_id):
+    result.extend([text(row.value), row.offset, row.leaderEpoch] for row in frame.collect())
+writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", folder)
+writer.trigger(availableNow=True).start().awaitTermination()
+"""
+
+    async def write(values: list[str], acks: Any = "all") -> None:
+        async with Producer(brokers.bootstrap_servers, acks=acks, idempotence=False) as producer:
+            for value in values:
+                await (await producer.send(topic, value.encode(), partition=0))
+
+    async def drain() -> Any:
+        return await asyncio.to_thread(Session(shell, brokers).run, code, topic=topic, folder=str(tmp_path / "c"))
+
+    async with Admin(brokers.bootstrap_servers) as admin:
+        await admin.create_topic(topic, assignment=[[0, 1, 2]])
+        await admin.wait_for_topic(topic)
+    await write(["a", "b"])
+    seen = await drain()
+    async with Switches.of_cluster(brokers.file) as switches:
+        await switches.hold_fetch(at, [1, 2])
+        await write(["lost-1", "lost-2", "lost-3"], acks=1)
+        seen += await drain()
+        assert seen == [["a", 0, 0], ["b", 1, 0]], "nothing above the high watermark"
+        await asyncio.to_thread(brokers.kill, 0)
+        async with Admin(brokers.bootstrap_servers) as admin:
+            await admin.wait_for_epochs({at: 1})
+        for broker_id in (1, 2):
+            await switches.clear(broker_id, holds=True)
+    await write(["c"])
+    await asyncio.to_thread(brokers.start, 0)
+    await write(["d"])
+    seen += await drain()
+    assert [row[:2] for row in seen] == [["a", 0], ["b", 1], ["c", 2], ["d", 3]]
+    assert min(epoch for _, offset, epoch in seen if offset >= 2) >= 1, "where the lost ones were, a later leader wrote"
 
 
 def crooked_books(seed: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
