@@ -1,6 +1,6 @@
-"""Chaos soak (row B6): faults of every kind from a seed, one after the other, under producers; then the books balance.
+"""A short soak for every run of the tests: faults from a seed under producers; then the books balance.
 
-``make soak SECONDS=3600 SEED=7`` runs it for as long as wanted; the same seed draws the same faults.
+The whole one, with consumers and a Spark job, is ``test_chaos_soak.py``.
 """
 
 from __future__ import annotations
@@ -184,11 +184,3 @@ def soak(cluster: LocalCluster, folder: Path, seconds: float, seed: int) -> None
 
 def test_after_twenty_seconds_of_random_faults_the_books_balance(cluster: LocalCluster, tmp_path: Path) -> None:
     soak(cluster, tmp_path, 12, seed=int(os.environ.get("SOAK_SEED", "1")))
-
-
-@pytest.mark.long
-@pytest.mark.timeout(0)
-def test_after_as_long_as_wanted_the_books_balance(make_cluster: Callable[..., LocalCluster], tmp_path: Path) -> None:
-    """Ten minutes, or what ``make soak`` was given."""
-    seconds = float(os.environ.get("SOAK_SECONDS", "600"))
-    soak(make_cluster(brokers=3), tmp_path, seconds, seed=int(os.environ.get("SOAK_SEED", "2")))

@@ -1,0 +1,344 @@
+"""Faults of every kind for the soaks and for the matrix of faults and workloads: each by a name, begun and ended.
+
+One at a time, and after it every replica is waited for, so that one whole copy is always there: then nothing that was
+acknowledged with acks=all may ever be lost, whatever the fault was. Source: verification.md section 2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from click import Command
+from click.testing import CliRunner
+from tests.waiting import until
+
+from tidegauge.errors import TidegaugeError
+from tidegauge_client.cli.elect_leaders import elect_leaders
+from tidegauge_client.cli.reassign_partitions import reassign_partitions
+from tidegauge_client.cli.wait import wait
+from tidegauge_client.sync import SyncAdmin
+from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster
+from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.roles import Role, RoleKind
+from tidegauge_lab.switches import Direction, DiskEffect, InjectedError, NetworkEffect, Plane, Switches
+
+BROKERS = (0, 1, 2)
+LIMIT_S = 90
+SLOW = NetworkEffect(delay_ms=100)
+LOSSY = NetworkEffect(drop_probability=0.3, seed=1)
+CUT = NetworkEffect()
+IN, OUT, BOTH = Direction.IN, Direction.OUT, Direction.BOTH
+
+
+class Chaos:
+    """A cluster under faults.
+
+    Args:
+        cluster: three brokers, and a ZooKeeper of its own.
+        topics: those that are under load; the first one's partition 0 says who leader and follower are.
+        seed: of what chance decides.
+        client_dies: called when a client shall die; None where no client of this run may.
+    """
+
+    def __init__(
+        self, cluster: LocalCluster, topics: Sequence[str], seed: int, client_dies: Callable[[], None] | None = None
+    ) -> None:
+        self.cluster = cluster
+        self.topics = topics
+        self.random = random.Random(seed)
+        self.done: list[str] = []
+        self.client_dies = client_dies
+
+    def one_fault(self, name: str | None = None) -> None:
+        """Begin and end a fault, by default any; then wait until every replica is in sync."""
+        name = name or self.random.choice(sorted(FAULTS))
+        self.done.append(name)
+        FAULTS[name](self)
+        self.heal()
+
+    def heal(self) -> None:
+        """All brokers up, and all replicas in sync."""
+        until(lambda: all(self.cluster.state_of(one) is ProcessState.UP for one in BROKERS))
+        for topic in self.topics:
+            self.wait("--in-sync", topic)
+
+    # Who is meant
+
+    def leader(self) -> int:
+        return self._waited_for(lambda: self.cluster.leader_of(self.topics[0], 0))
+
+    def follower(self) -> int:
+        leader = self.leader()
+        return next(broker for broker in self._replicas(self.topics[0], 0) if broker != leader)
+
+    def controller(self) -> int:
+        return self._waited_for(lambda: self.cluster.resolve(Role(RoleKind.CONTROLLER)))
+
+    def _waited_for(self, find: Callable[[], int]) -> int:
+        found: list[int] = []
+
+        def is_there() -> bool:
+            try:
+                found.append(find())
+            except TidegaugeError:
+                return False
+            return True
+
+        until(is_there, LIMIT_S)
+        return found[0]
+
+    def _replicas(self, topic: str, partition: int) -> Sequence[int]:
+        with SyncAdmin(self.cluster.bootstrap_servers) as admin:
+            (info,) = admin.describe_topics([topic])
+            return info.partitions[partition].replicas
+
+    # How it is done
+
+    def verb(self, verb: Command, *arguments: str) -> tuple[int, str]:
+        told = CliRunner().invoke(verb, [*arguments, "--dir", str(self.cluster.directory)], catch_exceptions=False)
+        return told.exit_code, told.output
+
+    def wait(self, *condition: str) -> None:
+        code, output = self.verb(wait, *condition, "--timeout-ms", str(LIMIT_S * 1000))
+        assert code == 0, (self.done, output)
+
+    def for_a_while(self) -> None:
+        """Between half a second and three: now and then long enough for the ISR to shrink or a session to end."""
+        end = time.monotonic() + self.random.choice([0.5, 1.5, 3.0, 6.0])
+        until(lambda: time.monotonic() > end)
+
+    def maybe_until_out(self, broker: int) -> None:
+        """Half the time until others lead what it led, and its copies are in no ISR."""
+        if self.random.random() < 0.5:
+            others = [str(other) for other in self._replicas(self.topics[0], 0) if other != broker]
+            self.wait("--isr", f"{self.topics[0]}-0={','.join(others)}")
+
+    def switched(self, change: Callable[[Switches], Coroutine[Any, Any, Any]]) -> None:
+        async def work() -> None:
+            async with Switches.of_cluster(self.cluster.file) as switches:
+                await change(switches)
+
+        asyncio.run(work())
+
+    def switched_for_a_while(
+        self, brokers: Sequence[int], change: Callable[[Switches, int], Coroutine[Any, Any, Any]]
+    ) -> None:
+        """A fault inside these brokers, ended after a while."""
+
+        async def begin(switches: Switches) -> None:
+            for broker in brokers:
+                await change(switches, broker)
+
+        async def end(switches: Switches) -> None:
+            for broker in brokers:
+                await switches.clear(broker)
+
+        self.switched(begin)
+        self.for_a_while()
+        self.switched(end)
+
+    # Processes
+
+    def kill(self, *brokers: int, power_cut: bool = False) -> None:
+        self.cluster.kill(*brokers)
+        if len(brokers) == 1:
+            self.maybe_until_out(brokers[0])
+        for broker in brokers:
+            self.cluster.start(broker, after_power_cut=power_cut)
+
+    def kill_twice(self) -> None:
+        """A leader, and then, as soon as all are in sync again, who leads now."""
+        for _ in range(2):
+            self.kill(self.leader())
+            self.heal()
+
+    def stop(self, broker: int) -> None:
+        self.cluster.stop(broker)
+        self.cluster.start(broker)
+
+    def pause(self, broker: int) -> None:
+        self.cluster.pause(broker)
+        self.maybe_until_out(broker)
+        self.cluster.resume(broker)
+
+    def pause_all(self) -> None:
+        self.cluster.pause(*BROKERS)
+        self.for_a_while()
+        self.cluster.resume(*BROKERS)
+
+    def kill_client(self) -> None:
+        if self.client_dies is not None:
+            self.client_dies()
+
+    # Connections
+
+    def cut(
+        self, broker: int, ends: Plane | Sequence[int], direction: Direction = BOTH, effect: NetworkEffect = CUT
+    ) -> None:
+        self.switched_for_a_while([broker], lambda switches, one: switches.isolate(one, ends, direction, effect))
+
+    def cut_clients_from_all(self) -> None:
+        self.switched_for_a_while(BROKERS, lambda switches, one: switches.isolate(one, Plane.CLIENTS, IN))
+
+    def zombie(self, broker: int) -> None:
+        """It hears of nobody but its clients, until another leads what it led."""
+
+        async def begin(switches: Switches) -> None:
+            await switches.isolate(broker, Plane.BROKERS)
+            await switches.isolate(broker, Plane.ZOOKEEPER)
+
+        others = [str(other) for other in self._replicas(self.topics[0], 0) if other != broker]
+        self.switched(begin)
+        self.wait("--isr", f"{self.topics[0]}-0={','.join(others)}", "-b", self._addresses(map(int, others)))
+        self.for_a_while()
+        self.switched(lambda switches: switches.clear(broker))
+
+    def _addresses(self, brokers: Any) -> str:
+        return ",".join(self.cluster.file.broker(broker).address for broker in brokers)
+
+    def expire(self, *brokers: int) -> None:
+        for broker in brokers:
+            self.switched(lambda switches: switches.expire_session(broker))  # noqa: B023  (called at once)
+
+    # Calls and disks
+
+    def fail_calls(self, broker: int, rpc: str, *, after_effect: bool = False) -> None:
+        # A status, which is tried again. An error of Kafka's to LeaderAndIsr is not: the controller, as Kafka's, lets
+        # that replica be until something else happens, so nothing would heal.
+        injected = InjectedError(rpc, grpc_status="UNAVAILABLE", after_effect=after_effect, times=3)
+        self.switched_for_a_while([broker], lambda switches, one: switches.inject_error(one, injected))
+
+    def slow_disk(self, broker: int, operation: str) -> None:
+        effect = DiskEffect(delay_ms=50, operation=operation)
+        self.switched_for_a_while([broker], lambda switches, one: switches.set_disk(one, effect))
+
+    def fail_disk(self, broker: int, errno_name: str) -> None:
+        """The next append fails; a broker that has one folder halts then, and is started again on a sound disk."""
+        effect = DiskEffect(errno_name=errno_name, operation="append")
+        self.switched(lambda switches: switches.set_disk(broker, effect))
+        until(lambda: self.cluster.state_of(broker) is ProcessState.DOWN, LIMIT_S)
+        self.maybe_until_out(broker)
+        self.cluster.start(broker)
+
+    # ZooKeeper
+
+    def kill_zookeeper(self) -> None:
+        self.cluster.kill(ZOOKEEPER)
+        self.for_a_while()
+        self.cluster.start(ZOOKEEPER)
+        self.cluster.wait_ready()
+
+    def pause_zookeeper(self) -> None:
+        self.cluster.pause(ZOOKEEPER)
+        self.for_a_while()
+        self.cluster.resume(ZOOKEEPER)
+        self.cluster.wait_ready()
+
+    # Leaders and replicas
+
+    def elect(self) -> None:
+        """Leadership moves with a death and is given back."""
+        self.cluster.kill(self.leader())
+        self.cluster.up()
+        self.heal()
+        self._elected()
+
+    def _elected(self) -> None:
+        code, output = self.verb(elect_leaders, "--election-type", "preferred", "--all-topic-partitions")
+        assert code == 0, output
+
+    def leaders_take_turns(self) -> None:
+        """Replicas in another order, and an election: three times, until they stand as they were."""
+        for _ in range(len(BROKERS)):
+            self.move(lambda replicas: [*replicas[1:], replicas[0]])
+            self._elected()
+
+    def replicas_go_and_return(self) -> None:
+        """A follower loses its copy of everything, and makes it anew."""
+        before = {topic: self._assignment(topic) for topic in self.topics}
+        self.move(lambda replicas: replicas[:-1] if len(replicas) > 2 else replicas)
+        self._reassign(before)
+
+    def move(self, new: Callable[[list[int]], list[int]]) -> None:
+        self._reassign({topic: [new(replicas) for replicas in self._assignment(topic)] for topic in self.topics})
+
+    def _assignment(self, topic: str) -> list[list[int]]:
+        with SyncAdmin(self.cluster.bootstrap_servers) as admin:
+            (info,) = admin.describe_topics([topic])
+            return [list(info.partitions[number].replicas) for number in sorted(info.partitions)]
+
+    def _reassign(self, wanted: dict[str, list[list[int]]]) -> None:
+        partitions = [
+            {"topic": topic, "partition": number, "replicas": replicas}
+            for topic, assignment in wanted.items()
+            for number, replicas in enumerate(assignment)
+        ]
+        path = Path(self.cluster.directory) / "logs" / "chaos-reassignment.json"
+        path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+        code, output = self.verb(reassign_partitions, "--reassignment-json-file", str(path), "--execute")
+        assert code == 0, output
+        until(lambda: all(self._assignment(topic) == wanted[topic] for topic in wanted), LIMIT_S, "replicas move")
+
+
+FAULTS: dict[str, Callable[[Chaos], None]] = {
+    "kill the leader": lambda chaos: chaos.kill(chaos.leader()),
+    "kill a follower": lambda chaos: chaos.kill(chaos.follower()),
+    "kill the controller": lambda chaos: chaos.kill(chaos.controller()),
+    "kill leader after leader": lambda chaos: chaos.kill_twice(),
+    "kill all": lambda chaos: chaos.kill(*BROKERS),
+    "kill a client": lambda chaos: chaos.kill_client(),
+    "stop the leader": lambda chaos: chaos.stop(chaos.leader()),
+    "stop a follower": lambda chaos: chaos.stop(chaos.follower()),
+    "stop the controller": lambda chaos: chaos.stop(chaos.controller()),
+    "power cut of the leader": lambda chaos: chaos.kill(chaos.leader(), power_cut=True),
+    "power cut of a follower": lambda chaos: chaos.kill(chaos.follower(), power_cut=True),
+    "power cut of the controller": lambda chaos: chaos.kill(chaos.controller(), power_cut=True),
+    "pause the leader": lambda chaos: chaos.pause(chaos.leader()),
+    "pause a follower": lambda chaos: chaos.pause(chaos.follower()),
+    "pause the controller": lambda chaos: chaos.pause(chaos.controller()),
+    "pause all": lambda chaos: chaos.pause_all(),
+    "cut the leader from brokers": lambda chaos: chaos.cut(chaos.leader(), Plane.BROKERS),
+    "cut the leader from brokers, in": lambda chaos: chaos.cut(chaos.leader(), Plane.BROKERS, IN),
+    "cut the leader from brokers, out": lambda chaos: chaos.cut(chaos.leader(), Plane.BROKERS, OUT),
+    "cut the leader from one follower": lambda chaos: chaos.cut(chaos.leader(), [chaos.follower()]),
+    "cut a follower from brokers": lambda chaos: chaos.cut(chaos.follower(), Plane.BROKERS),
+    "cut the controller from brokers": lambda chaos: chaos.cut(chaos.controller(), Plane.BROKERS),
+    "slow between the leader and brokers": lambda chaos: chaos.cut(chaos.leader(), Plane.BROKERS, BOTH, SLOW),
+    "slow between a follower and brokers": lambda chaos: chaos.cut(chaos.follower(), Plane.BROKERS, BOTH, SLOW),
+    "losses between the leader and brokers": lambda chaos: chaos.cut(chaos.leader(), Plane.BROKERS, BOTH, LOSSY),
+    "losses between a follower and brokers": lambda chaos: chaos.cut(chaos.follower(), Plane.BROKERS, BOTH, LOSSY),
+    "cut the leader from clients": lambda chaos: chaos.cut(chaos.leader(), Plane.CLIENTS, IN),
+    "cut all from clients": lambda chaos: chaos.cut_clients_from_all(),
+    "slow between the leader and clients": lambda chaos: chaos.cut(chaos.leader(), Plane.CLIENTS, IN, SLOW),
+    "losses between the leader and clients": lambda chaos: chaos.cut(chaos.leader(), Plane.CLIENTS, IN, LOSSY),
+    "cut the leader from ZooKeeper": lambda chaos: chaos.cut(chaos.leader(), Plane.ZOOKEEPER),
+    "cut the leader from ZooKeeper, in": lambda chaos: chaos.cut(chaos.leader(), Plane.ZOOKEEPER, IN),
+    "cut the leader from ZooKeeper, out": lambda chaos: chaos.cut(chaos.leader(), Plane.ZOOKEEPER, OUT),
+    "cut a follower from ZooKeeper": lambda chaos: chaos.cut(chaos.follower(), Plane.ZOOKEEPER),
+    "cut the controller from ZooKeeper": lambda chaos: chaos.cut(chaos.controller(), Plane.ZOOKEEPER),
+    "a zombie leader with its clients": lambda chaos: chaos.zombie(chaos.leader()),
+    "expire the leader's session": lambda chaos: chaos.expire(chaos.leader()),
+    "expire the controller's session": lambda chaos: chaos.expire(chaos.controller()),
+    "expire all sessions": lambda chaos: chaos.expire(*BROKERS),
+    "kill ZooKeeper": lambda chaos: chaos.kill_zookeeper(),
+    "pause ZooKeeper": lambda chaos: chaos.pause_zookeeper(),
+    "produces fail": lambda chaos: chaos.fail_calls(chaos.leader(), "ProduceStream"),
+    "answers to produces get lost": lambda chaos: chaos.fail_calls(chaos.leader(), "ProduceStream", after_effect=True),
+    "replicas' fetches fail": lambda chaos: chaos.fail_calls(chaos.leader(), "ReplicaFetch"),
+    "orders of the controller fail": lambda chaos: chaos.fail_calls(chaos.follower(), "LeaderAndIsr"),
+    "appends of the leader are slow": lambda chaos: chaos.slow_disk(chaos.leader(), "append"),
+    "appends of a follower are slow": lambda chaos: chaos.slow_disk(chaos.follower(), "append"),
+    "syncs of the leader are slow": lambda chaos: chaos.slow_disk(chaos.leader(), "sync"),
+    "the leader's disk fails": lambda chaos: chaos.fail_disk(chaos.leader(), "EIO"),
+    "a follower's disk fails": lambda chaos: chaos.fail_disk(chaos.follower(), "EIO"),
+    "the leader's disk is full": lambda chaos: chaos.fail_disk(chaos.leader(), "ENOSPC"),
+    "leaders die and lead again": lambda chaos: chaos.elect(),
+    "leaders take turns": lambda chaos: chaos.leaders_take_turns(),
+    "replicas go and return": lambda chaos: chaos.replicas_go_and_return(),
+}

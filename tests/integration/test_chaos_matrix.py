@@ -1,0 +1,59 @@
+"""The matrix of faults and workloads (row B6): after each fault the books of each workload balance.
+
+All workloads are at work on topics of their own while the fault happens; each has its verdict. There are more cases
+than the 133 of the largest suite that peers publish (verification.md, section 2), and faults that those lack: power
+cuts, cuts one way, cuts from ZooKeeper alone, a client on the zombie leader's side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.integration.chaos import FAULTS, Chaos
+from tests.integration.chaos_load import WORKLOADS, Load
+
+from tidegauge_lab.cluster import LocalCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+PEERS_CASES = 133
+
+
+def test_there_are_more_cases_than_peers_have() -> None:
+    assert len(FAULTS) * len(WORKLOADS) > PEERS_CASES
+
+
+@pytest.fixture(scope="module")
+def three_brokers(
+    tmp_path_factory: pytest.TempPathFactory, next_base_port: Callable[[], int]
+) -> Iterator[LocalCluster]:
+    folder = tmp_path_factory.mktemp("chaos") / "cluster"
+    cluster = LocalCluster.create(folder, 3, base_port=next_base_port())
+    cluster.up()
+    yield cluster
+    cluster.down()
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.long) for name in FAULTS],
+    ids=lambda name: name.replace(" ", "-").replace(",", "").replace("'", ""),
+)
+def load(request: pytest.FixtureRequest, three_brokers: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Load:
+    """All workloads, and the fault in their middle."""
+    at = list(FAULTS).index(request.param)
+    load = Load(three_brokers, tmp_path_factory.mktemp("load"), f"fault-{at}")
+    with load:
+        chaos = Chaos(three_brokers, list(load.topics.values()), seed=at, client_dies=load.kill_client)
+        chaos.one_fault(request.param)
+        load.wait_for_more()
+    return load
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_the_books_balance(load: Load, workload: str) -> None:
+    report, _ = load.verdict(workload)
+    (account,) = report.accounts.values()
+    assert account.acknowledged > 0
+    assert load.wrong(workload) == {}
