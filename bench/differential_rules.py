@@ -99,6 +99,12 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "command .* delete-records [^ ]+ delete.json$", "succeeded", "failed", "a refused partition: exit code 1 here"
     ),
+    Known(
+        "delete-records .* stdout",
+        ".*error: The requested offset is not within the range.*",
+        ".*error: Cannot increment the log start offset to .*",
+        "Kafka's wire carries the error's number alone; ours tells the leader's reason",
+    ),
     Known("delete-records .* sentence", None, ANYTHING, "a refused partition: exit code 1 here"),
     Known("get-offsets --topic orders --time -3", r".*orders:1:29.*", ANYTHING, "3.9 names a record that was deleted"),
     Known(r"/\.lock$", None, "file of 0 bytes", ".lock stays after a stop, unlocked"),
