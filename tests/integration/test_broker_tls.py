@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def test_every_wrong_way_to_connect_has_a_sentence_on_both_sides_and_harms_nobod
 ) -> None:
     expired = authority.issue("expired", days=-1)
     foreign = stranger.issue("foreign")
-    ways: dict[str, tuple[Security | None, str, str]] = {
+    ways: dict[str, tuple[Security | None, str, str | None]] = {
         "plain text": (None, "the broker speaks TLS on this port", "one side speaks plain text"),
         "no certificate": (
             security_of_files("SSL", authority.certificate),
@@ -166,7 +167,7 @@ def test_every_wrong_way_to_connect_has_a_sentence_on_both_sides_and_harms_nobod
         "believes another authority": (
             security_of_files("SSL", stranger.certificate, client.both),
             "no authority that this client believes",
-            "does not believe this broker's certificate",
+            None,  # gRPC hangs up without a word; OpenSSL's clients send an alert (tests/unit/proto/test_security.py)
         ),
     }
     log = secured.directory / "logs" / "broker-0.log"
@@ -175,10 +176,15 @@ def test_every_wrong_way_to_connect_has_a_sentence_on_both_sides_and_harms_nobod
         servers = BootstrapServers([address]) if security is None else BootstrapServers([address], security)
         sentence = asyncio.run(refused(servers))
         assert told in sentence, way
-        until(lambda logged=logged: logged in log.read_text(), what=f"{way}: {logged}")  # type: ignore[misc]  # bound now
+        if logged is not None:
+            until(partial(log_has, log, logged), what=f"{way}: {logged}")
     assert "Traceback" not in log.read_text()
     assert secured.status()["brokers"][0]["state"] == "up"
     assert "by-folder" in tidegauge("list-topics", "--dir", str(secured.directory)).stdout.split()
+
+
+def log_has(log: Path, words: str) -> bool:
+    return words in log.read_text()
 
 
 async def refused(servers: BootstrapServers) -> str:
