@@ -304,8 +304,8 @@ class Controller:
     def _controller_id(data: bytes) -> int | None:
         try:
             return ControllerNode.decode(data).broker_id
-        except MalformedZnode:
-            LOG.exception("%s is unreadable", CONTROLLER)
+        except MalformedZnode as problem:
+            LOG.warning("Nobody knows who the controller is: %s", problem)
             return None
 
     async def _elect(self) -> None:

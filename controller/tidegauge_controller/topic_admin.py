@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.settings import Values
 from tidegauge.znodes import (
     BROKER_TOPICS,
@@ -172,6 +172,9 @@ class TopicAdmin:
         return await self._until_led(outcomes, partitions, timeout_ms)
 
     async def _add_partitions(self, context: ControllerContext, topic: NewPartitions) -> list[TopicPartition]:
+        unknown = TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist.")
+        if topic_name_problem(topic.name) is not None:
+            raise unknown  # its path would be none, or that of another znode
         if topic.name in await self._zookeeper.children(DELETE_TOPICS):
             raise TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         grown: TopicNode | None = None
@@ -180,9 +183,7 @@ class TopicAdmin:
             try:
                 data, stat = await self._zookeeper.get(topic_path(topic.name))
             except NoNode:
-                raise TidegaugeError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist."
-                ) from None
+                raise unknown from None
             node = _node(topic.name, data)
             if grown is not None and node.encode() == grown.encode():
                 break  # written, though the answer was lost with the connection

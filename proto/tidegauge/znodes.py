@@ -369,15 +369,21 @@ def encode_config_change(entity_path: str) -> bytes:
 def decode_config_change(data: bytes | None) -> str:
     """Read a change notification: the entity's path relative to /config.
 
-    Version 1, of Kafka before 0.9, names type and name apart. Raises MalformedZnode.
+    Version 1, of Kafka before 0.9, names type and name apart. Raises MalformedZnode, also for what is no path below
+    /config: names of entities are ASCII, others are kept encoded.
     """
     value = _decode(data, CONFIG_CHANGES)
     entity = value.get("entity_path")
     if value.get("version") == 1:
         entity = f"{value.get('entity_type')}/{value.get('entity_name')}"
-    if not isinstance(entity, str) or not all(entity.partition("/")):
+    if not isinstance(entity, str) or not (entity.isascii() and entity.isprintable() and _is_relative_path(entity)):
         raise MalformedZnode(f"{CONFIG_CHANGES}: {_shown(data)}")
     return entity
+
+
+def _is_relative_path(text: str) -> bool:
+    parts = text.split("/")
+    return len(parts) > 1 and not {"", ".", ".."}.intersection(parts)
 
 
 def change_number(path: str) -> int:

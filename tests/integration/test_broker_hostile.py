@@ -299,7 +299,7 @@ from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, produce_pb2, replic
 async def main(address):
     waiting = fetch_pb2.FetchRequest(max_wait_ms=2**31 - 1, min_bytes=2**30, max_bytes=2**30, partitions=[
         fetch_pb2.FetchPartition(topic="kept", partition=0, fetch_offset=int(sys.argv[2]), partition_max_bytes=2**30)])
-    calls = []
+    calls, streams = [], []
     for _ in range(8):
         channel = grpc.aio.insecure_channel(address, options=(("grpc.use_local_subchannel_pool", 1),))
         stub = broker_service_pb2_grpc.BrokerServiceStub(channel)
@@ -307,7 +307,7 @@ async def main(address):
         stream = stub.ProduceStream()
         for number in range(50):  # answers that nobody takes
             await stream.write(produce_pb2.ProduceRequest(acks=1, correlation_id=number))
-        calls.append(stream)
+        streams.append(stream)
         await asyncio.sleep(0)
     print("connected", flush=True)
     await asyncio.gather(*calls)

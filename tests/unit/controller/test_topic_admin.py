@@ -182,6 +182,18 @@ async def test_partitions_of_what_is_not_there_or_goes() -> None:
     assert (going.error, going.message) == (ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
 
 
+@pytest.mark.parametrize("name", ["..", "orders/partitions", "../../controller", "", "a\0b"])
+async def test_what_is_no_name_of_a_topic_never_becomes_a_path(name: str) -> None:
+    """ZooKeeper's client refuses some of these; others would be other znodes."""
+    stage = Stage()
+    await stage.create(NewTopic("orders", assignment=[[0, 1]]))
+    refused = await stage.grow(NewPartitions(name, 3))
+    assert (refused.error, refused.message) == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"The topic '{name}' does not exist.",
+    )
+
+
 async def test_a_deletion_is_a_marker_made_once() -> None:
     stage = Stage()
     unknown = await stage.delete("orders")

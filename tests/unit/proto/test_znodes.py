@@ -114,6 +114,16 @@ def test_config_and_its_change_notification():
     assert znodes.decode_config_change(b'{"version":2,"entity_path":"topics/t"}') == "topics/t"
 
 
+@pytest.mark.parametrize(
+    "entity",
+    ["topics", "topics/", "/topics", "topics/../../controller", "topics/./t", "topics/a\u0000b", "topics/\u00e4"],
+)
+def test_a_change_of_what_is_no_entity_is_unreadable_so_that_it_is_skipped(entity: str):
+    """It would be looked at again and again, and bar the changes behind it."""
+    with pytest.raises(znodes.MalformedZnode):
+        znodes.decode_config_change(json.dumps({"version": 2, "entity_path": entity}).encode())
+
+
 @pytest.mark.parametrize("data", [None, b"", b"x", b"[]", b"{}", b'{"brokerid":"x","timestamp":"1"}', b"\xff"])
 def test_damage_is_named_not_guessed(data):
     with pytest.raises(znodes.MalformedZnode):
