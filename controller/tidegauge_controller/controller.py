@@ -552,16 +552,20 @@ class Controller:
         late = await self._topics.wait_for_leaders(elected, timeout_ms)
         return answers | dict.fromkeys(late, (ErrorCode.REQUEST_TIMED_OUT, "The request timed out."))
 
+    def _term_with_brokers(self) -> _Term | None:
+        """The term once it has read who is alive; until then replicas can't be placed, and who asks tries again."""
+        return self._term if self._term is not None and self._term.context.live else None
+
     async def create_topics(self, topics: Sequence[NewTopic], timeout_ms: int) -> list[TopicOutcome]:
         """Create topics; answered when each partition has a leader in this broker's metadata."""
-        term = self._term
+        term = self._term_with_brokers()
         if term is None:
             return [TopicOutcome(topic.name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for topic in topics]
         return await self._topics.create(term.context, topics, timeout_ms)
 
     async def create_partitions(self, topics: Sequence[NewPartitions], timeout_ms: int) -> list[TopicOutcome]:
         """Add partitions; answered when each new one has a leader in this broker's metadata."""
-        term = self._term
+        term = self._term_with_brokers()
         if term is None:
             return [TopicOutcome(topic.name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for topic in topics]
         return await self._topics.add_partitions(term.context, topics, timeout_ms)

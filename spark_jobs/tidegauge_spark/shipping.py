@@ -30,6 +30,7 @@ def rebuild(places: list[str], module: str, name: str, state: bytes) -> Any:
     try:
         owner = importlib.import_module(module)
     except ModuleNotFoundError:
+        sys.modules.pop(module.partition(".")[0], None)  # a mere folder of that name, taken for a package
         sys.path += [place for place in places if place not in sys.path]
         importlib.invalidate_caches()
         owner = importlib.import_module(module)

@@ -24,10 +24,10 @@ RECEIVER = """
 import base64, pickle, sys
 sys.path.append(sys.argv[1])
 try:
-    import tidegauge_spark
+    import tidegauge_spark.source
     sys.exit("the package is found without any help")
 except ModuleNotFoundError:
-    pass
+    sys.modules.pop("tidegauge_spark", None)  # an editable install leaves the jobs' folder, without a package
 source = pickle.loads(base64.b64decode(sys.argv[2]))
 import tidegauge_spark
 from pyspark import cloudpickle
