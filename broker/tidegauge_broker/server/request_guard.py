@@ -7,6 +7,8 @@ Rules:
        hundred in memory, so a request that keeps ``socket.request.max.bytes`` could take gigabytes. They are counted
        before anything is made of them, and only where the request is long enough to hold too many. Kafka refuses
        arrays that are longer than what follows them, and has no more of a limit.
+    3. Where the ZooKeeper session ends while a request is worked on, nobody knows whether it took effect: UNAVAILABLE,
+       as when the connection is lost, and clients ask again.
 
 It stands where services are added, so that a call pays nothing for it.
 """
@@ -21,6 +23,8 @@ import grpc
 import grpc.aio
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
+
+from tidegauge_controller.zookeeper import Closed, SessionExpired
 
 MOST_ELEMENTS = 200_000
 _LEAST_ELEMENT_BYTES = 2
@@ -97,6 +101,10 @@ def _unary_unary(handle: Any) -> Any:
             return await handle(request, context)
         except NotImplementedError:  # of the generated code; gRPC would log a traceback for each
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method is not offered here")
+        except (SessionExpired, Closed):
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE, "The broker's ZooKeeper session ended before this was answered; ask again"
+            )
 
     return guarded
 
