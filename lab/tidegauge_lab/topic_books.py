@@ -10,11 +10,9 @@ Rules:
 
 from __future__ import annotations
 
-import gc
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from tidegauge_client.history import read_history
 from tidegauge_lab import layout
 from tidegauge_lab.accountant.audit import Report, audit
 from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, ReadRecord
+from tidegauge_lab.collections_off import collections_off
 from tidegauge_lab.topic_replicas import read_replicas, settled_leaders
 
 POLL_MS = 200.0
@@ -62,25 +61,13 @@ def folders_of(directory: Path, file: ClusterFile) -> dict[int, Path]:
     return {broker.id: layout.broker_data(directory, broker.id) for broker in file.brokers}
 
 
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Books are millions of small objects without cycles; to look through all of them again and again takes long."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 async def read_and_audit(bootstrap: Sequence[str], topic: str, sources: Sources) -> Report:
     """Read everything, and check it; what could not be read is among what was not checked.
 
     Raises:
         TidegaugeError: as ``read_books``.
     """
-    with _without_collections():
+    with collections_off():  # books are millions of small objects without cycles
         reading = await read_books(bootstrap, topic, sources)
         report = audit(reading.books)
     report.not_checked += reading.not_read

@@ -19,16 +19,14 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from tests.certificates import Authority
+from tests.handshakes import refused
 from tests.waiting import until, until_async
 
-from tidegauge.errors import TidegaugeError
 from tidegauge.listeners import SSL, resolve_listeners
 from tidegauge.secure_channels import open_channel, server_credentials
 from tidegauge.security import security_of, security_of_files
 from tidegauge_broker.server.rpc_servers import Limits, RpcServers
-from tidegauge_client import Admin
 from tidegauge_client.bootstrap import BootstrapServers
-from tidegauge_client.cluster import HandshakeError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 BOTH = ("PLAINTEXT:PLAINTEXT", "SSL:SSL")
@@ -197,19 +195,3 @@ async def test_a_client_is_told_what_the_broker_wants_of_it(
         async with open_channel(where[0], (), trusting) as channel:
             stub: Any = health_pb2_grpc.HealthStub(channel)
             await stub.Check(health_pb2.HealthCheckRequest(service=""), timeout=60)
-
-
-async def refused(servers: BootstrapServers) -> str:
-    """The sentence; a machine that is slow to connect is asked again."""
-
-    async def sentence() -> str:
-        async with Admin(servers) as admin:
-            try:
-                await admin.metadata([])
-            except HandshakeError as problem:
-                return problem.message
-            except TidegaugeError:
-                return ""
-        raise AssertionError("it was served")
-
-    return await until_async(sentence, what="a sentence about TLS")

@@ -16,13 +16,13 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.certificates import Authority, Identity
-from tests.waiting import until, until_async
+from tests.handshakes import refused
+from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.security import Security, security_of_files
 from tidegauge_client import Admin, Consumer, Producer
 from tidegauge_client.bootstrap import BootstrapServers
-from tidegauge_client.cluster import HandshakeError
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_spark.options import parse_options
 from tidegauge_spark.transport import ClusterClient
@@ -185,22 +185,6 @@ def test_every_wrong_way_to_connect_has_a_sentence_on_both_sides_and_harms_nobod
 
 def log_has(log: Path, words: str) -> bool:
     return words in log.read_text()
-
-
-async def refused(servers: BootstrapServers) -> str:
-    """The sentence; a machine that is slow to connect is asked again."""
-
-    async def sentence() -> str:
-        async with Admin(servers) as admin:
-            try:
-                await admin.metadata([])
-            except HandshakeError as problem:
-                return problem.message
-            except TidegaugeError:
-                return ""
-        raise AssertionError("it was served")
-
-    return await until_async(sentence, what="a sentence about TLS")
 
 
 async def test_inside_in_plain_text_and_outside_in_tls(
