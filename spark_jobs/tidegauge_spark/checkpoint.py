@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tidegauge_spark.offsets import OffsetsJson, without_epochs
+from tidegauge_spark.offsets import OffsetsJson, offsets_alone
 
 
 def parse_offset_log(text: str) -> OffsetsJson | None:
@@ -24,7 +24,7 @@ def parse_offset_log(text: str) -> OffsetsJson | None:
         offsets = json.loads(lines[-1])
     except ValueError:
         return None
-    return without_epochs(offsets) if isinstance(offsets, dict) else None
+    return offsets_alone(offsets) if isinstance(offsets, dict) else None
 
 
 class Checkpoint:

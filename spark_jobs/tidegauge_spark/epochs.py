@@ -17,7 +17,7 @@ not look.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from tidegauge.partition import TopicPartition
@@ -75,6 +75,12 @@ class EpochTracker:
                 cuts[one] = min(end.end_offset, offsets[one])
             self._held[one] = (client.leader_epoch(one), offsets[one])
         return cuts
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions are not what they were: their topic was made anew."""
+        for one in partitions:
+            self._held.pop(one, None)
+            self._starts.pop(one, None)
 
     def _is_held(self, client: EpochClient, one: TopicPartition, offset: int) -> bool:
         leader_epoch, up_to = self._held.get(one, (-1, -1))

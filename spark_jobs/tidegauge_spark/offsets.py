@@ -3,7 +3,8 @@
 Contract: pure. JSON in Kafka's shape, ``{"topic": {"0": 23, "1": -2}}``, becomes ``{TopicPartition: offset}`` and back.
 In what a user writes -2 means earliest and -1 latest; in what a query stores every offset is a real one and an end is
 exclusive. Keys come out sorted, so that equal offsets are equal text: Spark compares the text to see whether anything
-is new. One key is ours: ``"__epochs"`` holds, in the same shape, the leader epoch of the record before each offset.
+is new. Two keys are ours: ``"__epochs"`` holds, in the same shape, the leader epoch of the record before each offset,
+and ``"__topic_ids"`` the id of each topic.
 
 Source: ``org.apache.spark.sql.kafka010.JsonUtils``, ``KafkaSourceOffset`` and ``KafkaOffsetReader.rateLimit``.
 """
@@ -21,11 +22,12 @@ from tidegauge.partition import TopicPartition, topic_name_problem
 EARLIEST = -2
 LATEST = -1
 EPOCHS = "__epochs"
+TOPIC_IDS = "__topic_ids"
 
 Offsets = Mapping[TopicPartition, int]
 OffsetsJson = dict[str, dict[str, int]]
 StoredOffsets = Mapping[str, Mapping[str, Any]]
-"""What a query stores: ``OffsetsJson``, and the key ``__epochs`` with such a document in it."""
+"""What a query stores: ``OffsetsJson``, and the keys ``__epochs``, with such a document in it, and ``__topic_ids``."""
 
 
 def _invalid(option: str, text: object, why: str) -> TidegaugeError:
@@ -95,11 +97,13 @@ def to_json(offsets: Offsets) -> OffsetsJson:
     return document
 
 
-def to_stored(offsets: Offsets, epochs: Offsets) -> dict[str, Any]:
-    """What a query stores; without epochs, and for a topic that is called as our key is, Kafka's shape alone."""
+def to_stored(offsets: Offsets, epochs: Offsets, topic_ids: Mapping[str, str]) -> dict[str, Any]:
+    """What a query stores; where nothing is known, or a topic is called as our key is, without that key."""
     document: dict[str, Any] = dict(to_json(offsets))
     if epochs and EPOCHS not in document:
         document[EPOCHS] = to_json(epochs)
+    if topic_ids and TOPIC_IDS not in document:
+        document[TOPIC_IDS] = dict(sorted(topic_ids.items()))
     return document
 
 
@@ -107,25 +111,30 @@ def from_json(document: StoredOffsets) -> dict[TopicPartition, int]:
     """Read back the offsets of what ``to_json`` or ``to_stored`` gave."""
     return {
         TopicPartition(topic, int(index)): int(offset)
-        for topic, partitions in without_epochs(document).items()
+        for topic, partitions in offsets_alone(document).items()
         for index, offset in partitions.items()
     }
 
 
 def epochs_from_json(document: StoredOffsets) -> dict[TopicPartition, int]:
     """The leader epoch of the record before each offset, where it was stored."""
-    return from_json(document[EPOCHS]) if _has_epochs(document) else {}
+    return from_json(document[EPOCHS]) if _is_ours(document, EPOCHS) else {}
 
 
-def without_epochs(document: StoredOffsets) -> OffsetsJson:
-    """The offsets alone, in Kafka's shape."""
-    skipped = EPOCHS if _has_epochs(document) else None
-    return {topic: dict(partitions) for topic, partitions in document.items() if topic != skipped}
+def topic_ids_from_json(document: StoredOffsets) -> dict[str, str]:
+    """The id of each topic, where it was stored."""
+    return dict(document[TOPIC_IDS]) if _is_ours(document, TOPIC_IDS) else {}
 
 
-def _has_epochs(document: StoredOffsets) -> bool:
-    """A topic of that name has offsets in it, our key has documents."""
-    return any(isinstance(value, Mapping) for value in document.get(EPOCHS, {}).values())
+def offsets_alone(document: StoredOffsets) -> OffsetsJson:
+    """The offsets without what else is stored, in Kafka's shape."""
+    ours = [key for key in (EPOCHS, TOPIC_IDS) if _is_ours(document, key)]
+    return {topic: dict(partitions) for topic, partitions in document.items() if topic not in ours}
+
+
+def _is_ours(document: StoredOffsets, key: str) -> bool:
+    """A topic of that name has offsets in it, our key has documents or texts."""
+    return any(isinstance(value, (Mapping, str)) for value in document.get(key, {}).values())
 
 
 def require_all(option: str, given: Iterable[TopicPartition], found: Iterable[TopicPartition]) -> None:

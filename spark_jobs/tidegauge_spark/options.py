@@ -174,7 +174,8 @@ def whole_number(options: Mapping[str, str], name: str, default: int | None, low
     except ValueError:
         number = lowest - 1
     if number < lowest:
-        raise _refuse(f"{name} is {text!r}; it must be a whole number of at least {lowest}")
+        must = "must be positive" if lowest == 1 else f"must be at least {lowest}"
+        raise _refuse(f"{name} {must}, and {text!r} is no such whole number")
     return number
 
 
@@ -279,7 +280,8 @@ def _limit(options: Mapping[str, str], side: str, default: int, forbidden: int |
         raise _refuse(f"{side} offset can't be {senseless} for batch queries on Kafka: nothing would be read")
     for one, offset in offsets.items():
         if offset == forbidden:
-            raise _refuse(f"{name} for {one} can't be {senseless} for batch queries on Kafka: nothing would be read")
+            which = "startingOffsets" if side == "starting" else "ending offset"
+            raise _refuse(f"{which} for {one} can't be {senseless} for batch queries on Kafka: nothing would be read")
     return OffsetLimit(everywhere=word, offsets=offsets)
 
 

@@ -6,6 +6,8 @@ a batch that is run again reads the same records in the same tasks.
 - A range is [from_offset, until_offset) of one partition; an empty one is no task.
 - A partition that is new in ``end`` begins at the earliest offset; if that is not 0, records were lost before we came.
 - A partition gone from ``end``, or an end below its start, is lost data.
+- A topic that was made anew has another id (KIP-516); what was not read of the old one is lost, and the new one is read
+  from its beginning.
 
 Source: ``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets``, ``KafkaOffsetRangeCalculator`` of Spark.
 """
@@ -13,7 +15,7 @@ Source: ``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets``, ``KafkaOf
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -44,6 +46,28 @@ class Plan(NamedTuple):
 
     ranges: list[OffsetRange]
     losses: list[str]
+
+
+def made_anew(offsets: Offsets, before: Mapping[str, str], after: Mapping[str, str]) -> set[TopicPartition]:
+    """Partitions of topics that have another id after than before; where an id is unknown, nothing is claimed."""
+    others = {topic for topic, topic_id in before.items() if after.get(topic, topic_id) != topic_id}
+    return {one for one in offsets if one.topic in others}
+
+
+def without(offsets: Offsets, left_out: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """The offsets of the other partitions."""
+    return {one: offset for one, offset in offsets.items() if one not in left_out}
+
+
+def losses_by_deletion(remade: Collection[TopicPartition], read: Offsets) -> list[str]:
+    """A sentence for each topic that was made anew; ``read`` says how far it was read."""
+    topics = sorted({one.topic for one in remade})
+    places = {topic: [one for one in sorted(remade) if one.topic == topic] for topic in topics}
+    return [
+        f"Topic {topic} was deleted and made anew since it was read up to offset "
+        + ", ".join(f"{read[one]} of {one}" for one in places[topic])
+        for topic in topics
+    ]
 
 
 def check_start_before_end(start: Offsets, end: Offsets) -> None:

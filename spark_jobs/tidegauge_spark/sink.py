@@ -63,7 +63,7 @@ def rows_of(columns: Mapping[str, list[Any]], topic: str, rows: int) -> Iterator
         if where is None:
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
-                "null topic present in the data. Use the topic option for setting a topic.",
+                "A row contains a null topic. Use the topic option for setting a default topic.",
             )
         pairs_given = tuple((str(pair["key"]), pair["value"]) for pair in pairs or ())
         yield RowToWrite(Content(where, _bytes(key), _bytes(value), pairs_given), partition)

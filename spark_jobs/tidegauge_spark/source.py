@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -56,9 +56,19 @@ from tidegauge_spark.offsets import (
     rate_limit,
     to_json,
     to_stored,
+    topic_ids_from_json,
 )
 from tidegauge_spark.options import Columns, Options, ignored_options, parse_options
-from tidegauge_spark.planner import OffsetRange, check_start_before_end, group_ranges, plan_batch, split_ranges
+from tidegauge_spark.planner import (
+    OffsetRange,
+    check_start_before_end,
+    group_ranges,
+    losses_by_deletion,
+    made_anew,
+    plan_batch,
+    split_ranges,
+    without,
+)
 from tidegauge_spark.resolve import ask, ask_latest, resolve
 from tidegauge_spark.setup import missing
 from tidegauge_spark.shipping import Shipped
@@ -246,13 +256,13 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         least = options.min_offsets_per_trigger
         self._delay = None if least is None else TriggerDelay(least, options.max_trigger_delay_ms)
 
-    def initialOffset(self) -> OffsetsJson:  # noqa: N802  (Spark's name)
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Where a new query begins; written to its checkpoint once and used ever after."""
         options = self.options
         client = _client(options)
-        found = client.partitions(options.subscription)
+        found, topic_ids = self._find(client, {})
         starting = resolve(client, found, options.starting, "starting", latest_if_no_match=options.latest_if_no_match)
-        return to_json(starting)
+        return to_stored(starting, {}, topic_ids)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802  (Spark's name)
         """What Spark passes to ``latestOffset``; with Trigger.Once it passes ReadAllAvailable instead.
@@ -266,12 +276,17 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
 
     def latestOffset(self, start: StoredOffsets, limit: Any) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """The end of the next batch: the high watermarks, or less with a limit; ``start`` while a batch has to wait."""
-        begin, epochs = from_json(start), epochs_from_json(start)
+        begin, epochs, stored_ids = from_json(start), epochs_from_json(start), topic_ids_from_json(start)
         client = _client(self.options)
-        latest = self._latest_after(client, begin, epochs)
+        found, topic_ids = self._find(client, stored_ids)
+        remade = self._remade(begin, stored_ids, topic_ids)
+        begin, epochs = without(begin, remade), without(epochs, remade)
+        if self._frozen is not None:
+            self._frozen |= ask(client, [one for one in found if one in remade], LATEST)
+        latest = self._latest_after(client, found, begin, epochs)
         self._latest = latest
         is_limited = not isinstance(limit, ReadAllAvailable)
-        delay = self._delay if is_limited and self._frozen is None else None
+        delay = self._delay if is_limited and self._frozen is None and not remade else None
         if delay is not None and delay.waits(begin, latest, time.monotonic() * 1000):
             return dict(start)
         end = latest
@@ -279,13 +294,35 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         if is_limited and most is not None:
             added = latest.keys() - begin.keys()
             end = rate_limit(most, begin | ask(client, added, EARLIEST), latest)
-        return to_stored(end, self._epochs_of(client, end, begin, epochs))
+        # A checkpoint of before topics' ids were stored gets them with the next records: no batch begins for them.
+        ids = {topic: topic_ids[topic] for topic in topic_ids if stored_ids or end != begin}
+        return to_stored(end, self._epochs_of(client, end, begin, epochs), ids)
+
+    def _find(self, client: Any, stored_ids: Mapping[str, str]) -> tuple[Collection[TopicPartition], Mapping[str, str]]:
+        """The partitions that are read now, and their topics' ids: in doubt those that most brokers know."""
+        found = client.partitions(self.options.subscription)
+        ids = {one.topic: leader.topic_id for one, leader in found.items() if leader.topic_id}
+        doubtful = {topic for topic, stored in stored_ids.items() if ids.get(topic, stored) != stored}
+        return found, ids | client.settle_topic_ids(doubtful) if doubtful else ids
+
+    def _remade(
+        self, offsets: Mapping[TopicPartition, int], before: Mapping[str, str], after: Mapping[str, str]
+    ) -> set[TopicPartition]:
+        """Partitions of topics that were made anew since they were read up to these offsets: lost data."""
+        remade = made_anew(offsets, before, after)
+        self._epochs.forget(remade)
+        _report_losses(self.options, losses_by_deletion(remade, offsets))
+        return remade
 
     def _latest_after(
-        self, client: Any, begin: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
+        self,
+        client: Any,
+        found: Collection[TopicPartition],
+        begin: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
         """High watermarks, but nowhere below what was read while the leader still has that: then it is waited for."""
-        latest = dict(self._frozen) if self._frozen is not None else self._ask_latest(begin)
+        latest = dict(self._frozen) if self._frozen is not None else self._ask_latest(client, found, begin)
         known = {one: offset for one, offset in begin.items() if one in latest}
         cuts = self._epochs.cuts(client, known, epochs)
         _report_losses(self.options, _sentences(cuts, known))
@@ -312,7 +349,8 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         """Freezes the end: the query stops once it has read what is committed now."""
-        self._frozen = self._ask_latest({})
+        client = _client(self.options)
+        self._frozen = self._ask_latest(client, self._find(client, {})[0], {})
 
     def partitions(self, start: StoredOffsets, end: StoredOffsets) -> list[TaskPartition]:
         """The tasks of one batch: one per topic-partition with something to read, or more with minPartitions.
@@ -321,21 +359,27 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         """
         begin, until = from_json(start), from_json(end)
         client = _client(self.options)
-        client.partitions(self.options.subscription)
+        topic_ids = topic_ids_from_json(end)
+        begin = without(begin, made_anew(begin, topic_ids_from_json(start), topic_ids))
+        # Nothing is left of a batch whose topic was made anew after it was planned.
+        remade = self._remade(until, topic_ids, self._find(client, topic_ids)[1])
+        begin, until = without(begin, remade), without(until, remade)
         # A batch that a restarted query runs again may end where the log has been cut since.
-        cuts = self._epochs.cuts(client, until, epochs_from_json(end))
+        cuts = self._epochs.cuts(client, until, without(epochs_from_json(end), remade))
         if cuts:
             _report_losses(self.options, _sentences(cuts, until))
             latest = ask(client, cuts, LATEST)
             until |= {one: max(begin.get(one, 0), min(until[one], latest[one])) for one in cuts}
         plan = plan_batch(begin, until, ask(client, until.keys() - begin.keys(), EARLIEST))
         _report_losses(self.options, plan.losses)
-        return _input_partitions(self.options, client, plan.ranges, epochs_from_json(start))
+        # Of a topic that was made anew there is no record before its first.
+        epochs = {one: epoch for one, epoch in epochs_from_json(start).items() if one in begin}
+        return _input_partitions(self.options, client, plan.ranges, epochs)
 
-    def _ask_latest(self, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _ask_latest(
+        self, client: Any, found: Collection[TopicPartition], known: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
         options = self.options
-        client = _client(options)
-        found = client.partitions(options.subscription)
         pause_s = options.offset_retry_interval_ms / 1000
         return ask_latest(client, found, known, retries=options.offset_retries, pause=lambda: time.sleep(pause_s))
 

@@ -20,6 +20,7 @@ import contextlib
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -207,7 +208,7 @@ class ClusterClient:
             found = {one: leader for one, leader in self._leaders.items() if one.topic in known}
             if subscription.pattern:
                 pattern = re.compile(subscription.pattern)
-                return {one: leader for one, leader in found.items() if pattern.fullmatch(one.topic)}
+                return {one: leader for one, leader in found.items() if pattern.search(one.topic)}
             missing = [topic for topic in subscription.topics if topic not in known]
             missing += [str(one) for one in subscription.assigned if one not in found]
             if not missing:
@@ -220,6 +221,30 @@ class ClusterClient:
                     "the name; list-topics shows what there is",
                 )
             patience.failed(f"no broker knows {', '.join(missing)}")
+
+    def settle_topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Ask all brokers for the ids of topics and believe those that most of them give.
+
+        One that was cut off may still know a topic as it was before it was deleted and made anew.
+        """
+        request = metadata_pb2.MetadataRequest(topics=sorted(topics))
+        responses = []
+        for address in list(self._addresses.values()) or self.options.bootstrap_servers:
+            try:
+                responses.append(self._stub(address).Metadata(request, timeout=METADATA_TIMEOUT_S))
+            except grpc.RpcError as error:
+                self._gone(address, error)
+        given = [
+            {topic.name: topic.topic_id for topic in response.topics if ErrorCode.of(topic.error) is ErrorCode.NONE}
+            for response in responses
+        ]
+        votes = Counter(pair for ids in given for pair in ids.items())
+        settled = {topic: topic_id for (topic, topic_id), _ in reversed(votes.most_common())}
+        for _, response in sorted(
+            zip(given, responses, strict=True), key=lambda pair: len(pair[0].items() & settled.items())
+        ):
+            self._learn(response)  # the best informed last: whoever comes last is believed
+        return settled
 
     def leader(self, topic_partition: TopicPartition) -> PartitionLeader:
         """What is known of a partition without asking."""

@@ -95,7 +95,7 @@ def check_columns(types: Mapping[str, str], topic: str) -> None:
     for name, allowed in COLUMN_TYPES.items():
         if name in types and types[name] not in allowed:
             raise _refuse(
-                f"{name} attribute type must be {' or '.join(allowed)}, not {types[name]}; cast the column",
+                f"{name} attribute unsupported type {types[name]}. {name} must be a(n) {' or '.join(allowed)}: cast it",
                 ErrorCode.INVALID_REQUEST,
             )
 

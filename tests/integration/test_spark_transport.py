@@ -221,7 +221,8 @@ def test_partitions_and_offsets(cluster: Cluster) -> None:
     client = cluster.client()
     assert client.partitions(Subscription(topics=("orders",))) == {ZERO: PartitionLeader(0, 0, TOPIC_ID)}
     assert client.partitions(Subscription(pattern="ord.*")).keys() == {ZERO}
-    assert client.partitions(Subscription(pattern="ord")) == {}
+    assert client.partitions(Subscription(pattern="rder")).keys() == {ZERO}, "found anywhere, as Regex.findFirstIn does"
+    assert client.partitions(Subscription(pattern="^rder")) == {}
     assert client.partitions(Subscription(assigned=(ZERO,))).keys() == {ZERO}
     assert client.offsets({ZERO: EARLIEST}) == {ZERO: 0}
     assert client.offsets({ZERO: LATEST}) == {ZERO: 7}
@@ -445,18 +446,24 @@ def make_reader(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Callable[.
 MakeReader = Callable[..., TidegaugeStreamReader]
 ALL = ReadAllAvailable()
 START = {"orders": {"0": 0}}
+ID = {"orders": TOPIC_ID}
+OTHER_ID = "B" * 22
 
 
 def test_a_query_stores_the_epoch_of_its_last_record(cluster: Cluster, make_reader: MakeReader) -> None:
     cluster.append(5)
     reader = make_reader(startingOffsets="earliest")
-    assert reader.initialOffset() == START
+    assert reader.initialOffset() == START | {"__topic_ids": ID}
     first = reader.latestOffset(START, ALL)
-    assert first == {"orders": {"0": 5}, "__epochs": {"orders": {"0": 0}}}
+    assert first == {"orders": {"0": 5}, "__epochs": {"orders": {"0": 0}}, "__topic_ids": ID}
     cluster.elect(2)
     assert reader.latestOffset(first, ALL) == first, "a change of leader alone begins no batch"
     cluster.append(3)
-    assert reader.latestOffset(first, ALL) == {"orders": {"0": 8}, "__epochs": {"orders": {"0": 1}}}
+    assert reader.latestOffset(first, ALL) == {
+        "orders": {"0": 8},
+        "__epochs": {"orders": {"0": 1}},
+        "__topic_ids": ID,
+    }
     (task,) = reader.partitions(first, reader.latestOffset(first, ALL))
     assert (task.offsets, task.last_epoch) == (OffsetRange(ZERO, 5, 8), 0)
 
@@ -472,7 +479,89 @@ def test_truncation_behind_a_restarted_query_is_found_by_epoch(cluster: Cluster,
     with pytest.raises(TidegaugeError, match="Log truncation detected"):
         make_reader().partitions(START, stored)
     lenient = make_reader(failOnDataLoss="false")
-    assert lenient.latestOffset(stored, ALL) == {"orders": {"0": 30}, "__epochs": {"orders": {"0": 1}}}
+    assert lenient.latestOffset(stored, ALL)["orders"] == {"0": 30}
+
+
+def make_anew(cluster: Cluster, *brokers: int, batches: int = 1) -> None:
+    """The topic is deleted and created again; its log begins at 0, under the same leader epoch."""
+    for index in brokers or range(3):
+        broker = cluster.brokers[index]
+        broker.topic_id, broker.log, broker.high_watermark = OTHER_ID, [], 0
+        for _ in range(batches):
+            broker.append(5)
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_topic_made_anew_behind_the_reader_is_data_loss(
+    cluster: Cluster, make_reader: MakeReader, restarted: bool
+) -> None:
+    """Neither offsets nor epochs tell: the new log is longer, its epoch the same."""
+    cluster.append(5)
+    reader = make_reader()
+    stored = reader.latestOffset(START, ALL)
+    reader.latestOffset(stored, ALL)
+    make_anew(cluster, batches=2)
+    with pytest.raises(TidegaugeError, match=r"Topic orders was deleted and made anew since .* offset 5 of orders-0"):
+        (make_reader() if restarted else reader).latestOffset(stored, ALL)
+    lenient = make_reader(failOnDataLoss="false", maxOffsetsPerTrigger="7", minOffsetsPerTrigger="7")
+    end = lenient.latestOffset(stored, lenient.getDefaultReadLimit())
+    assert end == {"orders": {"0": 7}, "__epochs": {"orders": {"0": 0}}, "__topic_ids": {"orders": OTHER_ID}}
+    (task,) = lenient.partitions(stored, end)
+    assert (task.offsets, task.topic_id, task.last_epoch) == (OffsetRange(ZERO, 0, 7), OTHER_ID, -1)
+    assert lenient.latestOffset(end, ALL)["orders"] == {"0": 10}
+
+
+def test_available_now_ends_where_the_new_topic_ends(cluster: Cluster, make_reader: MakeReader) -> None:
+    cluster.append(5)
+    cluster.append(5)
+    reader = make_reader(failOnDataLoss="false")
+    stored = reader.latestOffset(START, ALL)
+    reader.prepareForTriggerAvailableNow()
+    make_anew(cluster)
+    assert reader.latestOffset(stored, ALL)["orders"] == {"0": 5}
+
+
+def test_nobody_waits_for_more_records_once_a_topic_is_made_anew(cluster: Cluster, make_reader: MakeReader) -> None:
+    """The loss is told once, with the batch that begins the new topic, whatever minOffsetsPerTrigger says."""
+    cluster.append(5)
+    reader = make_reader(failOnDataLoss="false", minOffsetsPerTrigger="99")
+    limit = reader.getDefaultReadLimit()
+    stored = reader.latestOffset(START, limit)
+    cluster.append(5)
+    assert reader.latestOffset(stored, limit) == stored
+    make_anew(cluster)
+    assert reader.latestOffset(stored, limit)["__topic_ids"] == {"orders": OTHER_ID}
+
+
+def test_a_planned_batch_of_a_topic_that_was_made_anew_is_empty(cluster: Cluster, make_reader: MakeReader) -> None:
+    """A restarted query runs its last batch again; of the old topic nothing is left, of the new one nothing is its."""
+    cluster.append(5)
+    stored = make_reader().latestOffset(START, ALL)
+    make_anew(cluster)
+    with pytest.raises(TidegaugeError, match="made anew since it was read up to offset 5"):
+        make_reader().partitions(START, stored)
+    assert make_reader(failOnDataLoss="false").partitions(START, stored) == []
+
+
+def test_one_broker_that_knows_an_older_topic_is_outvoted(cluster: Cluster, make_reader: MakeReader) -> None:
+    """Who was cut off serves old metadata for a while: nobody reads everything again for that."""
+    cluster.append(5)
+    make_anew(cluster, 1, 2)
+    cluster.elect(1)
+    reader = make_reader()
+    stored = {"orders": {"0": 5}, "__epochs": {"orders": {"0": 0}}, "__topic_ids": {"orders": OTHER_ID}}
+    for _ in range(4):
+        assert reader.latestOffset(stored, ALL) == stored
+        assert reader.partitions(stored, stored) == []
+
+
+def test_a_checkpoint_without_topic_ids_begins_no_batch(cluster: Cluster, make_reader: MakeReader) -> None:
+    """Those of before they were stored: the next records bring them."""
+    cluster.append(5)
+    stored = {"orders": {"0": 5}, "__epochs": {"orders": {"0": 0}}}
+    assert make_reader().latestOffset(stored, ALL) == stored
+    cluster.append(2)
+    assert make_reader().latestOffset(stored, ALL)["__topic_ids"] == ID
 
 
 def test_a_shorter_log_is_data_loss(cluster: Cluster, make_reader: MakeReader) -> None:

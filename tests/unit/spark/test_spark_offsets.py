@@ -14,13 +14,14 @@ from tidegauge_spark.offsets import (
     TriggerDelay,
     epochs_from_json,
     from_json,
+    offsets_alone,
     parse_assignment,
     parse_offsets,
     rate_limit,
     require_all,
     to_json,
     to_stored,
-    without_epochs,
+    topic_ids_from_json,
 )
 
 ORDERS = [TopicPartition("orders", index) for index in range(12)]
@@ -111,20 +112,29 @@ def test_rate_limit_progresses_and_stays_in_bounds(limit: int, backlog: dict[Top
     assert sum(ends[one] - start[one] for one in ends) <= limit + len(ends)
 
 
-def test_epochs_are_stored_beside_the_offsets_under_one_key() -> None:
-    stored = to_stored({ORDERS[0]: 5, ORDERS[1]: 0}, {ORDERS[0]: 3})
-    assert stored == {"orders": {"0": 5, "1": 0}, "__epochs": {"orders": {"0": 3}}}
+def test_epochs_and_topic_ids_are_stored_beside_the_offsets_under_a_key_each() -> None:
+    stored = to_stored({ORDERS[0]: 5, ORDERS[1]: 0}, {ORDERS[0]: 3}, {"orders": "AbC"})
+    assert stored == {
+        "orders": {"0": 5, "1": 0},
+        "__epochs": {"orders": {"0": 3}},
+        "__topic_ids": {"orders": "AbC"},
+    }
+    assert topic_ids_from_json(stored) == {"orders": "AbC"}
     assert from_json(stored) == {ORDERS[0]: 5, ORDERS[1]: 0}
     assert epochs_from_json(stored) == {ORDERS[0]: 3}
-    assert without_epochs(stored) == {"orders": {"0": 5, "1": 0}}
-    assert to_stored({ORDERS[0]: 5}, {}) == {"orders": {"0": 5}}
+    assert offsets_alone(stored) == {"orders": {"0": 5, "1": 0}}
+    assert to_stored({ORDERS[0]: 5}, {}, {}) == {"orders": {"0": 5}}
+    assert topic_ids_from_json({"orders": {"0": 5}}) == {}
 
 
-def test_a_topic_of_that_name_is_read_as_any_other() -> None:
-    odd = TopicPartition("__epochs", 0)
-    stored = to_stored({odd: 5}, {odd: 3})
-    assert stored == {"__epochs": {"0": 5}}
+@pytest.mark.parametrize("name", ["__epochs", "__topic_ids"])
+def test_a_topic_of_that_name_is_read_as_any_other(name: str) -> None:
+    odd = TopicPartition(name, 0)
+    stored = to_stored({odd: 5}, {odd: 3}, {name: "AbC"})
+    assert stored[name] == {"0": 5}
+    stored = to_stored({odd: 5}, {}, {})
     assert from_json(stored) == {odd: 5}
+    assert topic_ids_from_json(stored) == {}
     assert epochs_from_json(stored) == {}
 
 

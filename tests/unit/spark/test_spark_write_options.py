@@ -50,10 +50,10 @@ def test_bad_options_are_refused_with_a_sentence(more: dict[str, str], sentence:
     [
         ({"value": "string"}, "", "topic option required when no 'topic' attribute is present"),
         ({"key": "string"}, "t", "Required attribute 'value' not found"),
-        ({"value": "int"}, "t", "value attribute type must be string or binary, not int"),
-        ({"value": "string", "topic": "binary"}, "", "topic attribute type must be string"),
-        ({"value": "string", "partition": "bigint"}, "t", "partition attribute type must be int"),
-        ({"value": "string", "headers": "map<string,binary>"}, "t", "headers attribute type must be array"),
+        ({"value": "int"}, "t", "value attribute unsupported type int. value must be a\\(n\\) string or binary"),
+        ({"value": "string", "topic": "binary"}, "", "topic must be a\\(n\\) string"),
+        ({"value": "string", "partition": "bigint"}, "t", "partition must be a\\(n\\) int"),
+        ({"value": "string", "headers": "map<string,binary>"}, "t", "headers must be a\\(n\\) array"),
     ],
 )
 def test_bad_columns_are_refused_with_a_sentence(types: dict[str, str], topic: str, sentence: str) -> None:
@@ -79,5 +79,5 @@ def test_rows() -> None:
     assert (first.content, first.partition) == (("a", b"k", "ä".encode(), (("h", b"1"),)), 2)
     assert (second.content, second.partition) == (("b", None, None, ()), None)
     assert [row.content.topic for row in rows_of(columns, "fixed", 2)] == ["fixed", "fixed"]
-    with pytest.raises(TidegaugeError, match="null topic present in the data"):
+    with pytest.raises(TidegaugeError, match="contains a null topic"):
         list(rows_of({"value": ["x"], "topic": [None]}, "", 1))
