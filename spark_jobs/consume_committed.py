@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from tidegauge_spark.batch_files import BatchFiles, check_folders
 from tidegauge_spark.checkpoint import Checkpoint
-from tidegauge_spark.job_session import MASTER_HELP, create_session, on_terminal, patiently, sentence
+from tidegauge_spark.job_session import MASTER_HELP, create_session, end_session, on_terminal, patiently, sentence
 from tidegauge_spark.offsets import OffsetsJson
 from tidegauge_spark.options import parse_options
 
@@ -155,6 +155,8 @@ class Consumer:
         try:
             ordered = frame.repartition(1).sortWithinPartitions("topic", "partition", "offset")
             rows = print_records(ordered) if self._files is None else self._write_file(self._files, ordered, batch_id)
+            # A query that is started again in this run may run its last batch again.
+            self._written = [one for one in self._written if one.batch_id != batch_id]
             self._written.append(Batch(batch_id, rows, self._checkpoint.end_offsets(batch_id) or {}))
         finally:
             self._writing = False
@@ -251,6 +253,10 @@ def run(arguments: argparse.Namespace, spark: Any, consumer: Consumer, stop: Sto
             query.stop()
             break
     consumer.note_committed()
+    if not arguments.available_now and not stop:
+        raise RuntimeError(
+            "Spark ended the query, and gave no reason. Run the job again: it goes on from its checkpoint"
+        )
 
 
 def main(given: Sequence[str]) -> int:
@@ -272,13 +278,13 @@ def main(given: Sequence[str]) -> int:
         consumer = Consumer(files, checkpoint, arguments.progress_file)
         spark = start_session(stop, arguments.master)
         if not stop:
-            patiently("consume_committed", lambda: run(arguments, spark, consumer, stop))
+            patiently("consume_committed", lambda: run(arguments, spark, consumer, stop), lambda: consumer.batches)
     except Exception as error:  # noqa: BLE001  (one sentence, never a traceback; Spark's log has the rest)
         print(f"consume_committed: {sentence(error)}", file=sys.stderr)
         return 1
     finally:
         if spark is not None:
-            spark.stop()
+            end_session(spark)
         if files is not None:
             files.close()
     # After everything that may still talk: under spark-submit the driver's stderr goes to stdout too.

@@ -8,6 +8,7 @@ a terminal only. What a report says ends with one line of JSON on stdout.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -15,14 +16,34 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegauge_spark import register
 
 SLOW_WORKER = "Python worker failed to connect back"
 """Spark's words for a Python worker that took more than 10 s to start; no setting changes that limit."""
+DEAD_WORKER = "Python worker exited unexpectedly"
+"""Spark's words for a Python worker that was killed in mid-task."""
+DEAD_PLANNER = "EOFException"
+"""What Spark says where the Python worker that plans a stream was killed."""
 STARTS = 6
-"""How often a query is started where that happens each time."""
+"""How often a query is started where it gets no batch further because of its Python workers."""
+ADVICE = {
+    SLOW_WORKER: "A Python worker of Spark's took more than ten seconds to start, and Spark gave up on it: the machine "
+    "is too busy. Nothing was read. Run the job again when there is less to do, or on one core (--master 'local[1]')",
+    DEAD_WORKER: "A Python worker of Spark's died: it was killed, or the machine has too little memory. Run the job "
+    "again",
+    DEAD_PLANNER: "The Python process that plans Spark's batches died: it was killed, or the machine has too little "
+    "memory. Run the job again",
+}
+"""What people are told of a Python worker's end."""
+JVM_GONE = (
+    "Spark's Java process is gone: it was killed, or the machine has too little memory (spark.driver.memory says how "
+    "much it may take). Run the job again; a query goes on from its checkpoint"
+)
+JVM_ERRORS = {"Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError"}
+"""What py4j raises once nobody is at the other end."""
+Result = TypeVar("Result")
 MASTER_HELP = "Spark master, for example local[4] or spark://host:7077 (default: spark-submit's, else local[2])"
 
 
@@ -38,6 +59,8 @@ def create_session(app_name: str, master: str | None = None, *, with_bar: bool =
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+    # It tells of a dead JVM by tracebacks, beside the error that it raises.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from pyspark.sql import SparkSession  # noqa: PLC0415  (after the environment is set)
 
     builder = SparkSession.builder.appName(app_name)
@@ -83,22 +106,47 @@ def on_terminal() -> bool:
         return False
 
 
-def patiently(job: str, run: Callable[[], None]) -> None:
-    """Run a query, and again where Spark gave up on a Python worker that was slow to start, as on a busy machine.
+def patiently(job: str, run: Callable[[], Result], progress: Callable[[], int] = lambda: 0) -> Result:
+    """Run a query, and again where a Python worker was slow to start, as on a busy machine, or died.
 
-    Nothing was read then, and from its checkpoint a query goes on as after a kill.
+    What it did is not counted then: from its checkpoint a query goes on as after a kill.
+
+    Args:
+        job: its name.
+        run: the query.
+        progress: a number that grows with what is done; when it has grown, patience begins anew.
 
     Raises:
-        Exception: what ``run`` raises for any other reason, or for this one for the sixth time.
+        Exception: what ``run`` raises for any other reason, or for these ones six times without progress.
     """
-    for start in range(1, STARTS + 1):
+    start, done = 1, progress()
+    while True:
         try:
             return run()
         except Exception as error:
-            if SLOW_WORKER not in str(error) or start == STARTS:
+            reason = worker_trouble(error)
+            if progress() > done:
+                start, done = 1, progress()
+            if reason is None or start == STARTS:
                 raise
-        print(f"{job}: a Python worker of Spark's was too slow to start; once more ({start})", file=sys.stderr)
-    return None
+        what = "was too slow to start" if reason == SLOW_WORKER else "died"
+        print(f"{job}: a Python worker of Spark's {what}; once more ({start})", file=sys.stderr)
+        start += 1
+
+
+def worker_trouble(error: BaseException) -> str | None:
+    """Which of Spark's words about Python workers a failure has; None if it is another one."""
+    text = str(error)
+    return None if "TidegaugeError" in text else next((words for words in ADVICE if words in text), None)
+
+
+def end_session(spark: Any) -> None:
+    """Stop the session; where its Java process is gone already, there is nothing left to stop."""
+    try:
+        spark.stop()
+    except Exception as error:
+        if type(error).__name__ not in JVM_ERRORS:
+            raise
 
 
 Report = dict[str, Any]
@@ -122,24 +170,30 @@ def run_report(
     sessions: list[Any] = []
 
     def start() -> Any:
-        sessions.append(create_session(f"tidegauge-{job.replace('_', '-')}", master, with_bar=on_terminal()))
+        if not sessions:
+            sessions.append(create_session(f"tidegauge-{job.replace('_', '-')}", master, with_bar=on_terminal()))
         return sessions[0]
 
     try:
-        report = make(start)
+        report = patiently(job, lambda: make(start))
     except Exception as error:  # noqa: BLE001  (one sentence, never a traceback; Spark's log has the rest)
         print(f"{job}: {sentence(error)}", file=sys.stderr)
         return None
     finally:
         for spark in sessions:
-            spark.stop()
+            end_session(spark)
     print(text_of(report))
     print(json.dumps(report | {"seconds": round(time.monotonic() - started, 3)}), flush=True)
     return report
 
 
 def sentence(error: BaseException) -> str:
-    """What to tell people about a failure: the cause's own sentence, not the stack around it."""
+    """What to tell people about a failure: the cause's own sentence, not the stack around it, and what to do."""
     text = str(error)
     ours = re.findall(r"TidegaugeError: (.+)", text)
-    return str(ours[-1]) if ours else text.strip().split("\n", 1)[0] or type(error).__name__
+    if ours:
+        return str(ours[-1])
+    if type(error).__name__ in JVM_ERRORS:
+        return JVM_GONE
+    trouble = worker_trouble(error)
+    return ADVICE[trouble] if trouble else text.strip().split("\n", 1)[0] or type(error).__name__

@@ -156,7 +156,10 @@ class Patience:
         """
         if self.spent_s >= self._timeout_ms / 1000:
             raise TidegaugeError(
-                ErrorCode.REQUEST_TIMED_OUT, f"Could not {self._what} within {self._timeout_ms} ms; at last: {reason}"
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"Could not {self._what} within {self._timeout_ms} ms; at last: {reason}. Start the query "
+                "again once brokers lead and answer (status, describe-topic --unavailable-partitions); a stream goes "
+                "on from its checkpoint",
             )
         self._client.sleep(self._pause_s)
         self._pause_s = min(self._pause_s * 2, MAX_BACKOFF_S)

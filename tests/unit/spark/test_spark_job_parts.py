@@ -15,7 +15,7 @@ import pytest
 
 from tidegauge_spark.batch_files import BatchFiles
 from tidegauge_spark.checkpoint import Checkpoint
-from tidegauge_spark.job_session import SLOW_WORKER, STARTS, patiently
+from tidegauge_spark.job_session import DEAD_WORKER, SLOW_WORKER, STARTS, end_session, patiently
 
 SOURCE = Path(__file__).parents[3] / "spark_jobs" / "consume_committed.py"
 
@@ -146,13 +146,79 @@ def test_a_failure_is_told_by_its_cause(job: ModuleType) -> None:
     assert job.sentence(RuntimeError()) == "RuntimeError"
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RuntimeError(f"[STREAM_FAILED] terminated: {SLOW_WORKER}.\nstack"), "the machine is too busy"),
+        (RuntimeError(f"Job aborted: {DEAD_WORKER} (crashed)\nstack"), "A Python worker of Spark's died"),
+        (RuntimeError("[STREAM_FAILED] terminated: java.io.EOFException"), "that plans Spark's batches died"),
+        (ConnectionRefusedError(111, "Connection refused"), "Spark's Java process is gone"),
+    ],
+)
+def test_what_becomes_of_sparks_processes_is_told_with_what_to_do(job: ModuleType, error: Exception, told: str) -> None:
+    assert told in job.sentence(error)
+    assert "again" in job.sentence(error)
+
+
+def test_a_session_whose_java_process_is_gone_ends_without_a_word() -> None:
+    def stop(error: Exception) -> Any:
+        class Session:
+            def stop(self) -> None:
+                raise error
+
+        return Session()
+
+    end_session(stop(ConnectionRefusedError()))
+    with pytest.raises(ValueError, match="else"):
+        end_session(stop(ValueError("something else")))
+
+
+def test_a_batch_that_is_run_again_after_a_restart_of_the_query_counts_once(job: ModuleType, spark: Spark) -> None:
+    consumer = make(job, spark)
+    spark.plan(0, 7)
+    consumer.write_batch(Frame(7), 0)
+    consumer.write_batch(Frame(7), 0)
+    spark.commit(0)
+    consumer.note_committed()
+    assert (consumer.batches, consumer.rows) == (1, 7)
+
+
+@pytest.mark.parametrize(("available_now", "asked_to_stop"), [(False, False), (True, False), (False, True)])
+def test_a_query_that_ends_without_a_word_is_a_failure(
+    job: ModuleType, spark: Spark, available_now: bool, asked_to_stop: bool
+) -> None:
+    class Query:
+        """A stream that ends by itself, and everything that leads to it."""
+
+        def __getattr__(self, name: str) -> Any:
+            return self if name in {"readStream", "writeStream"} else lambda *_, **__: self
+
+        def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
+            return seconds > 0
+
+    command = ["-b", "127.0.0.1:1", "--topic", "t", "--console", "--checkpoint", "c"]
+    arguments = job.parse_arguments([*command, *(["--available-now"] if available_now else [])])
+    stop = job.StopRequest()
+    stop.signal_number = 15 if asked_to_stop else None
+    if available_now or asked_to_stop:
+        job.run(arguments, Query(), make(job, spark), stop)
+        return
+    with pytest.raises(RuntimeError, match="Run the job again"):
+        job.run(arguments, Query(), make(job, spark), stop)
+
+
 def test_a_worker_that_was_slow_to_start_is_no_failure() -> None:
     """Spark gives Python workers 10 s and has no setting for it; anything else ends the query at once."""
     fates: list[str] = []
+    done = [0]
 
     def run() -> None:
         if fates:
             raise RuntimeError(fates.pop())
+
+    def run_a_batch() -> None:
+        done[0] += 1
+        run()
 
     slow = f"[STREAM_FAILED] Query terminated with exception: {SLOW_WORKER}."
     fates[:] = [slow] * (STARTS - 1)
@@ -162,6 +228,9 @@ def test_a_worker_that_was_slow_to_start_is_no_failure() -> None:
     with pytest.raises(RuntimeError, match="connect back"):
         patiently("job", run)
     assert len(fates) == 1
+    fates[:] = [slow, f"{DEAD_WORKER} (crashed)"] * STARTS
+    patiently("job", run_a_batch, lambda: done[0])
+    assert not fates, "a query that gets on has all the patience again"
     fates[:] = [slow, "data loss"]
     with pytest.raises(RuntimeError, match="data loss"):
         patiently("job", run)
