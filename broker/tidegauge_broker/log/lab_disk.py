@@ -69,7 +69,7 @@ class DiskFaults:
         """
         if fault.operation and fault.operation not in OPERATIONS:
             raise ValueError(f"{fault.operation} is no operation of a disk; there are {', '.join(OPERATIONS)}")
-        if fault.errno_name and not hasattr(errno, fault.errno_name):
+        if fault.errno_name and not isinstance(getattr(errno, fault.errno_name, None), int):
             raise ValueError(f"{fault.errno_name} is no error of the operating system")
         with self._lock:
             self._faults.append(fault)

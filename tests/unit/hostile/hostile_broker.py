@@ -1,7 +1,8 @@
 """A broker without sockets: the real services, core, logs and decisions of the controller, on a ZooKeeper in memory.
 
-It is broker 0 of three, leads t-0 and follows in t-1. ``call`` sends one message to one RPC, as gRPC would hand it
-over, and gives the answers; what still waits is cancelled, as when the client goes.
+It is broker 0 of three, leads t-0 and follows in t-1; it offers the Lab service too, but reaches nobody. ``call`` sends
+one message to one RPC, as gRPC would hand it over, and gives the answers; what still waits is cancelled, as when the
+client goes.
 """
 
 from __future__ import annotations
@@ -31,14 +32,17 @@ from tidegauge.v1 import (
     control_pb2,
     control_service_pb2,
     controller_service_pb2,
+    lab_service_pb2,
     replica_log_service_pb2,
     replication_service_pb2,
 )
+from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.server.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.event_log_writer import EventLogWriter
+from tidegauge_broker.server.fetchers import FetcherIdentity, Fetchers
 from tidegauge_broker.server.grpc_services import (
     AdminServicer,
     BrokerServicer,
@@ -46,9 +50,14 @@ from tidegauge_broker.server.grpc_services import (
     ControlServicer,
     ReplicationServicer,
 )
+from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.lab.holds import Holds
+from tidegauge_broker.server.lab.servicer import LabServicer
 from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.peers import Peers
 from tidegauge_broker.server.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.replica_manager import ReplicaManager
+from tidegauge_broker.server.seams import Parts
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_controller import wire
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
@@ -70,6 +79,7 @@ FILES = (
     controller_service_pb2,
     replication_service_pb2,
     replica_log_service_pb2,
+    lab_service_pb2,
 )
 MOST_SILENT_TURNS = 60
 """So often the loop turns before a call counts as waiting."""
@@ -207,8 +217,36 @@ class HostileBroker:
             ControlServicer(self.service),
             ControllerServicer(self.service),
             ReplicaLogServicer(self.replicas),
+            self._lab(in_pool, events, loop),
         )
-        self._methods = {name: getattr(one, name) for name in rpcs() for one in servicers if hasattr(one, name)}
+        self.methods = {name: getattr(one, name) for name in rpcs() for one in servicers if hasattr(one, name)}
+
+    def _lab(self, in_pool: Any, events: EventLogWriter, loop: asyncio.AbstractEventLoop) -> LabServicer:
+        """The lab's hand in this broker; its own fetchers do nothing, so that only steps go out."""
+        channel: Any = _NoChannel()
+        identity = FetcherIdentity(0, CLUSTER, lambda: 1)
+        self._fetchers = Fetchers(
+            self.replicas,
+            self.metadata,
+            Peers(lambda _address: channel),
+            identity,
+            self._layers.live,
+            lambda: NOW_MS,
+            self.clock,
+        )
+        zookeeper: Any = _NoSession()
+        parts = Parts(
+            service=self.service,
+            replicas=self.replicas,
+            fetchers=self._fetchers,
+            logs=self.logs,
+            zookeeper=zookeeper,
+            in_log_pool=in_pool,
+            now_ms=lambda: NOW_MS,
+            note=lambda _kind, _cause, _fields: None,
+        )
+        self.faults = FaultTable(0, DiskFaults())
+        return LabServicer(parts, Holds(self._fetchers), self.faults, ReplicationServicer(self.service))
 
     def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:
         return LogManager.open(
@@ -222,6 +260,7 @@ class HostileBroker:
 
     async def begin(self) -> HostileBroker:
         """Lead t-0, follow in t-1."""
+        await self._fetchers.close()
         endpoints = [wire.to_endpoint(Endpoint(broker_id, "127.0.0.1", 9092 + broker_id)) for broker_id in BROKERS]
         header = control_pb2.ControlHeader(controller_id=0, controller_epoch=1, broker_epoch=1)
         common: dict[str, Any] = {"topic": "t", "topic_id": TOPIC_ID, "controller_epoch": 1, "leader_epoch": 3}
@@ -246,7 +285,7 @@ class HostileBroker:
 
     async def call(self, name: str, *messages: Message) -> list[Any]:
         """Send messages (several to a stream); the answers that came before everything was silent."""
-        method = self._methods[name]
+        method = self.methods[name]
         answers: list[Any] = []
 
         async def requests() -> AsyncIterator[Message]:
@@ -299,6 +338,33 @@ class HostileBroker:
         found.close({})
         assert not any(path.name != "log" for path in self.directory.parent.iterdir()), "a file beside the log folder"
         self._scratch.cleanup()
+
+
+class _NoSession:
+    """A ZooKeeper that nobody reaches."""
+
+    hosts = ""
+    credentials = (1, b"")
+
+
+class _NoChannel:
+    """A connection that breaks at the first word; it is the calls on it too."""
+
+    def unary_unary(self, *_: Any, **__: Any) -> Any:
+        return lambda *_, **__: self
+
+    unary_stream = stream_unary = stream_stream = unary_unary
+
+    async def write(self, _message: Any) -> None:
+        raise asyncio.InvalidStateError("nobody is there")
+
+    read = write
+
+    def cancel(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
 
 
 class Aborted(Exception):

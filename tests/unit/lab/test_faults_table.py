@@ -173,6 +173,7 @@ def test_errors_with_a_probability_come_by_the_seed():
         (error(error=0), "neither an error nor a gRPC status"),
         (error(grpc_status="OK"), "no status OK"),
         (error(grpc_status="BROKEN"), "no status BROKEN"),
+        (error(error=99), "no error with the number 99"),
         (error(probability=2), "probability"),
         (error(skip=-1), "negative"),
         (error("DescribeReplicas"), "has no place for an error"),
@@ -180,6 +181,10 @@ def test_errors_with_a_probability_come_by_the_seed():
         (lab_pb2.LabFault(disk=lab_pb2.DiskFault(operation="append")), "a delay in ms or an error"),
         (lab_pb2.LabFault(disk=lab_pb2.DiskFault(operation="chew", delay_ms=1)), "no operation of a disk"),
         (lab_pb2.LabFault(disk=lab_pb2.DiskFault(errno_name="EWRONG")), "no error of the operating system"),
+        (lab_pb2.LabFault(disk=lab_pb2.DiskFault(errno_name="errorcode")), "no error of the operating system"),
+        (lab_pb2.LabFault(disk=lab_pb2.DiskFault(delay_ms=1, times=-1)), "negative"),
+        (lab_pb2.LabFault(disk=lab_pb2.DiskFault(delay_ms=2**63 - 1)), "at most 86400000 ms"),
+        (network(delay_ms=2**63 - 1), "at most 86400000 ms"),
     ],
 )
 def test_what_could_never_happen_is_refused_in_a_sentence_and_not_put_in_force(fault, words):

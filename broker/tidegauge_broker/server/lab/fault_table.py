@@ -24,6 +24,7 @@ from tidegauge_broker.server.lab import injection
 
 IN = lab_pb2.LAB_DIRECTION_IN
 OUT = lab_pb2.LAB_DIRECTION_OUT
+_LONGEST_DELAY_MS = 24 * 3_600_000
 _BOTH = lab_pb2.LAB_DIRECTION_BOTH
 _PLANES = (lab_pb2.LAB_PLANE_BROKERS, lab_pb2.LAB_PLANE_ZOOKEEPER, lab_pb2.LAB_PLANE_CLIENTS)
 if TYPE_CHECKING:
@@ -143,8 +144,10 @@ class FaultTable:
         effect = fault.WhichOneof("effect")
         if effect is None:
             fault.cut = True
-        elif effect == "delay_ms" and fault.delay_ms <= 0:
-            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "a delay has more than 0 ms")
+        elif effect == "delay_ms":
+            if fault.delay_ms <= 0:
+                raise TidegaugeError(ErrorCode.INVALID_REQUEST, "a delay has more than 0 ms")
+            _check_delay(fault.delay_ms)
         elif effect == "drop_probability":
             if not 0 < fault.drop_probability <= 1:
                 raise TidegaugeError(ErrorCode.INVALID_REQUEST, "a probability lies in (0, 1]")
@@ -157,6 +160,9 @@ class FaultTable:
     def _to_disk(self, fault: lab_pb2.DiskFault) -> DiskFault:
         if fault.delay_ms <= 0 and not fault.errno_name:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, "a disk fault has a delay in ms or an error")
+        if fault.skip < 0 or fault.times < 0:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "no count of operations is negative")
+        _check_delay(fault.delay_ms)
         on_disk = DiskFault(
             operation=fault.operation,
             path_contains=fault.path_contains,
@@ -257,6 +263,12 @@ class FaultTable:
             fault.met += 1
             return fault.error
         return None
+
+
+def _check_delay(delay_ms: int) -> None:
+    """What takes longer than any test would only end in an overflow somewhere."""
+    if delay_ms > _LONGEST_DELAY_MS:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"a delay has at most {_LONGEST_DELAY_MS} ms, a day")
 
 
 def _seed_of(fault: lab_pb2.LabFault) -> int:

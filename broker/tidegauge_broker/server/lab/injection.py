@@ -66,6 +66,8 @@ def check(fault: lab_pb2.ErrorFault) -> None:
         return
     if fault.error == common_pb2.ERROR_CODE_NONE:
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the fault names neither an error nor a gRPC status")
+    if int(ErrorCode.of(fault.error)) != int(fault.error):
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"there is no error with the number {fault.error}")
     method = METHODS[fault.rpc]
     if not _has_place(method.output_type):
         raise TidegaugeError(
