@@ -125,18 +125,6 @@ KNOWN: tuple[Known, ...] = (
         ANYTHING,
         "the indexes of active segments are preallocated in Kafka, and show zeros while they are",
     ),
-    Known(
-        "recovery-point-offset-checkpoint",
-        ANYTHING,
-        ANYTHING,
-        "a log start that is moved above the recovery point takes that along in Kafka; here the next flush does",
-    ),
-    Known(
-        r"\.snapshot( line \d+)?$",
-        ANYTHING,
-        ANYTHING,
-        "when snapshots of producers are written: in Kafka also by a recovery, here anew at each stop",
-    ),
 )
 
 

@@ -46,7 +46,9 @@ class LogFolder:
         self._cleaned: dict[TopicPartition, int] = {}
         self._cleaned_lock = threading.Lock()
         self._lock_descriptor = -1
+        self._written_starts: dict[TopicPartition, int] = {}
         self._recovery_point_lock = threading.Lock()
+        self._log_start_lock = threading.Lock()
         self._deletions: dict[Path, int] = {}
         self._deletions_lock = threading.Lock()
 
@@ -191,7 +193,8 @@ class LogFolder:
 
     def read_log_start_offsets(self) -> dict[TopicPartition, int]:
         """log-start-offset-checkpoint; empty if it is corrupt."""
-        return self._read(self._log_start_offsets)
+        self._written_starts = self._read(self._log_start_offsets)
+        return dict(self._written_starts)
 
     def load_cleaner_offsets(self) -> None:
         """Read cleaner-offset-checkpoint; if it is corrupt, everything counts as not compacted yet."""
@@ -236,17 +239,26 @@ class LogFolder:
         """Replace recovery-point-offset-checkpoint from the logs.
 
         The points are read under the lock: else a pool thread could write an older, higher one over the point
-        that a cut has just lowered.
+        that a cut has just lowered. A point that a log start took along is worth nothing without that log start,
+        which is therefore written first.
         """
         with self._recovery_point_lock:
             logs = list(self.logs.values())
-            self._write(self._recovery_points, {log.topic_partition: log.recovery_point for log in logs})
+            points = {log.topic_partition: log.recovery_point for log in logs}
+            if self._starts() != self._written_starts:
+                self.write_log_start_offsets()
+            self._write(self._recovery_points, points)
 
     def write_log_start_offsets(self) -> None:
         """Replace log-start-offset-checkpoint: only where the start lies above the first segment's base."""
+        with self._log_start_lock:
+            starts = self._starts()
+            self._write(self._log_start_offsets, starts)
+            self._written_starts = starts
+
+    def _starts(self) -> dict[TopicPartition, int]:
         logs = list(self.logs.values())
-        starts = {log.topic_partition: log.log_start_offset for log in logs if log.starts_inside_a_segment}
-        self._write(self._log_start_offsets, starts)
+        return {log.topic_partition: log.log_start_offset for log in logs if log.starts_inside_a_segment}
 
     def _write(self, checkpoint: OffsetCheckpoint, values: Mapping[TopicPartition, int]) -> None:
         self.check_online()

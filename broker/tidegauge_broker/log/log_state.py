@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidegauge.settings import Values
 from tidegauge_broker.log.segment import LogSegment
@@ -74,7 +76,8 @@ class LogState:
     """What loading found. Offsets are absolute; ``segments`` has at least one, the active one last.
 
     ``epochs_owed``: leader-epoch-checkpoint is to be written with the next flush. ``former_epoch``: the newest epoch
-    found after an unclean shutdown, whether or not the log still reaches to it; else -1.
+    found after an unclean shutdown, whether or not the log still reaches to it; else -1. ``snapshots_owed``: snapshots
+    of the producer state that were written and not synced.
     """
 
     segments: list[LogSegment]
@@ -86,3 +89,4 @@ class LogState:
     topic_id: str = ""
     epochs_owed: bool = False
     former_epoch: int = -1
+    snapshots_owed: Sequence[Path] = ()

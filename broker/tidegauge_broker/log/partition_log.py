@@ -8,9 +8,10 @@ after which the whole folder is offline. Sources: UnifiedLog, LocalLog; kafka-be
 Rules:
     1. Offsets rise from batch to batch; an append begins at the log end offset or, after a gap, above it.
     2. The producer state is updated by every append, whoever leads. A cut rebuilds it from the newest snapshot
-       at or below the new end, and the batches after that.
+       at or below the new end, and the batches after that; then a snapshot stands at the new end.
     3. No append is synced, unless flush.messages says so. A rolled segment is synced later (``flush_rolled``);
-       the recovery point, below which everything is on disk, then moves to its end.
+       the recovery point, below which everything is on disk, then moves to its end. A log start that moves above
+       the recovery point takes it along, whatever was synced: below, there is nothing to recover.
     4. A cut lowers the recovery point and writes the folder's checkpoint at once.
     5. Segments that go are renamed to ``.deleted`` now; the folder removes the files after file.delete.delay.ms.
 """
@@ -63,14 +64,15 @@ class PartitionLog:
         self.settings = settings
         self.log_start_offset = state.log_start_offset
         self.log_end_offset = state.log_end_offset
-        self.recovery_point = state.recovery_point
+        self.recovery_point = max(state.recovery_point, state.log_start_offset)
         self.producer_state = state.producer_state
         self.epochs = state.epochs
         self.former_epoch = state.former_epoch
         self._segments = state.segments
         self._now_ms = now_ms
         self._epoch_checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, folder.disk)
-        self._unsynced: dict[Path, None] = {}
+        self._synced_offset = state.recovery_point  # what a flush has reached; the log start does not move it
+        self._unsynced: dict[Path, None] = dict.fromkeys(state.snapshots_owed)
         self._epochs_changed = state.epochs_owed
         self._epoch_lock = threading.Lock()
         # Guards what the loop and a flushing thread share: the recovery point, and the number of cuts so far.
@@ -93,12 +95,13 @@ class PartitionLog:
     @property
     def starts_inside_a_segment(self) -> bool:
         """Whether the first segment's name does not tell the log start offset."""
-        return self.log_start_offset > self._segments[0].base_offset
+        first = self._segments[:1]  # none while the event loop empties the log, and another thread asks
+        return bool(first) and self.log_start_offset > first[0].base_offset
 
     @property
     def is_dirty(self) -> bool:
         """Whether ``flush_rolled`` has something to do."""
-        return self._owes_files or self.recovery_point < self._segments[-1].base_offset
+        return self._owes_files or self._synced_offset < self._segments[-1].base_offset
 
     @property
     def _owes_files(self) -> bool:
@@ -205,6 +208,12 @@ class PartitionLog:
             self.directory, offset, self.producer_state.entries(), sync=False, disk=self.folder.disk
         )
         self._unsynced[path] = None
+
+    def _write_missing_snapshot(self, end_offset: int) -> None:
+        """The producer state as of the log's end, unless that stands there (ProducerStateManager.takeSnapshot)."""
+        newest = max(producer_snapshot.snapshot_offsets(self.directory), default=self.log_start_offset)
+        if end_offset > newest:
+            self._write_snapshot(end_offset)
 
     # Reading
 
@@ -354,6 +363,7 @@ class PartitionLog:
             self.log_end_offset = offset
             lowered = self.recovery_point > offset
             self.recovery_point = min(self.recovery_point, offset)
+            self._synced_offset = min(self._synced_offset, offset)
         if lowered:
             self.folder.write_recovery_points()
         self.folder.lower_cleaned(self.topic_partition, offset)
@@ -361,20 +371,27 @@ class PartitionLog:
     def _rebuild_producer_state(self, end_offset: int) -> None:
         """Go back to the newest snapshot, and take in what lies between it and the new end."""
         entries = self.producer_state.entries()
-        if all(span.last_offset < end_offset for entry in entries for span in entry.batches):
-            return
-        found = producer_snapshot.newest_snapshot(self.directory, self.log_start_offset, end_offset, self.folder.disk)
-        from_offset, kept = found or (self.log_start_offset, [])
-        state = ProducerState.from_entries(kept)
-        replay_producers(state, self._segments, from_offset)
-        self.producer_state = state
-        self._write_snapshot(end_offset)
+        if any(span.last_offset >= end_offset for entry in entries for span in entry.batches):
+            found = producer_snapshot.newest_snapshot(
+                self.directory, self.log_start_offset, end_offset, self.folder.disk
+            )
+            from_offset, kept = found or (self.log_start_offset, [])
+            state = ProducerState.from_entries(kept)
+            replay_producers(state, self._segments, from_offset)
+            self.producer_state = state
+        self._write_missing_snapshot(end_offset)
 
     def advance_log_start(self, to_offset: int) -> None:
         """Raise the log start offset; files go when retention looks at them."""
         assert to_offset <= self.log_end_offset, f"{self.topic_partition}: log start {to_offset} above the end"
         self.folder.check_online()
-        self.log_start_offset = max(self.log_start_offset, to_offset)
+        self._start_at(to_offset)
+
+    def _start_at(self, offset: int) -> None:
+        """The log starts here, unless it does later; UnifiedLog.updateLogStartOffset."""
+        with self._lock:
+            self.log_start_offset = max(self.log_start_offset, offset)
+            self.recovery_point = max(self.recovery_point, offset)
 
     def delete_old_segments(self, high_watermark: int) -> bool:
         """Let old segments go as the settings say (``retention.py``); the log start offset follows.
@@ -403,7 +420,7 @@ class PartitionLog:
             self._remove_oldest(count)
             start = self._segments[0].base_offset
             moved = start > self.log_start_offset
-            self.log_start_offset = max(self.log_start_offset, start)
+            self._start_at(start)
             return moved
 
     def _remove_oldest(self, count: int) -> None:
@@ -508,12 +525,12 @@ class PartitionLog:
     def _flush(self, *, active: bool) -> None:
         with self._flush_lock:
             with self._lock:
-                cuts, recovery_point = self._cuts, self.recovery_point
+                cuts, synced_offset = self._cuts, self._synced_offset
                 segments = list(self._segments)
                 ends = [*(segment.base_offset for segment in segments[1:]), self.log_end_offset]
             if not active:
                 ends.pop()
-            pending = [segment for segment, end in zip(segments, ends, strict=False) if end > recovery_point]
+            pending = [segment for segment, end in zip(segments, ends, strict=False) if end > synced_offset]
             if not (pending or self._owes_files) or self._closed:
                 return
             self.folder.check_online()
@@ -526,6 +543,7 @@ class PartitionLog:
             self._flushed_ms = self._now_ms()
             with self._lock:
                 if pending and cuts == self._cuts:
+                    self._synced_offset = max(self._synced_offset, ends[-1])
                     self.recovery_point = max(self.recovery_point, ends[-1])
 
     def _was_cut_since(self, cuts: int) -> bool:
@@ -552,9 +570,7 @@ class PartitionLog:
         """
         with self.storage("closing"):
             self._segments[-1].seal()
-            newest = max(producer_snapshot.snapshot_offsets(self.directory), default=self.log_start_offset)
-            if self.log_end_offset > newest:
-                self._write_snapshot(self.log_end_offset)
+            self._write_missing_snapshot(self.log_end_offset)
             self.flush()
         self.abandon()
 

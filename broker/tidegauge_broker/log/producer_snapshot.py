@@ -134,10 +134,10 @@ def newest_snapshot(
     return None
 
 
-def remove_snapshots(directory: Path, *, above: int, disk: Disk = DISK) -> None:
-    """Remove the snapshots above an offset: what they describe has been cut off."""
+def remove_snapshots(directory: Path, *, above: int, up_to: int = -1, disk: Disk = DISK) -> None:
+    """Remove the snapshots above an offset, as what they describe was cut off, and those up to the log's start."""
     for offset in snapshot_offsets(directory):
-        if offset > above:
+        if offset > above or offset <= up_to:
             disk.remove(snapshot_path(directory, offset))
 
 

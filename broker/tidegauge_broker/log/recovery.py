@@ -12,7 +12,10 @@ Rules:
     5. The recovery point is not moved up by recovery: nothing was synced. The high watermark plays no part.
     6. Files of unfinished work (``.deleted``, ``.cleaned``) and indexes without a log are removed; a replacement of
        segments that has begun is completed (``swap.py``).
-    7. A power cut may leave the empty file of a new segment while the end of the one before is lost. Such a segment
+    7. Snapshots above the first segment that is scanned are of no use then. New ones are taken at the base of every
+       scanned segment and at the log's end (LogLoader.recoverSegment, UnifiedLog.rebuildProducerState), so that the
+       next recovery need not read what lies before. They are synced with the log's first flush.
+    8. A power cut may leave the empty file of a new segment while the end of the one before is lost. Such a segment
        says nothing about the log's end: above the recovery point it is removed. (Kafka would take its name for the
        log end offset, and claim offsets that it does not have.)
 """
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 import logging
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -94,12 +98,14 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
     former_epoch = -1 if plan.clean or epochs.latest_epoch is None else epochs.latest_epoch
     epochs_owed = _fit_epochs(directory, epochs, log_start_offset, log_end_offset, plan.disk)
     recovery_point = log_end_offset if plan.clean else min(plan.recovery_point, log_end_offset)
+    producer_state, snapshots = _load_producers(directory, segments, log_start_offset, log_end_offset, plan)
     return LogState(
         segments=segments,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         recovery_point=recovery_point,
-        producer_state=_load_producers(directory, segments, log_start_offset, log_end_offset, plan),
+        producer_state=producer_state,
+        snapshots_owed=snapshots,
         epochs=epochs.entries,
         epochs_owed=epochs_owed,
         former_epoch=former_epoch,
@@ -208,7 +214,7 @@ def _recover(segments: list[LogSegment], epochs: EpochCache, settings: LogSettin
 
 
 def _drop_hollow_end(segments: list[LogSegment], plan: LoadPlan) -> None:
-    """Remove empty segments behind a gap at the end: rule 7."""
+    """Remove empty segments behind a gap at the end: rule 8."""
     while (
         len(segments) > 1
         and segments[-1].size_bytes == 0
@@ -330,26 +336,50 @@ def _fit_epochs(directory: Path, epochs: EpochCache, log_start_offset: int, log_
 
 def _load_producers(
     directory: Path, segments: Sequence[LogSegment], log_start_offset: int, log_end_offset: int, plan: LoadPlan
-) -> ProducerState:
-    """The producer state as of the log's end, from the newest snapshot and the batches after it."""
-    producer_snapshot.remove_stray_snapshots(directory, [segment.base_offset for segment in segments], plan.disk)
-    producer_snapshot.remove_snapshots(directory, above=log_end_offset, disk=plan.disk)
-    found = producer_snapshot.newest_snapshot(directory, log_start_offset, log_end_offset, plan.disk)
+) -> tuple[ProducerState, list[Path]]:
+    """The producer state as of the log's end, and the snapshots that were missing and are written now.
+
+    It is built from the newest snapshot and the batches after it.
+    """
+    bases = [segment.base_offset for segment in segments]
+    producer_snapshot.remove_stray_snapshots(directory, bases, plan.disk)
+    kept_until, keeps = log_end_offset, set(bases[-2:])
+    if not plan.clean:
+        scanned = bases[max(0, bisect_right(bases, plan.recovery_point) - 1) :]
+        kept_until, keeps = min(scanned[0], log_end_offset), {*keeps, *scanned}
+    producer_snapshot.remove_snapshots(directory, above=kept_until, up_to=log_start_offset, disk=plan.disk)
+    found = producer_snapshot.newest_snapshot(directory, log_start_offset, kept_until, plan.disk)
     from_offset, entries = found or (log_start_offset, [])
     state = ProducerState.from_entries(entries)
-    replay_producers(state, segments, from_offset)
+    written: list[Path] = []
+
+    def take(offset: int) -> None:
+        if offset > from_offset:
+            path = producer_snapshot.write_snapshot(directory, offset, state.entries(), sync=False, disk=plan.disk)
+            written.append(path)
+
+    for segment, end_offset in zip(segments, [*bases[1:], log_end_offset], strict=True):
+        if segment.base_offset in keeps:
+            take(segment.base_offset)
+        if end_offset > from_offset:
+            _replay(state, segment, from_offset)
     state.expire(plan.now_ms, plan.producer_id_expiration_ms)
-    return state
+    if log_end_offset > bases[-1]:
+        take(log_end_offset)
+    return state, written
 
 
 def replay_producers(state: ProducerState, segments: Sequence[LogSegment], from_offset: int) -> None:
     """Take in the batches from an offset to the end of the log."""
     for at, segment in enumerate(segments):
-        if at + 1 < len(segments) and segments[at + 1].base_offset <= from_offset:
-            continue
-        position = segment.position_of(from_offset)
-        if position is None:
-            continue
-        for header in segment.headers(position):
-            if header.producer_id != NO_PRODUCER_ID:
-                state.update(header)
+        if at + 1 == len(segments) or segments[at + 1].base_offset > from_offset:
+            _replay(state, segment, from_offset)
+
+
+def _replay(state: ProducerState, segment: LogSegment, from_offset: int) -> None:
+    position = segment.position_of(from_offset)
+    if position is None:
+        return
+    for header in segment.headers(position):
+        if header.producer_id != NO_PRODUCER_ID:
+            state.update(header)
