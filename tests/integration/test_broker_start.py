@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,8 +90,11 @@ def broker(zookeeper, tmp_path, request, next_base_port) -> Iterator[Broker]:
 
 
 def test_a_broker_starts_is_ready_and_stops_cleanly(broker):
-    process = broker.start()
+    """A listener without a host is on the loopback address alone: another address of the same machine refuses."""
+    process = broker.start(listeners=f"PLAINTEXT://:{broker.port}")
     until(broker.is_ready)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", broker.port), 30)
     data = broker.folder / "data"
     assert "broker.id=7" in (data / "meta.properties").read_text()
     assert not (data / ".kafka_cleanshutdown").exists()

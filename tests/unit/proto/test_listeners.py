@@ -8,6 +8,7 @@ from tidegauge.control import Endpoint
 from tidegauge.environment import settings_of_environment
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import Listener, parse_listeners, resolve_listeners
+from tidegauge.settings import parse_broker_settings
 
 PLAIN = ("PLAINTEXT:PLAINTEXT",)
 
@@ -20,6 +21,13 @@ def test_one_listener_is_bound_and_told() -> None:
 
 def test_a_listener_without_host_is_on_the_loopback_address_only() -> None:
     assert resolve_listeners("PLAINTEXT://:9092", None, None, PLAIN).bound[0].host == "127.0.0.1"
+
+
+def test_a_broker_that_is_told_nothing_of_listeners_is_on_the_loopback_address_only() -> None:
+    """Kafka binds every address."""
+    settings, _ = parse_broker_settings({})
+    found = resolve_listeners(settings.text("listeners"), settings["advertised.listeners"], None, PLAIN)
+    assert [listener.host for listener in (*found.bound, *found.advertised)] == ["127.0.0.1"] * 2
 
 
 def test_inside_and_outside_have_addresses_of_their_own() -> None:
