@@ -70,21 +70,23 @@ def report_of(tables: Mapping[str, Any], min_isr: int) -> dict[str, Any]:
 
 def text_of(report: Mapping[str, Any]) -> str:
     """The tables for people."""
+    names = [f"{one['topic']}-{one['partition']}" for one in report["partitions"]]
+    wide = max([24, *(len(name) + 2 for name in names)])
     lines = [
-        f"{'partition':<24}{'leader changes':>15}{'leaderless ms':>15}{'under min ISR ms':>18}"
+        f"{'partition':<{wide}}{'leader changes':>15}{'leaderless ms':>15}{'under min ISR ms':>18}"
         f"{'HW lag p50/p95/p99':>22}"
     ]
-    for one in report["partitions"]:
+    for name, one in zip(names, report["partitions"], strict=True):
         lag = one["hw_lag"]
         lag_text = "-" if lag is None else "/".join(f"{lag[name]:g}" for name in ("p50", "p95", "p99"))
         lines.append(
-            f"{one['topic'] + '-' + str(one['partition']):<24}{one['leader_changes']:>15}"
+            f"{name:<{wide}}{one['leader_changes']:>15}"
             f"{one['leaderless_ms']:>15}{one['under_min_isr_ms']:>18}{lag_text:>22}"
         )
-    lines += ["", f"{'broker':<24}{'elections':>15}  by strategy"]
+    lines += ["", f"{'broker':<{wide}}{'elections':>15}  by strategy"]
     for one in report["elections"]:
         kinds = ", ".join(f"{name} {count}" for name, count in one["by_strategy"].items())
-        lines.append(f"{one['broker']:<24}{one['elections']:>15}  {kinds}")
+        lines.append(f"{one['broker']:<{wide}}{one['elections']:>15}  {kinds}")
     for one in report["truncations"]:
         lines.append(f"broker {one['broker']} truncated {one['truncations']} times, {one['records']} records")
     return "\n".join(lines)

@@ -552,7 +552,9 @@ class ClusterClient:
         self._drop(address)
         self._failed_at[address] = self.monotonic()
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return f"at {address} gave no answer in time"
+            return (
+                f"at {address} gave no answer in time (kafka.request.timeout.ms is {self.options.request_timeout_ms})"
+            )
         reason = client_reason(str(error.details()), address.rpartition(":")[0])
         return f"at {address} failed: {reason or f'{error.code().name} {error.details()}'}"
 

@@ -7,6 +7,7 @@ started brokers and old leaders are ridden out; what can't be ridden out ends in
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -352,9 +353,17 @@ def test_time_over_is_said_with_the_last_reason(cluster: Cluster) -> None:
     options = cluster.options(timeout_ms=3_000)
     cluster.elect(None)
     with pytest.raises(
-        TidegaugeError, match=r"Could not read orders-0 within 3000 ms; at last: orders-0 has no leader"
+        TidegaugeError,
+        match=r"Could not read orders-0 within 3000 ms; at last: orders-0 has no leader.*Start the query",
     ):
         read(cluster, 0, 5, options)
+    cluster.elect(0)
+    frozen = threading.Event()
+    cluster.brokers[0].before_fetch = lambda _: frozen.wait(20) and None
+    slow = options._replace(connection=options.connection._replace(request_timeout_ms=700))
+    with pytest.raises(TidegaugeError, match=r"gave no answer in time \(kafka.request.timeout.ms is 700\)"):
+        read(cluster, 0, 5, slow)
+    frozen.set()
     for broker in cluster.brokers:
         broker.stop()
     with pytest.raises(TidegaugeError, match=r"no broker answered at 127\.0\.0\.1:"):

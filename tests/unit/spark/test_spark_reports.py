@@ -87,7 +87,9 @@ def test_the_replication_report_as_text_and_charts(tmp_path: Path) -> None:
     report = job.report_of(tables, 2)
     assert report["partitions"][0]["hw_lag"] == {"p50": 0.0, "p95": 10.0, "p99": 12.5, "max": 13}
     assert report["elections"] == [{"broker": 1, "elections": 3, "by_strategy": {"offline": 2, "initial": 1}}]
+    report["partitions"][1]["topic"] = "a-topic-with-quite-a-long-name"
     lines = job.text_of(report).splitlines()
+    assert len({len(line) for line in lines[:3]}) == 1, "columns stand below their heads"
     assert lines[1].split() == ["t-0", "2", "900", "500", "0/10/12.5"]
     assert lines[2].split()[-1] == "-"
     files = job.charts_of(report, tmp_path)
