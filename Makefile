@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab tests bench
 
-.PHONY: help demo test test-long simulate-long soak soak-spark compose-test bench differential check format pictures proto proto-drift constraints java clean
+.PHONY: help demo test test-long simulate-compiled simulate-long soak soak-spark compose-test bench differential check format pictures proto proto-drift constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -29,9 +29,12 @@ test: .venv java ## All tests but the long ones.
 test-long: .venv java ## What takes longer: repetitions and soaks.
 	$(BIN)/python -m pytest -m long --timeout 3600
 
-simulate-long: .venv ## Random histories in both modes on all cores: make simulate-long RUNS=1000000 SEED=7.
-	$(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000)
-	$(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --mode may-lose
+simulate-compiled: .venv ## The simulator as machine code in build/compiled, where there is a C compiler.
+	$(BIN)/python tools/compile_simulator.py
+
+simulate-long: simulate-compiled ## A billion steps in both modes, in pieces: build/simulate-long.jsonl keeps them, and is gone on with (RUNS=..., SEED=...).
+	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --record build/simulate-long.jsonl
+	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --record build/simulate-long.jsonl --mode may-lose
 
 soak: .venv java ## Random faults under producers, consumers, Spark; then the accountant: make soak SECONDS=3600 SEED=7 (SPARK=0: no Spark).
 	SOAK_SECONDS=$(or $(SECONDS),600) SOAK_SEED=$(or $(SEED),2) SOAK_SPARK=$(or $(SPARK),1) $(BIN)/python -m pytest -s -m long --timeout 0 tests/integration/test_chaos_soak.py -k as_long_as_wanted
@@ -83,5 +86,5 @@ constraints: .venv ## Pin what is installed now.
 	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
 
 clean: ## Remove what was built, not clusters' data.
-	rm -rf .venv .venv-proto .ruff_cache .mypy_cache .hypothesis dist
+	rm -rf .venv .venv-proto .ruff_cache .mypy_cache .hypothesis dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -62,6 +62,14 @@ class BatchHeader(NamedTuple):
     record_count: int
     position: int
 
+    def at(self, base_offset: int, leader_epoch: int) -> BatchHeader:
+        """The same batch where a leader appends it. (As ``_replace``, which takes three times as long.)"""
+        return _new_tuple(BatchHeader, (base_offset, self.batch_length, leader_epoch, *self[3:]))
+
+    def alone(self) -> BatchHeader:
+        """The same batch in a buffer of its own."""
+        return self if self.position == 0 else _new_tuple(BatchHeader, (*self[:-1], 0))
+
     @property
     def size_bytes(self) -> int:
         """All bytes of the batch."""

@@ -112,7 +112,7 @@ class Leader:
             result.log_append_time_ms = check.duplicate.timestamp_ms
             return result, check.duplicate.last_offset + 1
         append_time_ms = now_ms if partition.rules.log_append_time else -1
-        header = header._replace(base_offset=partition.log_end_offset, leader_epoch=partition.leader_epoch)
+        header = header.at(partition.log_end_offset, partition.leader_epoch)
         partition.note_batch_epoch(header, "Produce", out)
         out.append(AppendAsLeader(partition.topic_partition, records, header, append_time_ms))
         partition.unwritten.append(header)

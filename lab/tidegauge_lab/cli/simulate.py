@@ -3,8 +3,9 @@
 Exit 0 if every invariant held after every event of every run, 1 if one was broken, 3 if the simulator itself failed.
 With ``-o json`` one document: ``{"seed","runs","steps","seconds","steps_per_second","truncation",
 "violations":[{"seed","run","step","invariant","message"}],"mode","lost":[{"seed","message"}],"coverage":{"states",
-"transitions","events":{KIND: COUNT}},"events","events_per_second"}``; runs and steps are those that were done, events
-are calls of brokers' cores and controllers' requests to ZooKeeper. A violation's own seed gives the same history with
+"transitions","events":{KIND: COUNT}},"events","events_per_second","losses","compiled"}``; runs and steps are those that
+were done, events are calls of brokers' cores and controllers' requests to ZooKeeper. With ``--record`` a long search is
+done in pieces that a file keeps (record.py); ``lost`` is empty then. A violation's own seed gives the same history with
 ``--runs 1``. In text the first violation is told as a short schedule, too; ``--svg`` draws that. ``--scenario`` and
 ``--schedule`` write files that ``tidegauge scenario run`` plays on real processes: a story that breaks an invariant
 there, and the short schedule as far as it can be forced.
@@ -24,8 +25,9 @@ from tidegauge_broker.replica.rules import RULES
 from tidegauge_lab.simulator.actions import MAY_LOSE, MUST_SURVIVE
 from tidegauge_lab.simulator.coverage import EACH
 from tidegauge_lab.simulator.lab_story import LIMIT, as_scenario, find_story
+from tidegauge_lab.simulator.record import search_in_pieces
 from tidegauge_lab.simulator.schedule_scenario import as_scenario as scenario_of_schedule
-from tidegauge_lab.simulator.search import Finding, SearchPlan, SearchResult, SimulatorFailed, search
+from tidegauge_lab.simulator.search import IS_COMPILED, Finding, SearchPlan, SearchResult, SimulatorFailed, search
 from tidegauge_lab.simulator.shrink import shrink
 from tidegauge_lab.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, POWER_MODES, History, history_of
 from tidegauge_lab.timeline.choice import Choice
@@ -70,6 +72,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=_FILE,
     help="Write the short schedule itself as a scenario: what can't be forced on real processes stands as comments.",
 )
+@click.option(
+    "--record",
+    type=_FILE,
+    help="Keep what came of each 2000 histories as a line of JSON in this file, and go on where it ends.",
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first violation.")
 @verb_options
@@ -84,6 +91,7 @@ def simulate(
     svg: Path | None,
     scenario: Path | None,
     schedule: Path | None,
+    record: Path | None,
     jobs: int | None,
     fail_fast: bool,
     output: str,
@@ -98,7 +106,7 @@ def simulate(
     del directory, bootstrap_server  # every verb takes them; nothing is contacted here
     plan = SearchPlan(seed, runs, steps, truncation, power or mode)
     try:
-        result = search(plan, jobs=jobs or _cores(), fail_fast=fail_fast)
+        result = _search(plan, record, jobs or _cores(), fail_fast=fail_fast)
     except SimulatorFailed as problem:
         fail(f"The simulator itself failed: {problem}", output, exit_code=EXIT_TOOL_FAILED)
     if output == "json":
@@ -108,6 +116,16 @@ def simulate(
     if result.findings:
         _explain(plan, result.findings[0], _Files(svg, scenario, schedule), in_words=output != "json")
     raise SystemExit(EXIT_FAILED if result.findings else EXIT_OK)
+
+
+def _search(plan: SearchPlan, record: Path | None, jobs: int, *, fail_fast: bool) -> SearchResult:
+    if record is None:
+        return search(plan, jobs=jobs, fail_fast=fail_fast)
+    try:
+        return search_in_pieces(plan, record, jobs=jobs, fail_fast=fail_fast)
+    except OSError as problem:
+        words = f"{record} can not be used: {problem.strerror}"
+        raise TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, words) from None
 
 
 def _cores() -> int:
@@ -129,6 +147,8 @@ def _json_of(plan: SearchPlan, result: SearchResult) -> dict[str, object]:
         "coverage": result.coverage.as_json(),
         "events": result.events,
         "events_per_second": _rate(result.events, result),
+        "losses": result.losses,
+        "compiled": IS_COMPILED,
     }
 
 
@@ -141,6 +161,7 @@ def _print(plan: SearchPlan, result: SearchResult) -> None:
         f"{result.runs} runs from seed {plan.seed} under {plan.rule}: {result.steps} steps in {result.seconds:.1f} s "
         f"({_rate(result.steps, result)} a second; {result.events} events, {_rate(result.events, result)} a second), "
         f"{result.leader_epochs} leader epochs, {result.acknowledged} acknowledged produces"
+        f"{'; compiled' * IS_COMPILED}"
     )
     seen = result.coverage
     click.echo(
@@ -149,6 +170,8 @@ def _print(plan: SearchPlan, result: SearchResult) -> None:
     )
     for seed, words in result.lost:
         click.echo(f"seed {seed}: lost by power: {words}")
+    if result.losses > len(result.lost):
+        click.echo(f"Power cuts took committed records {result.losses} times, with the last in-sync copy.")
     if not result.findings:
         click.echo("All invariants held.")
         return

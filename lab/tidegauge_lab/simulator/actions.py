@@ -399,6 +399,8 @@ def cut_links(world: World, dice: Dice, swarm: Swarm) -> str:
         world.cut_links |= {(one, other), (other, one)}
     else:
         world.cut_links |= {(other, one) if kind == 2 else (one, other) for other in others}
+    if not world.tells:
+        return DONE
     return f"links cut: {', '.join(f'{a}>{b}' for a, b in sorted(world.cut_links))}"
 
 

@@ -226,11 +226,8 @@ class Checker:
         state = self.world.state_now
         version = self.world.zookeeper.version(AT)
         leader_epoch, partition_epoch, leader = self._state
-        if (
-            not state.isr
-            or not set(state.isr) <= set(self.world.replicas)
-            or state.leader not in (*state.isr, NO_LEADER)
-        ):
+        leads_outside = state.leader != NO_LEADER and state.leader not in state.isr
+        if not state.isr or leads_outside or not set(state.isr) <= set(self.world.replicas):
             raise Violation("LeaderInIsr", f"leader {state.leader}, ISR {list(state.isr)}")
         if state.leader_epoch < leader_epoch or version < partition_epoch:
             raise Violation(

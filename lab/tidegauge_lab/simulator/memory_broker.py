@@ -237,7 +237,7 @@ class MemoryBroker:
     def _append_as_follower(self, effect: AppendAsFollower) -> None:
         for header in effect.headers:
             data = effect.records[header.position : header.position + header.size_bytes]
-            self.log.append(header if header.position == 0 else header._replace(position=0), data)
+            self.log.append(header.alone(), data)
         if self.flushes:
             self.flushed = self.log.log_end_offset
 

@@ -81,7 +81,7 @@ class MemoryLog:
         if not self.epochs or self.epochs[-1].epoch < leader_epoch:
             self.epochs = [*self.epochs, EpochEntry(leader_epoch, self.log_end_offset)]
         data = batch_of(number)
-        header = header_of(data)._replace(base_offset=self.log_end_offset, leader_epoch=leader_epoch)
+        header = header_of(data).at(self.log_end_offset, leader_epoch)
         self.append(header, patched(data, header))
 
     def append(self, header: BatchHeader, data: bytes) -> None:

@@ -16,10 +16,13 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import NamedTuple
 
+from tidegauge_lab.simulator import world
 from tidegauge_lab.simulator.coverage import EACH, Coverage
 from tidegauge_lab.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, history_of
 
 _CHUNK = 10
+IS_COMPILED = not (world.__file__ or "").endswith(".py")
+"""Whether the simulator runs as machine code (tools/compile_simulator.py)."""
 
 
 class Finding(NamedTuple):
@@ -60,6 +63,7 @@ class SearchPlan:
 class SearchResult:
     """What came of it. ``runs`` and ``steps`` are those done; ``lost`` names what power cuts took, by seed.
 
+    ``losses`` counts those, also where they are not named (record.py).
     ``events`` is what the state machines under test were given: calls of brokers' cores, and controllers' requests to
     ZooKeeper.
     """
@@ -72,6 +76,7 @@ class SearchResult:
     leader_epochs: int = 0
     findings: list[Finding] = field(default_factory=list)
     lost: list[tuple[int, str]] = field(default_factory=list)
+    losses: int = 0
     coverage: Coverage = field(default_factory=Coverage)
 
 
@@ -97,6 +102,7 @@ def search(plan: SearchPlan, *, jobs: int = 1, fail_fast: bool = False) -> Searc
             if summary.coverage is not None:
                 result.coverage.add(summary.coverage)
             result.lost += [(plan.seed + summary.run, words) for words in summary.lost]
+            result.losses += len(summary.lost)
             if summary.finding is not None:
                 result.findings.append(summary.finding)
                 if fail_fast:

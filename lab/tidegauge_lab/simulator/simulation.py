@@ -139,9 +139,9 @@ def _date(events: list[dict[str, object]] | None, world: World) -> None:
 
 def _step(world: World, dice: Dice, swarm: Swarm, rising: Sequence[int], coverage: Coverage | None) -> str:
     """One event: actions are drawn until one finds something to do."""
-    below, end, is_recorded = dice.below, rising[-1], dice.is_recorded
+    end, is_recorded = rising[-1], dice.is_recorded
     for _ in range(_ATTEMPTS):
-        action = _ACTIONS[bisect_right(rising, below(end))]
+        action = _ACTIONS[bisect_right(rising, dice.below(end))]
         words = action(world, dice, swarm)
         if words or (is_recorded and dice.is_spent):
             if coverage is not None:

@@ -7,3 +7,4 @@ from pathlib import Path
 from tests.neighbours import provide
 
 provide("mutants", Path(__file__).with_name("mutants.py"))
+provide("plain_classes", Path(__file__).parents[3] / "tools" / "plain_classes.py")

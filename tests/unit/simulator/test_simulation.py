@@ -135,8 +135,9 @@ def test_the_verb_prints_one_document():
     document: dict[str, Any] = json.loads(out)
     assert code == 0
     keys = ["seed", "runs", "steps", "seconds", "steps_per_second", "truncation", "violations"]
-    assert list(document) == [*keys, "mode", "lost", "coverage", "events", "events_per_second"]
+    assert list(document) == [*keys, "mode", "lost", "coverage", "events", "events_per_second", "losses", "compiled"]
     assert document["events"] > document["steps"]
+    assert (document["losses"], document["compiled"]) == (0, False)
     assert (document["mode"], document["lost"]) == (MUST_SURVIVE, [])
     assert document["coverage"]["states"] > 5
     assert sum(document["coverage"]["events"].values()) > 90

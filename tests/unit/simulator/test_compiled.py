@@ -1,0 +1,111 @@
+"""The compiled simulator is the same simulator: each seed's history, to the last number drawn and the last record.
+
+Compiling takes minutes, so this is long; without a C compiler it is skipped and says why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "build" / "compiled"
+TELLS = """
+import hashlib, json, sys, time
+from tidegauge_lab.simulator import search, simulation, world
+
+def words(history):
+    return repr((
+        history.seed, history.steps, str(history.violation), history.schedule, history.story, history.events,
+        history.lost, history.inputs, history.acknowledged, history.leader_epochs, history.controller_epochs,
+    ))
+
+digests, events = {}, 0
+started = time.process_time()
+for rule, power in json.loads(sys.argv[1]):
+    digest = hashlib.sha256()
+    for seed in range(60):
+        history = simulation.history_of(seed, 500, rule, power)
+        events += history.inputs
+        digest.update(words(history).encode())
+        if history.violation is not None and seed % 4 == 0:
+            told = simulation.replay_schedule(seed, history.schedule, rule, power, tells=True)
+            digest.update(words(told).encode())
+    digests[f"{rule} {power}"] = digest.hexdigest()
+print(json.dumps({"file": world.__file__, "compiled": search.IS_COMPILED, "digests": digests}))
+print(round(events / (time.process_time() - started)), "events a second of processor time", file=sys.stderr)
+"""
+SEARCHES = [
+    ["kip-320", "must-survive"],
+    ["kip-320", "may-lose"],
+    ["kip-320", "uncommitted"],
+    ["high-watermark", "must-survive"],
+    ["kip-101", "may-lose"],
+    ["kip-279", "must-survive"],
+]
+
+
+def told(path: str) -> dict[str, object]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [sys.executable, "-c", TELLS, json.dumps(SEARCHES)], env=environment, capture_output=True, text=True, check=True
+    )
+    print(done.stderr)
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
+
+
+def test_without_a_compiler_it_says_so_and_nothing_is_left(tmp_path: Path):
+    """``make simulate-long`` then goes on interpreted, and by no means with what was compiled of other sources."""
+    folder = tmp_path / "compiled"
+    folder.mkdir()
+    tool = [sys.executable, str(ROOT / "tools" / "compile_simulator.py"), str(folder)]
+    done = subprocess.run(
+        tool, env={**os.environ, "CC": "no-such-compiler"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert done.stderr == (
+        "The simulator is not compiled: there is no C compiler (no-such-compiler). It runs interpreted.\n"
+    )
+    assert not folder.exists()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_seed_is_the_same_history_compiled():
+    """Both modes, the older rules with their violations, and schedules that are told in words."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "compile_simulator.py")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    if not FOLDER.is_dir():
+        pytest.skip(done.stderr.strip())
+    compiled, interpreted = told(str(FOLDER)), told("")
+    assert (compiled["compiled"], interpreted["compiled"]) == (True, False)
+    assert Path(str(compiled["file"])).is_relative_to(FOLDER)
+    assert compiled["digests"] == interpreted["digests"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_the_compiled_simulator_shares_work_among_processes(tmp_path: Path):
+    """What processes tell one another is made of compiled classes, too."""
+    if not FOLDER.is_dir():
+        pytest.skip("there is no compiled simulator")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")])}
+    found = []
+    for jobs in ("1", "2"):
+        arguments = ["simulate", "--runs", "60", "--steps", "200", "--truncation", "high-watermark", "--jobs", jobs]
+        verb = "from tidegauge_client.cli.main import main; main()"
+        command = [sys.executable, "-c", verb, *arguments, "-o", "json"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 1, done.stderr
+        found.append({k: v for k, v in json.loads(done.stdout).items() if "second" not in k})
+    assert found[0]["compiled"]
+    assert found[0]["violations"]
+    assert found[0] == found[1]

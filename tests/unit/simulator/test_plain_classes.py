@@ -1,0 +1,149 @@
+"""Dataclasses that are written out for the compiler behave as dataclasses do (tools/plain_classes.py)."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
+from types import ModuleType
+from typing import Any
+
+import pytest
+from plain_classes import SUPPORT_MODULE, SUPPORT_SOURCE, CannotWriteOut, write_out
+
+SOURCE = '''"""A module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple
+
+LIMIT = 3
+SEEN: list[int] = []
+twice = 1
+twice = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Compared, hashed."""
+
+    KIND: ClassVar[str] = "value"
+    name: str
+    size_bytes: int = LIMIT
+    tags: dict[str, int] = field(default_factory=dict, compare=False)
+
+    @property
+    def double(self) -> int:
+        """Of the size."""
+        return 2 * self.size_bytes
+
+
+@dataclass(slots=True)
+class Changing:
+    """Compared, not hashed."""
+
+    steps: list[int] = field(default_factory=lambda: [7])
+    done: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Token:
+    """Itself only."""
+
+    number: int
+
+
+class Pair(NamedTuple):
+    """Taken apart nowhere."""
+
+    one: int
+    other: int = 5
+
+
+def larger(value: Value) -> Value:
+    return replace(value, size_bytes=value.size_bytes + 1)
+'''
+
+
+@pytest.fixture
+def modules() -> Iterator[list[Any]]:
+    """The module as it is, and as it is compiled."""
+    support = ModuleType(SUPPORT_MODULE)
+    sys.modules[SUPPORT_MODULE] = support
+    exec(SUPPORT_SOURCE, vars(support))  # noqa: S102 - what the compiler would get
+    found: list[Any] = []
+    for name, source in (("as_it_is", SOURCE), ("written_out", write_out(SOURCE, frozenset({"Pair"})))):
+        module = ModuleType(name)
+        sys.modules[name] = module
+        exec(source, vars(module))  # noqa: S102 - what the compiler would get
+        found.append(module)
+    yield found
+    for name in (SUPPORT_MODULE, "as_it_is", "written_out"):
+        del sys.modules[name]
+
+
+def test_values_are_made_compared_hashed_and_shown_alike(modules: list[Any]):
+    for module in modules:
+        value = module.Value("a")
+        assert value == module.Value(name="a", size_bytes=3, tags={"not": 1})
+        assert value != module.Value("a", 4)
+        assert value != "a"
+        assert value.double == 6
+        assert module.larger(value).size_bytes == 4
+        assert pickle.loads(pickle.dumps(value)) == value  # noqa: S301 - its own bytes
+        assert module.Value.KIND == "value"
+        assert module.Pair(1).other == 5
+        assert module.Pair(1) == module.Pair(1, 5)
+        match value:
+            case module.Value("a", size_bytes):
+                assert size_bytes == 3
+            case _:
+                pytest.fail("no __match_args__")
+    one, other = modules
+    assert hash(one.Value("a")) == hash(other.Value("a"))
+    assert repr(one.Value("a")) == repr(other.Value("a")) == "Value(name='a', size_bytes=3, tags={})"
+
+
+def test_what_changes_has_defaults_of_its_own(modules: list[Any]):
+    for module in modules:
+        one, other = module.Changing(), module.Changing()
+        one.steps.append(8)
+        assert other.steps == [7]
+        assert one != other
+        assert one == module.Changing([7, 8])
+        with pytest.raises(TypeError):
+            hash(one)
+        assert module.Token(1) != module.Token(1)
+        assert len({module.Token(1), module.Token(1)}) == 2
+
+
+def test_frozen_is_left_to_the_type_checker(modules: list[Any]):
+    """The one difference, and it is said."""
+    one, other = modules
+    with pytest.raises(FrozenInstanceError):
+        one.Value("a").name = "b"
+    other.Value("a").name = "b"
+
+
+def test_constants_are_final_and_others_are_not():
+    text = write_out(SOURCE)
+    assert "LIMIT: _Final = 3" in text
+    assert "SEEN: _Final[list[int]] = []" in text
+    assert "\ntwice = 2" in text
+    assert "class Pair(NamedTuple):" in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "@dataclass(order=True)\nclass One:\n    x: int",
+        "@dataclass\nclass One(Other):\n    x: int",
+        "@dataclass\nclass One:\n    x: int = field(init=False)",
+        "@dataclass\nclass One:\n    x: int\n    def __post_init__(self) -> None: ...",
+    ],
+)
+def test_what_is_not_known_is_refused(words: str):
+    with pytest.raises(CannotWriteOut):
+        write_out(f"from dataclasses import dataclass, field\n{words}\n")

@@ -1,0 +1,202 @@
+# ruff: noqa: INP001, PLC0415, T201 - a command of its own; what it looks for may be missing
+"""Compile the simulator to machine code: the core, the controller's decisions and what simulates the rest.
+
+Usage: python tools/compile_simulator.py [FOLDER]          (build/compiled; ``make simulate-compiled``)
+
+The packages are copied to the folder; dataclasses are written out there (plain_classes.py), and mypyc, which comes with
+mypy, makes extension modules of the modules below, beside the copies. Nothing else knows of that folder: who wants the
+compiled simulator puts it first on PYTHONPATH (``make simulate-long`` does), and everything else, brokers above all,
+runs from the sources as before. The same seed gives the same history (tests/unit/simulator/test_compiled.py).
+
+A folder that was made from the same sources is left as it is. Without a C compiler, Python's headers or mypyc one
+sentence says so, the folder is taken away, and the exit code is 0: the simulator then runs interpreted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+from plain_classes import SUPPORT_MODULE, SUPPORT_SOURCE, write_out  # noqa: E402 - beside this file
+
+PACKAGES = (
+    "proto/tidegauge",
+    "broker/tidegauge_broker",
+    "controller/tidegauge_controller",
+    "client/tidegauge_client",
+    "lab/tidegauge_lab",
+)
+MODULES = (
+    "tidegauge/control.py",
+    "tidegauge/errors.py",
+    "tidegauge/partition.py",
+    "tidegauge/record_batch.py",
+    "tidegauge/znodes.py",
+    "tidegauge_broker/purgatory/fetch.py",
+    "tidegauge_broker/purgatory/purgatory.py",
+    "tidegauge_broker/replica/*.py",
+    "tidegauge_broker/replica/rules/*.py",
+    "tidegauge_controller/decisions/*.py",
+    "tidegauge_lab/accountant/*.py",
+    "tidegauge_lab/simulator/actions.py",
+    "tidegauge_lab/simulator/checker.py",
+    "tidegauge_lab/simulator/clients.py",
+    "tidegauge_lab/simulator/coverage.py",
+    "tidegauge_lab/simulator/dice.py",
+    "tidegauge_lab/simulator/memory_broker.py",
+    "tidegauge_lab/simulator/memory_log.py",
+    "tidegauge_lab/simulator/memory_zookeeper.py",
+    "tidegauge_lab/simulator/sim_controller.py",
+    "tidegauge_lab/simulator/simulation.py",
+    "tidegauge_lab/simulator/world.py",
+)
+"""What is compiled: all that a history runs through, but for what waits for offsets (a generic base class of
+dataclasses), the CLI, and what shares the work among processes."""
+TUPLES = frozenset(
+    {
+        "BatchSpan",
+        "EpochEnd",
+        "EpochEntry",
+        "KeptRecord",
+        "LeaderHint",
+        "LiveBroker",
+        "ProducerCheck",
+        "ReadRange",
+        "ReadRecord",
+        "ReadResult",
+        "WriteResult",
+        "ZnodeStat",
+    }
+)
+"""NamedTuples that nobody takes apart or looks up by: as plain classes they are made and read faster. mypy, which sees
+the copies, would complain of one that is used as a tuple."""
+VALUES = frozenset({"tidegauge_broker/replica/effects.py", "tidegauge_broker/replica/messages.py"})
+"""Modules whose dataclasses hold values only, though not all of them are frozen."""
+GROUP = "tidegauge_simulator"
+STAMP = "compiled-from"
+_MYPY_INI = """[mypy]
+python_version = {python}
+explicit_package_bases = True
+namespace_packages = True
+mypy_path = .
+follow_imports = silent
+[mypy-kazoo.*,aiokafka.*,crc32c.*,cramjam.*,grpc_health.*,grpc_reflection.*]
+ignore_missing_imports = True
+follow_imports = skip
+"""
+
+
+def main() -> int:
+    """Compile, or say why not."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "compiled").resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    problem = _what_is_missing()
+    if problem:
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f"The simulator is not compiled: {problem}. It runs interpreted.", file=sys.stderr)
+        return 0
+    stamp = _stamp()
+    if (folder / STAMP).is_file() and (folder / STAMP).read_text(encoding="utf-8") == stamp:
+        print(f"{folder} is up to date.", file=sys.stderr)
+        return 0
+    print("Compiling the simulator: two or three minutes ...", file=sys.stderr)
+    started = time.monotonic()
+    new = folder.with_name(folder.name + ".new")
+    shutil.rmtree(new, ignore_errors=True)
+    _copy(new)
+    log = new / "compiler.log"
+    with log.open("w", encoding="utf-8") as output:
+        done = subprocess.run(
+            [sys.executable, __file__, "--build"], cwd=new, stdout=output, stderr=subprocess.STDOUT, check=False
+        )
+    if done.returncode:
+        print(f"The simulator could not be compiled; {log} has the reason.", file=sys.stderr)
+        return 1
+    for rubbish in ("build", "c", "objects", ".mypy_cache"):
+        shutil.rmtree(new / rubbish, ignore_errors=True)
+    (new / STAMP).write_text(stamp, encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)
+    print(f"{folder} is compiled, in {time.monotonic() - started:.0f} s.", file=sys.stderr)
+    return 0
+
+
+def _what_is_missing() -> str:
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) is None:
+        return f"there is no C compiler ({compiler})"
+    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
+        return "Python's headers (Python.h) are not installed"
+    for module in ("mypyc", "setuptools"):
+        if importlib.util.find_spec(module) is None:
+            return f"{module} is not installed"
+    return ""
+
+
+def _sources() -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from sorted(path for path in (ROOT / package).rglob("*.py"))
+
+
+def _stamp() -> str:
+    """What the result depends on."""
+    from mypy.version import __version__
+
+    digest = hashlib.sha256()
+    for path in (Path(__file__), Path(__file__).with_name("plain_classes.py"), *_sources()):
+        digest.update(f"{path.relative_to(ROOT)}\n".encode())
+        digest.update(path.read_bytes())
+    return f"{digest.hexdigest()} Python {platform.python_version()} mypyc {__version__}\n"
+
+
+def _copy(folder: Path) -> None:
+    for package in PACKAGES:
+        source = ROOT / package
+        shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in _modules(folder):
+        values = path.relative_to(folder).as_posix() in VALUES
+        path.write_text(write_out(path.read_text(encoding="utf-8"), TUPLES, holds_values=values), encoding="utf-8")
+    (folder / f"{SUPPORT_MODULE}.py").write_text(SUPPORT_SOURCE, encoding="utf-8")
+
+
+def _modules(folder: Path) -> list[Path]:
+    found = [path for pattern in MODULES for path in sorted(folder.glob(pattern))]
+    return [path for path in found if path.name != "__init__.py"]
+
+
+def _build() -> int:
+    """In the folder: C, and extension modules beside the copies."""
+    from mypyc.build import mypycify
+    from setuptools import setup
+
+    here = Path.cwd()
+    ini = here / "mypy.ini"
+    ini.write_text(_MYPY_INI.format(python=f"{sys.version_info.major}.{sys.version_info.minor}"), encoding="utf-8")
+    modules = [str(path.relative_to(here)) for path in _modules(here)]
+    extensions = mypycify(
+        ["--config-file", str(ini), *modules],
+        opt_level="2",
+        debug_level="0",
+        multi_file=True,
+        target_dir=str(here / "c"),
+        group_name=GROUP,
+    )
+    arguments = ["-q", "build_ext", "--inplace", "--build-temp", str(here / "objects")]
+    setup(name=GROUP, ext_modules=extensions, script_args=arguments)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(_build() if sys.argv[1:] == ["--build"] else main())

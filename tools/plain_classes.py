@@ -1,0 +1,208 @@
+# ruff: noqa: INP001 - beside compile_simulator.py, which imports it
+"""Dataclasses written out as plain classes, in a copy of the sources that is going to be compiled.
+
+The compiler (mypyc) makes a native class of a dataclass, but its ``__init__``, ``__eq__`` and ``__repr__`` stay those
+that ``dataclasses`` makes at import: interpreted, and three to ten times slower than the same methods written by hand;
+``slots=True`` it does not take at all. So each is written by hand, by this module.
+
+Contract: the class that comes out has the same fields, in the same order, as arguments by position or by name, with the
+same defaults; is equal, hashed and shown as before; and has ``__match_args__``. What is frozen is not guarded at run
+time any more: the type checker has looked at that. Lines stay where they are above the methods, so that complaints
+name the right ones. Dataclasses with a base class, ``__post_init__``, ``order`` or ``kw_only`` are refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+SUPPORT_MODULE = "tidegauge_written_out"
+SUPPORT_SOURCE = '''"""``dataclasses.replace`` and ``asdict`` for classes that were written out."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def replace(thing: T, **changes: Any) -> T:
+    """The same with other values for some fields."""
+    kind: Any = type(thing)
+    values = {name: getattr(thing, name) for name in kind.__match_args__}
+    values.update(changes)
+    return kind(**values)  # type: ignore[no-any-return]
+
+
+def asdict(thing: Any) -> dict[str, Any]:
+    """The fields of a class whose fields hold no other such class."""
+    return {name: getattr(thing, name) for name in type(thing).__match_args__}
+'''
+
+
+class CannotWriteOut(Exception):
+    """A dataclass uses what is not known here; the text says which and what."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One field, as source text; ``default`` and ``factory`` are empty where there is none."""
+
+    name: str
+    annotation: str
+    default: str
+    factory: str
+    compares: bool
+
+
+def write_out(source: str, tuples: frozenset[str] = frozenset(), *, holds_values: bool = False) -> str:
+    """The source of a module whose dataclasses, and NamedTuples of these names, are plain classes.
+
+    Args:
+        source: of the module.
+        tuples: which NamedTuples are to be plain classes, too.
+        holds_values: whether all these classes hold values only, as the frozen ones do: such objects are part of no
+            cycle of references, so the garbage collector need not know of them.
+    """
+    lines = source.splitlines()
+    tree = ast.parse(source)
+    _finalise(lines, tree)
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for node in reversed(classes):
+        options = _options(node, tuples)
+        if options is None:
+            continue
+        fields = [_field(source, statement) for statement in _fields(node)]
+        methods = _methods(node, fields, options)
+        lines[node.end_lineno : node.end_lineno] = [f"    {line}".rstrip() for line in methods]
+        for place, one in zip(_fields(node), fields, strict=True):
+            _blank(lines, place)
+            lines[place.lineno - 1] = f"    {one.name}: {one.annotation}"
+        for decorator in node.decorator_list:
+            _blank(lines, decorator)
+        if node.bases:
+            lines[node.lineno - 1] = f"class {node.name}:"
+        if holds_values or options.get("frozen"):
+            lines[node.lineno - 1] = f"@_attr(acyclic=True, free_list_len=1)\n{lines[node.lineno - 1]}"
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom) and statement.module == "dataclasses":
+            _blank(lines, statement)
+            wanted = [alias.name for alias in statement.names if alias.name in {"replace", "asdict"}]
+            support = f"; from {SUPPORT_MODULE} import {', '.join(wanted)}" if wanted else ""
+            lines[statement.lineno - 1] = support.removeprefix("; ")
+        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+            lines[statement.lineno - 1] += _IMPORTS
+    return "\n".join(lines) + "\n"
+
+
+def _blank(lines: list[str], node: ast.expr | ast.stmt) -> None:
+    for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+        lines[number] = ""
+
+
+_IMPORTS = (
+    "; from typing import ClassVar as _ClassVar, Final as _Final; from mypy_extensions import mypyc_attr as _attr"
+)
+_CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+")
+
+
+def _finalise(lines: list[str], tree: ast.Module) -> None:
+    """Names in capitals that a module sets once are final: then they are not looked up in a dictionary."""
+    targets: list[ast.expr] = []
+    for node in ast.walk(tree):
+        targets += (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+    counts = Counter(target.id for target in targets if isinstance(target, ast.Name))
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            target = statement.target
+        else:
+            continue
+        if not isinstance(target, ast.Name) or not _CONSTANT.fullmatch(target.id) or counts[target.id] != 1:
+            continue
+        place = statement.lineno - 1
+        if isinstance(statement, ast.Assign):
+            lines[place] = lines[place].replace(f"{target.id} =", f"{target.id}: _Final =", 1)
+        elif statement.annotation.end_lineno == statement.lineno and ast.unparse(statement.annotation) != "TypeAlias":
+            start, end = statement.annotation.col_offset, statement.annotation.end_col_offset or 0
+            line = lines[place]
+            lines[place] = f"{line[:start]}_Final[{line[start:end]}]{line[end:]}"
+
+
+def _options(node: ast.ClassDef, tuples: frozenset[str]) -> dict[str, bool] | None:
+    """The arguments of ``@dataclass``, or what they would be; None where the class stays as it is."""
+    if node.name in tuples and [ast.unparse(base) for base in node.bases] == ["NamedTuple"]:
+        return {"frozen": True}
+    for decorator in node.decorator_list:
+        name = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(name, ast.Name) and name.id == "dataclass":
+            if len(node.decorator_list) > 1 or node.bases:
+                raise CannotWriteOut(f"{node.name} has a base class or another decorator")
+            keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+            options = {str(word.arg): bool(ast.literal_eval(word.value)) for word in keywords}
+            if not options.keys() <= {"frozen", "slots", "eq"}:
+                raise CannotWriteOut(f"{node.name} has options that are not known: {sorted(options)}")
+            return options
+    return None
+
+
+def _fields(node: ast.ClassDef) -> list[ast.AnnAssign]:
+    found = [s for s in node.body if isinstance(s, ast.AnnAssign) and "ClassVar" not in ast.unparse(s.annotation)]
+    if any("InitVar" in ast.unparse(s.annotation) or not isinstance(s.target, ast.Name) for s in found):
+        raise CannotWriteOut(f"{node.name} has a field of a kind that is not known")
+    if any(isinstance(s, ast.FunctionDef) and s.name == "__post_init__" for s in node.body):
+        raise CannotWriteOut(f"{node.name} has __post_init__")
+    return found
+
+
+def _field(source: str, statement: ast.AnnAssign) -> _Field:
+    def text(node: ast.expr | None) -> str:
+        return "" if node is None else " ".join((ast.get_source_segment(source, node) or "").split())
+
+    name, annotation, value = text(statement.target), text(statement.annotation), statement.value
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "field":
+        words = {str(word.arg): word.value for word in value.keywords}
+        if not words.keys() <= {"default", "default_factory", "compare"}:
+            raise CannotWriteOut(f"the field {name} has options that are not known: {sorted(words)}")
+        compares = "compare" not in words or bool(ast.literal_eval(words["compare"]))
+        factory = words.get("default_factory")
+        made = (
+            "" if factory is None else text(factory.body) if isinstance(factory, ast.Lambda) else f"{text(factory)}()"
+        )
+        return _Field(name, annotation, text(words.get("default")), made, compares)
+    return _Field(name, annotation, text(value), "", compares=True)
+
+
+def _methods(node: ast.ClassDef, fields: list[_Field], options: dict[str, bool]) -> list[str]:
+    has = {statement.name for statement in node.body if isinstance(statement, ast.FunctionDef)}
+    compared = [one.name for one in fields if one.compares]
+    written = ["", f"__match_args__: _ClassVar = ({''.join(f'{one.name!r}, ' for one in fields)})", ""]
+    written += [f"def __init__({', '.join(['self', *map(_parameter, fields)])}) -> None:"]
+    written += [f"    self.{one.name} = {_value(one)}" for one in fields] or ["    pass"]
+    if options.get("eq", True) and "__eq__" not in has:
+        same = "".join(f" and self.{name} == other.{name}" for name in compared)
+        written += ["", "def __eq__(self, other: object) -> bool:", f"    return isinstance(other, {node.name}){same}"]
+        if options.get("frozen"):
+            parts = "".join(f"self.{name}, " for name in compared)
+            written += ["", "def __hash__(self) -> int:", f"    return hash(({parts}))"]
+    parts = "".join(f"self.{one.name}, " for one in fields)
+    written += ["", "def __reduce__(self) -> tuple[object, ...]:", f"    return {node.name}, ({parts})"]
+    if "__repr__" not in has:
+        shown = ", ".join(f"{one.name}={{self.{one.name}!r}}" for one in fields)
+        written += ["", "def __repr__(self) -> str:", f"    return f{f'{node.name}({shown})'!r}"]
+    return written
+
+
+def _parameter(one: _Field) -> str:
+    if one.factory:
+        return f"{one.name}: {one.annotation} | None = None"
+    return f"{one.name}: {one.annotation}{f' = {one.default}' if one.default else ''}"
+
+
+def _value(one: _Field) -> str:
+    return f"{one.factory} if {one.name} is None else {one.name}" if one.factory else one.name
