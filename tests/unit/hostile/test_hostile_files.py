@@ -33,9 +33,14 @@ SMALL_FILES = (
     "replication-offset-checkpoint",
     "recovery-point-offset-checkpoint",
     "cleaner-offset-checkpoint",
+    ".kafka_cleanshutdown",
+    ".lock",
     "t-0/leader-epoch-checkpoint",
     "t-0/partition.metadata",
 )
+"""Nothing depends on what stands in these but time."""
+LOG_SUFFIXES = (".log", ".index", ".timeindex", ".snapshot")
+TRIED_ALONE = ("log-start-offset-checkpoint", "meta.properties")
 
 
 def opened(directory: Path) -> LogManager:
@@ -112,6 +117,14 @@ def fresh(folder: Path, scratch: str, *, clean: bool) -> Path:
     return directory
 
 
+def test_every_file_of_a_log_folder_is_filled_with_rubbish_by_a_test(folder: Path) -> None:
+    """A new kind of file must be known here."""
+    there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    names = {name for name in there if not name.startswith("t-0/") or not name.endswith(LOG_SUFFIXES)}
+    assert names == {*SMALL_FILES, *TRIED_ALONE}
+    assert {Path(name).suffix for name in there - names} == set(LOG_SUFFIXES)
+
+
 texts = st.one_of(
     st.binary(max_size=40),
     st.lists(
@@ -183,7 +196,7 @@ def test_rubbish_in_meta_properties_is_refused_in_a_sentence(folder: Path, conte
 @settings(max_examples=80, print_blob=True, deadline=None)
 @example(4194303, ".index", True)
 @example(2763931, ".log", False)
-@given(st.integers(0, 2**32), st.sampled_from([".log", ".index", ".timeindex", ".snapshot"]), st.booleans())
+@given(st.integers(0, 2**32), st.sampled_from(LOG_SUFFIXES), st.booleans())
 def test_a_mutilated_file_of_a_log_is_found_or_does_no_harm(
     folder: Path, seed: int, suffix: str, clean: bool
 ) -> None:  # fmt: skip
