@@ -6,6 +6,7 @@ The lab is off, as in a broker that strangers can reach. RPCs are found by refle
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import os
 import re
@@ -31,7 +32,7 @@ from tests.waiting import until
 
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import crc_matches, iterate_headers, make_batch, read_header
-from tidegauge.v1 import broker_service_pb2_grpc, produce_pb2
+from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, produce_pb2
 from tidegauge_client import Admin, Consumer, Producer
 from tidegauge_client.records import NewRecord, compression_number, encode_batch
 from tidegauge_lab.cluster import LocalCluster
@@ -40,6 +41,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300
 
 KEPT = "kept"
 REQUEST_BYTES = 4 << 20
+ANSWER_BYTES = 8 << 20
 PER_ADDRESS = 40
 METRICS = 4
 MOST_RSS_BYTES = 600 << 20
@@ -67,6 +69,7 @@ def exposed(
         settings={
             "lab.enable": "false",
             "socket.request.max.bytes": str(REQUEST_BYTES),
+            "fetch.max.bytes": str(ANSWER_BYTES),
             "max.connections.per.ip": str(PER_ADDRESS),
             "connections.max.idle.ms": "2000",
             "metrics.listener": f"+{METRICS}",
@@ -297,7 +300,7 @@ import asyncio, sys, grpc.aio
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, produce_pb2, replication_service_pb2_grpc
 
 async def main(address):
-    waiting = fetch_pb2.FetchRequest(max_wait_ms=2**31 - 1, min_bytes=2**30, max_bytes=2**30, partitions=[
+    waiting = fetch_pb2.FetchRequest(max_wait_ms=2**31 - 1, min_bytes=2**10, max_bytes=2**30, partitions=[
         fetch_pb2.FetchPartition(topic="kept", partition=0, fetch_offset=int(sys.argv[2]), partition_max_bytes=2**30)])
     calls, streams = [], []
     for _ in range(8):
@@ -344,6 +347,72 @@ async def test_slow_and_vanishing_clients_cost_nothing_lasting(exposed: LocalClu
     await asyncio.to_thread(until, lambda: leader.process.num_fds() <= before[0] + 3, 60.0, "descriptors are back")
     await asyncio.to_thread(until, lambda: leader.process.num_threads() <= before[1] + 8, 60.0, "threads are back")
     await still_serves(exposed, "after-clients")
+
+
+class DeafClients:
+    """A proxy whose clients' words arrive, and which takes no more than a handshake of what they are told."""
+
+    HANDSHAKE_BYTES = 2_000
+
+    def __init__(self, address: str) -> None:
+        self._host, _, port = address.partition(":")
+        self._port = int(port)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> str:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        return f"{host}:{port}"
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(self._host, self._port, limit=self.HANDSHAKE_BYTES)
+        self._writers += [writer, far_writer]
+        for pump in (self._pump(reader, far_writer, sys.maxsize), self._pump(far_reader, writer, self.HANDSHAKE_BYTES)):
+            self._tasks.add(asyncio.create_task(pump))
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most_bytes: int) -> None:
+        taken = 0
+        while taken < most_bytes and (data := await reader.read(min(most_bytes - taken, 65_536))):
+            taken += len(data)
+            writer.write(data)
+            await writer.drain()
+
+
+async def test_clients_that_take_no_answers_are_given_no_more_of_them(
+    exposed: LocalCluster, watched: list[Watched]
+) -> None:
+    """Six connections ask for 1.7 GB of records and take none of it; the broker's memory stays within its bound."""
+    async with Admin(exposed.bootstrap_servers) as admin:
+        await admin.create_topic("large", assignment=[[0, 1]])
+    await write(exposed, "large", [b"v" * 900_000] * 8)
+    broker = watched[0]
+    wanted = fetch_pb2.FetchRequest(max_wait_ms=1, min_bytes=1, max_bytes=2**30)
+    wanted.partitions.add(topic="large", partition=0, fetch_offset=0, partition_max_bytes=2**30)
+    before = (broker.process.num_fds(), broker.metric("kafka_server_brokertopicmetrics_totalfetchrequests_total"))
+    async with DeafClients(broker.address) as address, contextlib.AsyncExitStack() as channels:
+        for _ in range(6):
+            options = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1))
+            channel = await channels.enter_async_context(grpc.aio.insecure_channel(address, options=options))
+            stub: Any = broker_service_pb2_grpc.BrokerServiceStub(channel)  # its types know two classes
+            calls = [stub.Fetch(wanted) for _ in range(40)]
+            assert not any(call.done() for call in calls)
+        await asyncio.to_thread(
+            until,
+            lambda: broker.metric("kafka_server_brokertopicmetrics_totalfetchrequests_total") >= before[1] + 12,
+            60.0,
+            "two answers wait for each",
+        )
+        await still_serves(exposed, "beside-the-deaf")
+    await asyncio.to_thread(until, lambda: broker.process.num_fds() <= before[0] + 3, 60.0, "descriptors are back")
 
 
 async def until_quiet(broker: Watched) -> None:

@@ -122,7 +122,8 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
     async def Fetch(self, request: fetch_pb2.FetchRequest, context: Context) -> fetch_pb2.FetchResponse:
         """Read committed batches."""
         connection = context.peer()
-        await self._outgoing.room(connection, self._service.settings.integer("fetch.max.bytes"))
+        most_bytes = self._service.settings.integer("fetch.max.bytes")
+        await self._outgoing.room(connection, most_bytes)
         wanted = FetchRequest(
             CONSUMER,
             request.max_wait_ms,
@@ -130,7 +131,8 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
             request.max_bytes,
             [convert.from_fetch_partition(item) for item in request.partitions],
         )
-        answer = await self._service.fetch(wanted)
+        with self._outgoing.gathering(connection, min(request.min_bytes, request.max_bytes, most_bytes)):
+            answer = await self._service.fetch(wanted)
         self._outgoing.hold(connection, sum(len(records) for _, records in answer), context)
         return fetch_pb2.FetchResponse(partitions=[convert.to_fetch_result(*item) for item in answer])
 

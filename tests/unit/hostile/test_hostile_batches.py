@@ -133,6 +133,12 @@ def test_a_compressed_bomb_is_refused_at_the_limit(name: str) -> None:
     inflated(sound(codec=CODECS[name]), LIMIT_BYTES)
 
 
+def test_a_bomb_is_refused_when_it_is_produced() -> None:
+    """100 MiB is the most that a batch's records may be."""
+    bomb = with_payload(BOMBS["zstd"](bytes((100 << 20) + 1)), CODECS["zstd"])
+    assert error_of(bomb) is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
 @settings(max_examples=100, print_blob=True, deadline=None)
 @given(st.sampled_from(sorted(CODECS)), st.binary(max_size=200))
 def test_rubbish_that_claims_to_be_compressed_is_refused_where_records_are_looked_at(name: str, payload: bytes) -> None:

@@ -31,10 +31,23 @@ async def test_a_connection_with_much_unsent_waits_and_others_do_not() -> None:
         outgoing.hold("slow", 100_000, call)
     third = asyncio.ensure_future(outgoing.room("slow", 150_000))
     await outgoing.room("quick", 150_000)
+    await asyncio.sleep(0)
     assert not third.done()
     calls[0].end()
     await asyncio.wait_for(third, 60)
     assert outgoing.held_bytes("slow") == 100_000
+
+
+async def test_fetches_that_wait_for_much_count_as_if_they_had_it() -> None:
+    outgoing = Outgoing()
+    with outgoing.gathering("patient", 100_000):
+        second = asyncio.ensure_future(outgoing.room("patient", 100_000))
+        await asyncio.sleep(0)
+        assert not second.done()
+        with outgoing.gathering("usual", 1):
+            assert outgoing.held_bytes("usual") == 0, "one byte is what clients ask for"
+    await asyncio.wait_for(second, 60)
+    assert outgoing.held_bytes("patient") == 0
 
 
 async def test_the_end_of_the_calls_leaves_nothing() -> None:
