@@ -100,8 +100,8 @@ class PartitionLog:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether ``flush_rolled`` has something to do."""
-        return self._owes_files or self._synced_offset < self._segments[-1].base_offset
+        """Whether ``flush_rolled`` has something to do. A snapshot alone can wait: lost, it costs a longer recovery."""
+        return self._epochs_changed or self._synced_offset < self._segments[-1].base_offset
 
     @property
     def _owes_files(self) -> bool:
