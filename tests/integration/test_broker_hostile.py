@@ -37,7 +37,7 @@ from tidegauge_client import Admin, Consumer, Producer
 from tidegauge_client.records import NewRecord, compression_number, encode_batch
 from tidegauge_lab.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 KEPT = "kept"
 REQUEST_BYTES = 4 << 20
@@ -233,6 +233,7 @@ async def test_any_message_to_any_rpc_leaves_a_broker_that_serves(
     await still_serves(exposed, "after-messages")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 async def test_many_seeds(exposed: LocalCluster, watched: list[Watched]) -> None:
     methods = await asyncio.to_thread(methods_of, watched[0].address)

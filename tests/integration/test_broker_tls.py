@@ -27,7 +27,7 @@ from tidegauge_lab.cluster import LocalCluster
 from tidegauge_spark.options import parse_options
 from tidegauge_spark.transport import ClusterClient
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
