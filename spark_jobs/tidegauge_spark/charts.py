@@ -1,6 +1,6 @@
 """Bar charts: PNG where matplotlib is installed (the extra `spark` brings it), else SVG, which needs nothing.
 
-Contract: ``draw`` writes one file and gives its path.
+Contract: ``draw`` writes one file and gives its path. A chart has no more bars than people read: the largest ones.
 """
 
 from __future__ import annotations
@@ -14,6 +14,21 @@ BAR_PX = 22
 LABEL_PX = 220
 WIDTH_PX = 760
 COLOUR = "#2a6f97"
+MAX_BARS = 40
+"""Of a cluster with thousands of partitions these are shown; report.json has them all."""
+
+
+def largest(title: str, bars: Mapping[str, float]) -> tuple[str, dict[str, float]]:
+    """Title and bars of a chart: the largest in the order given, and what the title says of that."""
+    if len(bars) <= MAX_BARS:
+        return title, dict(bars)
+    kept = set(sorted(bars, key=lambda name: -bars[name])[:MAX_BARS])
+    return f"{title}: the largest {MAX_BARS} of {len(bars)}", {name: bars[name] for name in bars if name in kept}
+
+
+def label(value: float) -> str:
+    """A value for people: whole, or with one digit behind the point."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
 
 
 def svg_bars(title: str, unit: str, bars: Mapping[str, float]) -> str:
@@ -31,7 +46,7 @@ def svg_bars(title: str, unit: str, bars: Mapping[str, float]) -> str:
         width = round(room * value / top, 1)
         parts.append(f'<text x="{LABEL_PX - 8}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
         parts.append(f'<rect x="{LABEL_PX}" y="{y + 2}" width="{width}" height="{BAR_PX - 6}" fill="{COLOUR}"/>')
-        parts.append(f'<text x="{LABEL_PX + width + 6}" y="{y + 14}">{value:g}</text>')
+        parts.append(f'<text x="{LABEL_PX + width + 6}" y="{y + 14}">{label(value)}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -42,6 +57,7 @@ def can_draw_png() -> bool:
 
 def draw(folder: Path, name: str, title: str, unit: str, bars: Mapping[str, float]) -> Path:
     """Write ``name.png`` or ``name.svg`` into the folder."""
+    title, bars = largest(title, bars)
     if not can_draw_png():
         file = folder / f"{name}.svg"
         file.write_text(svg_bars(title, unit, bars), encoding="utf-8")
@@ -53,9 +69,11 @@ def draw(folder: Path, name: str, title: str, unit: str, bars: Mapping[str, floa
 
     figure, axes = plt.subplots(figsize=(8, 1 + 0.3 * max(1, len(bars))))
     drawn = axes.barh(list(bars), list(bars.values()), color=COLOUR)
-    axes.bar_label(drawn, fmt="%g", padding=4)
-    axes.margins(x=0.1)
-    axes.invert_yaxis()
+    axes.bar_label(drawn, labels=[label(value) for value in bars.values()], padding=4)
+    axes.set_xlim(0, 1.25 * max(bars.values(), default=0) or 1)
+    axes.xaxis.set_major_formatter("{x:,.10g}")
+    axes.locator_params(axis="x", nbins=5)
+    axes.set_ylim(len(bars) - 0.4 if bars else 1, -0.6)
     axes.set_title(title)
     axes.set_xlabel(unit)
     figure.tight_layout()

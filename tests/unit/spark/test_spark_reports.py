@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tidegauge_spark.audit_tables import MEANINGS, Audit
-from tidegauge_spark.charts import can_draw_png, draw, svg_bars
+from tidegauge_spark.charts import MAX_BARS, can_draw_png, draw, label, largest, svg_bars
 
 JOBS = Path(__file__).parents[3] / "spark_jobs"
 
@@ -103,3 +103,14 @@ def test_a_bar_is_as_long_as_its_value(tmp_path: Path) -> None:
     widths = [float(one.get("width", "0")) for one in root.iter("{http://www.w3.org/2000/svg}rect") if one.get("x")]
     assert widths == [widths[0], widths[0] / 2, 0]
     assert draw(tmp_path, "chart", "title", "ms", {}).suffix == (".png" if can_draw_png() else ".svg")
+
+
+def test_a_chart_of_many_partitions_shows_the_largest() -> None:
+    """Of thousands of bars no picture could be made, and none read."""
+    bars = {f"t-{index}": float(index * 7 % 3000) for index in range(3000)}
+    title, kept = largest("Leaderless time", bars)
+    assert title == f"Leaderless time: the largest {MAX_BARS} of 3000"
+    assert sorted(kept.values()) == [float(value) for value in range(3000 - MAX_BARS, 3000)]
+    assert list(kept) == [name for name in bars if name in kept], "in the order of the table"
+    assert largest("few", {"a": 1.0}) == ("few", {"a": 1.0})
+    assert [label(value) for value in (0.0, 1_234_567.0, 12.5)] == ["0", "1,234,567", "12.5"]
