@@ -84,16 +84,27 @@ ELSEWHERE = """
     FROM (
         SELECT *, row_number() OVER (
             PARTITION BY topic, key, value, match_ms{partition} ORDER BY outcome = 'fail', invoked_us, number) AS copy
-        FROM sent LEFT ANTI JOIN pairs ON sent.producer = pairs.producer AND sent.number = pairs.number
+        FROM rest_of_sent AS sent LEFT ANTI JOIN elsewhere
+            ON sent.producer = elsewhere.producer AND sent.number = elsewhere.number
         WHERE {wanted}
     ) AS s JOIN (
         SELECT *, row_number() OVER (
             PARTITION BY topic, key, value, match_ms{partition} ORDER BY `partition`, offset) AS copy
-        FROM log LEFT ANTI JOIN pairs
-            ON log.topic = pairs.topic AND log.`partition` = pairs.`partition` AND log.offset = pairs.offset
+        FROM rest_of_log AS log LEFT ANTI JOIN elsewhere
+            ON log.topic = elsewhere.topic AND log.`partition` = elsewhere.`partition` AND log.offset = elsewhere.offset
     ) AS l
     ON s.topic = l.topic AND s.key <=> l.key AND s.value <=> l.value AND s.match_ms = l.match_ms AND s.copy = l.copy
     {same_partition}"""
+# Of a log that is as it should be nothing is left after the first pass: what follows looks at the rest alone.
+RESTS = {
+    "rest_of_sent": """
+        SELECT sent.* FROM sent LEFT ANTI JOIN pairs
+            ON sent.producer = pairs.producer AND sent.number = pairs.number""",
+    "rest_of_log": """
+        SELECT log.* FROM log LEFT ANTI JOIN pairs
+            ON log.topic = pairs.topic AND log.`partition` = pairs.`partition` AND log.offset = pairs.offset""",
+    "elsewhere": "SELECT * FROM pairs WHERE false",
+}
 PASSES = (
     ("sent.acknowledged", False),
     ("NOT sent.acknowledged AND sent.`partition` >= 0", True),
@@ -116,11 +127,14 @@ VIEWS = {
         LEFT JOIN newest ON placed.topic = newest.topic AND placed.`partition` = newest.`partition`
             AND placed.key <=> newest.key""",
     "left_over": """
-        SELECT log.* FROM log LEFT ANTI JOIN pairs
-            ON log.topic = pairs.topic AND log.`partition` = pairs.`partition` AND log.offset = pairs.offset""",
+        SELECT log.* FROM rest_of_log AS log LEFT ANTI JOIN elsewhere
+            ON log.topic = elsewhere.topic AND log.`partition` = elsewhere.`partition`
+            AND log.offset = elsewhere.offset""",
     "known": """
-        SELECT topic, key, value, first(acks) AS acks FROM placed WHERE kept_offset IS NOT NULL
-        GROUP BY topic, key, value""",
+        SELECT topic, key, value, first(acks) AS acks
+        FROM placed LEFT SEMI JOIN left_over AS l
+            ON placed.topic = l.topic AND placed.key <=> l.key AND placed.value <=> l.value
+        WHERE kept_offset IS NOT NULL GROUP BY topic, key, value""",
     "ordered": """
         SELECT topic, kept_partition AS `partition`, kept_offset AS offset, acks, producer, number, invoked_us,
             answered_us, acknowledged, max(kept_offset) OVER (
@@ -205,21 +219,26 @@ def audit(
     """
     history.createOrReplaceTempView("history")
     _view(spark, "history_lines", LINES.format(schema=HISTORY_SCHEMA))
-    has_own_times = log.where("timestampType = 1").isEmpty()
-    times = "unix_millis(timestamp)" if has_own_times else "0L"
-    _keep(log.selectExpr("topic", "`partition`", "offset", "key", "value", f"{times} AS match_ms"), "log")
+    columns = ["topic", "`partition`", "offset", "key", "value"]
+    kept = _keep(log.selectExpr(*columns, "unix_millis(timestamp) AS match_ms", "timestampType"), "log")
+    has_own_times = kept.where("timestampType = 1").isEmpty()
+    kept.selectExpr(*columns, "match_ms" if has_own_times else "0L AS match_ms").createOrReplaceTempView("log")
     names = ", ".join(f"'{topic}'" for topic in topics)
     _keep(spark.sql(SENT.format(time="timestamp_ms" if has_own_times else "0L", topics=names)), "sent")
     spark.createDataFrame(list(bounds), BOUNDS_SCHEMA).createOrReplaceTempView("bounds")
     _view(spark, "newest", COMPACTION if is_compacted else NO_COMPACTION)
     pairs = _keep(spark.sql(WHERE_ACKNOWLEDGED), "pairs")
+    for name, query in RESTS.items():
+        _keep(spark.sql(query), name)
+    elsewhere = spark.table("elsewhere")
     for wanted, with_partition in PASSES:
         found = ELSEWHERE.format(
             wanted=wanted,
             partition=", `partition`" if with_partition else "",
             same_partition="AND s.`partition` = l.`partition`" if with_partition else "",
         )
-        pairs = _keep(pairs.unionAll(spark.sql(found)), "pairs")
+        elsewhere = _keep(elsewhere.unionAll(spark.sql(found)), "elsewhere")
+    pairs.unionAll(elsewhere).createOrReplaceTempView("pairs")
     for name, query in VIEWS.items():
         _keep(spark.sql(query), name)
     return Audit(

@@ -437,9 +437,20 @@ class TidegaugeDataSource(Shipped, DataSource):  # type: ignore[misc]  # pyspark
         return options
 
     def schema(self) -> Any:
-        """Fixed, but for the optional columns."""
-        flags = {name.lower(): str(value).lower() == "true" for name, value in self.options.items()}
-        return spark_schema(Columns(flags.get("includeheaders", False), flags.get("includeleaderepoch", False)))
+        """Fixed, but for the optional columns. Spark asks for it in ``load()``: as early as its own source complains.
+
+        Raises:
+            TidegaugeError: options that neither a batch nor a stream could be read with.
+        """
+        given = dict(self.options.items())
+        try:
+            options = parse_options(given, streaming=False)
+        except TidegaugeError as of_batch:
+            try:
+                options = parse_options(given, streaming=True)
+            except TidegaugeError:
+                raise of_batch from None
+        return spark_schema(options.columns)
 
     def reader(self, schema: Any) -> TidegaugeReader:
         """A batch reader.

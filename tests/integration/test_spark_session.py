@@ -251,11 +251,13 @@ def assigned(start, end, **more):
     limits = {f"{side}Offsets": json.dumps({topic: {"0": at}}) for side, at in (("starting", start), ("ending", end))}
     reader = spark.read.format("tidegauge").option("kafka.bootstrap.servers", servers)
     return reader.options(assign=json.dumps({topic: [0]}), **limits, **more).load()
-def problem(frame):
+def problem_of(call):
     try:
-        frame.count()
+        call()
     except Exception as error:
         return str(error)
+def problem(frame):
+    return problem_of(frame.count)
 pattern = spark.read.format("tidegauge").option("kafka.bootstrap.servers", servers)
 rows = load(spark.read, topic, includeHeaders="true", minPartitions="6").collect()
 result = {
@@ -264,6 +266,8 @@ result = {
     "some": sorted(row.offset for row in assigned(2, 5).collect()),
     "beyond": problem(assigned(11, -1, failOnDataLoss="false")),
     "unknown": problem(load(spark.read, "no-such-topic")),
+    "at load": [problem_of(reader.format("tidegauge").option("subscribe", topic).load)
+                for reader in (spark.read, spark.readStream)],
     "nothing": pattern.option("subscribePattern", "no-such.*").load().count(),
     "part": pattern.option("subscribePattern", "ark-bat").load().count(),
     "whole": pattern.option("subscribePattern", "^spark-bat$").load().count(),
@@ -279,6 +283,7 @@ result = {
         in (answer["beyond"])
     )
     assert "This server does not host no-such-topic" in answer["unknown"]
+    assert all("Option 'kafka.bootstrap.servers' must be specified" in one for one in answer["at load"])
     assert (answer["nothing"], answer["whole"], answer["named"]) == (0, 0, 30)
     assert answer["part"] == 30, "found anywhere in the name, as Spark's source looks for it"
 

@@ -25,7 +25,13 @@ from tidegauge_spark.decode import ArrowDecoder
 from tidegauge_spark.offsets import EARLIEST, LATEST
 from tidegauge_spark.options import ConnectionOptions, Options, Subscription, parse_options
 from tidegauge_spark.planner import OffsetRange
-from tidegauge_spark.source import GroupPartition, RangePartition, TidegaugeStreamReader, read_range
+from tidegauge_spark.source import (
+    GroupPartition,
+    RangePartition,
+    TidegaugeDataSource,
+    TidegaugeStreamReader,
+    read_range,
+)
 from tidegauge_spark.transport import ClusterClient, PartitionLeader
 
 pytestmark = pytest.mark.integration
@@ -601,6 +607,18 @@ def test_a_new_leaders_lagging_high_watermark_is_waited_for(
     frozen = make_reader()
     frozen.prepareForTriggerAvailableNow()
     assert frozen.latestOffset(stored, ALL) == stored
+
+
+def test_wrong_options_are_told_in_load() -> None:
+    """As early as Spark's own source tells them; what only a batch, or only a stream, may have is no mistake there."""
+    fine = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}
+    for more in ({}, {"startingOffsets": "latest"}, {"endingOffsets": "latest"}):
+        assert "headers" not in TidegaugeDataSource(fine | more).schema().names
+    assert TidegaugeDataSource(fine | {"includeHeaders": "TRUE"}).schema().names[-1] == "headers"
+    with pytest.raises(TidegaugeError, match="One of the following options must be specified for Kafka source"):
+        TidegaugeDataSource({"kafka.bootstrap.servers": "127.0.0.1:1"}).schema()
+    with pytest.raises(TidegaugeError, match="starting offset can't be latest for batch queries"):
+        TidegaugeDataSource(fine | {"startingOffsets": "latest", "endingOffsets": "latest"}).schema()
 
 
 def test_limits_of_a_trigger(cluster: Cluster, make_reader: MakeReader) -> None:
