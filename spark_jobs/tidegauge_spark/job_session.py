@@ -24,8 +24,8 @@ SLOW_WORKER = "Python worker failed to connect back"
 """Spark's words for a Python worker that took more than 10 s to start; no setting changes that limit."""
 DEAD_WORKER = "Python worker exited unexpectedly"
 """Spark's words for a Python worker that was killed in mid-task."""
-DEAD_PLANNER = "EOFException"
-"""What Spark says where the Python worker that plans a stream was killed."""
+DEAD_PLANNER = "terminated with exception: (null|Connection reset|Broken pipe|.*EOFException)"
+"""All that Spark says where the Python worker that plans a stream was killed; a pattern."""
 STARTS = 6
 """How often a query is started where it gets no batch further because of its Python workers."""
 ADVICE = {
@@ -137,7 +137,7 @@ def patiently(job: str, run: Callable[[], Result], progress: Callable[[], int] =
 def worker_trouble(error: BaseException) -> str | None:
     """Which of Spark's words about Python workers a failure has; None if it is another one."""
     text = str(error)
-    return None if "TidegaugeError" in text else next((words for words in ADVICE if words in text), None)
+    return None if "TidegaugeError" in text else next((words for words in ADVICE if re.search(words, text)), None)
 
 
 def end_session(spark: Any) -> None:

@@ -151,7 +151,11 @@ def test_a_failure_is_told_by_its_cause(job: ModuleType) -> None:
     [
         (RuntimeError(f"[STREAM_FAILED] terminated: {SLOW_WORKER}.\nstack"), "the machine is too busy"),
         (RuntimeError(f"Job aborted: {DEAD_WORKER} (crashed)\nstack"), "A Python worker of Spark's died"),
-        (RuntimeError("[STREAM_FAILED] terminated: java.io.EOFException"), "that plans Spark's batches died"),
+        (
+            RuntimeError("Query [x] terminated with exception: Connection reset SQLSTATE: XXKST"),
+            "plans Spark's batches",
+        ),
+        (RuntimeError("Query [x] terminated with exception: null SQLSTATE: XXKST"), "that plans Spark's batches died"),
         (ConnectionRefusedError(111, "Connection refused"), "Spark's Java process is gone"),
     ],
 )
