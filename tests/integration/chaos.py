@@ -7,18 +7,22 @@ acknowledged with acks=all may ever be lost, whatever the fault was. Source: ver
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from click import Command
 from click.testing import CliRunner
 from tests.waiting import until
+from tests.zookeeper_view import ZooKeeperView
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin import Admin
 from tidegauge_client.cli.elect_leaders import elect_leaders
 from tidegauge_client.cli.reassign_partitions import reassign_partitions
 from tidegauge_client.cli.wait import wait
@@ -30,6 +34,8 @@ from tidegauge_lab.switches import Direction, DiskEffect, InjectedError, Network
 
 BROKERS = (0, 1, 2)
 LIMIT_S = 90
+CALM_S = 1.0
+"""For so long nothing may change after a fault before the next one."""
 SLOW = NetworkEffect(delay_ms=100)
 LOSSY = NetworkEffect(drop_probability=0.3, seed=1)
 CUT = NetworkEffect()
@@ -54,19 +60,48 @@ class Chaos:
         self.random = random.Random(seed)
         self.done: list[str] = []
         self.client_dies = client_dies
+        self._began = time.monotonic()
 
     def one_fault(self, name: str | None = None) -> None:
         """Begin and end a fault, by default any; then wait until every replica is in sync."""
         name = name or self.random.choice(sorted(FAULTS))
         self.done.append(name)
+        print(f"{time.monotonic() - self._began:8.1f} s: {name}", flush=True)
         FAULTS[name](self)
         self.heal()
 
     def heal(self) -> None:
-        """All brokers up, and all replicas in sync."""
+        """All brokers up, and all replicas in sync, to stay so: a session's end has consequences some time later."""
         until(lambda: all(self.cluster.state_of(one) is ProcessState.UP for one in BROKERS))
+        with self._zookeeper() as view:
+            until(lambda: self._stays_in_sync(view), LIMIT_S, "all replicas in sync, and no further change")
+
+    def _stays_in_sync(self, view: ZooKeeperView) -> bool:
         for topic in self.topics:
             self.wait("--in-sync", topic)
+        before, end = self._truth(view), time.monotonic() + CALM_S
+        until(lambda: time.monotonic() > end)
+        return before == self._truth(view)
+
+    def _truth(self, view: ZooKeeperView) -> list[Any]:
+        """What ZooKeeper says of brokers, controller and partitions; never twice the same while a broker is missing."""
+        epochs = [view.broker_epoch(broker) for broker in BROKERS]
+        if None in epochs:
+            return [time.monotonic()]
+        states = [
+            view.state(topic, int(number))
+            for topic in self.topics
+            for number in view.children(f"/brokers/topics/{topic}/partitions")
+        ]
+        return [epochs, view.controller(), states]
+
+    @contextlib.contextmanager
+    def _zookeeper(self) -> Iterator[ZooKeeperView]:
+        view = ZooKeeperView(self.cluster.file.zookeeper_address)
+        try:
+            yield view
+        finally:
+            view.close()
 
     # Who is meant
 
@@ -114,10 +149,14 @@ class Chaos:
         until(lambda: time.monotonic() > end)
 
     def maybe_until_out(self, broker: int) -> None:
-        """Half the time until others lead what it led, and its copies are in no ISR."""
+        """Half the time until others lead what it led."""
         if self.random.random() < 0.5:
-            others = [str(other) for other in self._replicas(self.topics[0], 0) if other != broker]
-            self.wait("--isr", f"{self.topics[0]}-0={','.join(others)}")
+            self._until_out(broker)
+
+    def _until_out(self, broker: int) -> None:
+        """Until its copy is in no ISR, or is the only one in it, which it stays whatever happens."""
+        with self._zookeeper() as view:
+            until(lambda: broker not in (isr := view.state(self.topics[0])["isr"]) or isr == [broker], LIMIT_S)
 
     def switched(self, change: Callable[[Switches], Coroutine[Any, Any, Any]]) -> None:
         async def work() -> None:
@@ -193,14 +232,10 @@ class Chaos:
             await switches.isolate(broker, Plane.BROKERS)
             await switches.isolate(broker, Plane.ZOOKEEPER)
 
-        others = [str(other) for other in self._replicas(self.topics[0], 0) if other != broker]
         self.switched(begin)
-        self.wait("--isr", f"{self.topics[0]}-0={','.join(others)}", "-b", self._addresses(map(int, others)))
+        self._until_out(broker)
         self.for_a_while()
         self.switched(lambda switches: switches.clear(broker))
-
-    def _addresses(self, brokers: Any) -> str:
-        return ",".join(self.cluster.file.broker(broker).address for broker in brokers)
 
     def expire(self, *brokers: int) -> None:
         for broker in brokers:
@@ -284,6 +319,11 @@ class Chaos:
         code, output = self.verb(reassign_partitions, "--reassignment-json-file", str(path), "--execute")
         assert code == 0, output
         until(lambda: all(self._assignment(topic) == wanted[topic] for topic in wanted), LIMIT_S, "replicas move")
+        until(lambda: not asyncio.run(self._reassignments()), LIMIT_S, "the reassignment ends")
+
+    async def _reassignments(self) -> Collection[TopicPartition]:
+        async with Admin(self.cluster.bootstrap_servers) as admin:
+            return await admin.list_partition_reassignments()
 
 
 FAULTS: dict[str, Callable[[Chaos], None]] = {

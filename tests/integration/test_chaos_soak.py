@@ -13,13 +13,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from tests.integration.chaos import LIMIT_S, Chaos
+from tests.integration.chaos import FAULTS, LIMIT_S, Chaos
 from tests.integration.chaos_leaks import Holdings, holdings, wait_until_back
 from tests.integration.spark_runs import Job
 from tests.waiting import until
@@ -30,13 +31,13 @@ from tidegauge_client.history import read_history
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.cli.verify import verify
 from tidegauge_lab.cluster import LocalCluster
+from tidegauge_spark.job_session import SLOW_WORKER
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 TIDEGAUGE = str(Path(sys.executable).with_name("tidegauge"))
 PARTITIONS = 3
-RATE = 100
-JOB_START_S = 300
+RATE = 50
 JOB_END_S = 1_200
 JOB_LIMIT = ("--max-offsets-per-trigger", "20000")
 Log = dict[tuple[int, int], bytes]
@@ -47,6 +48,7 @@ class Clients:
 
     Attributes:
         reads: what the consumers printed, one file for each that ever was.
+        deaths: how many of each kind were killed.
     """
 
     def __init__(self, cluster: LocalCluster, topic: str, folder: Path, *, with_job: bool) -> None:
@@ -59,6 +61,7 @@ class Clients:
         self._producers: list[subprocess.Popen[bytes]] = []
         self._consumers: list[subprocess.Popen[bytes]] = []
         self._turn = 0
+        self.deaths: Counter[str] = Counter()
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
@@ -69,7 +72,7 @@ class Clients:
                 self._consume()
             until(lambda: self.acknowledged() > 50, LIMIT_S)
             if self.job is not None:
-                self.start_job()
+                self.job.start(*JOB_LIMIT)
             yield
             self._end(self._producers)
             self._wait_for_consumers()
@@ -84,30 +87,35 @@ class Clients:
         return self.history.read_bytes().count(b'"ok"') if self.history.exists() else 0
 
     def kill_one(self) -> None:
-        """Producer, consumer and driver take turns."""
+        """A producer or a consumer, by turns, and each time the driver; the next one starts while faults go on."""
         self._turn += 1
-        if self._turn % 3 == 0 and self.job is not None:
-            self.job.kill()
-            self.start_job()
-        elif self._turn % 2:
+        if self._turn % 2:
             self._end([self._producers.pop(0)])
             self._produce()
         else:
             self._end([self._consumers.pop(0)])
             self._consume()
+        self.deaths["producer" if self._turn % 2 else "consumer"] += 1
+        if self.job is not None:
+            self._kill_driver(self.job)
+            self.job.start(*JOB_LIMIT)
 
-    def start_job(self) -> None:
-        """Returns when it has written a batch."""
-        assert self.job is not None
-        seen, job = len(self.job.progress()), self.job
-        job.start(*JOB_LIMIT)
-        until(lambda: len(job.progress()) > seen, JOB_START_S, "a batch of the job")
+    def _kill_driver(self, job: Job) -> None:
+        job.kill()
+        self.deaths["driver"] += 1
 
     def check_all_live(self) -> None:
-        """A client may be slow, or say that something failed; none may end."""
+        """A client may be slow, or say that something failed; none may end, but for a job that ``_saw_no_worker``."""
         assert [one.poll() for one in self._producers + self._consumers] == [None] * 4
-        if self.job is not None and self.job.process is not None:
-            assert self.job.process.poll() is None, self.job.log.read_text(encoding="utf-8")[-3_000:]
+        if self.job is not None and self.job.process is not None and self.job.process.poll() is not None:
+            self._saw_no_worker(self.job)
+            self.job.start(*JOB_LIMIT)
+
+    def _saw_no_worker(self, job: Job) -> None:
+        """A job may end where Spark, six times, did not see a Python worker within ten seconds of its start."""
+        last = job.log.read_text(encoding="utf-8")[-3_000:]
+        assert SLOW_WORKER in last, last
+        self.deaths["job that saw no worker"] += 1
 
     def check_reads(self) -> None:
         """Each consumer got each offset once, in order."""
@@ -152,11 +160,12 @@ class Clients:
             until(lambda: path.read_bytes().count(b"\n") == committed(), LIMIT_S, "consumers read all")  # noqa: B023  (used at once)
 
     def _end_job(self, job: Job) -> None:
-        job.kill()
+        self._kill_driver(job)
         job.start("--available-now", *JOB_LIMIT)
         assert job.process is not None
-        code = job.process.wait(JOB_END_S)
-        assert code == 0, job.log.read_text(encoding="utf-8")[-3_000:]
+        while job.process.wait(JOB_END_S) != 0:
+            self._saw_no_worker(job)
+            job.start("--available-now", *JOB_LIMIT)
 
 
 def committed_log(cluster: LocalCluster, topic: str) -> Log:
@@ -178,17 +187,32 @@ def output_of(job: Job) -> Log:
     return found
 
 
+def differences(
+    one: Mapping[tuple[int, int], bytes | None], other: Mapping[tuple[int, int], bytes | None]
+) -> list[tuple[int, int]]:
+    """Places at which they differ, the first ones of many."""
+    return sorted(place for place in one.keys() | other.keys() if one.get(place) != other.get(place))[:20]
+
+
 def check_job(job: Job, clients: Clients, cluster: LocalCluster, topic: str) -> None:
     """Every acknowledged record once, where it was acknowledged; nothing that is not in the log now."""
     found = output_of(job)
-    assert found == committed_log(cluster, topic)
+    assert not differences(found, committed_log(cluster, topic)), "output and log differ there"
     acknowledged = {
         (record.partition, record.offset): record.value
         for record in read_history([clients.history], topic).records
         if record.outcome == "ok"
     }
     assert acknowledged, "the producers got something through"
-    assert {place: found.get(place) for place in acknowledged} == acknowledged
+    assert not differences(acknowledged, {place: found[place] for place in acknowledged if place in found})
+
+
+def check_logs(cluster: LocalCluster) -> None:
+    """Whatever happens, a broker says so in a sentence: a traceback is a mistake of its own."""
+    for path in sorted(cluster.logs.glob("broker-*.log")):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        at = text.find("Traceback (most recent call last)")
+        assert at < 0, f"{path.name}: {text[max(0, at - 500) : at + 4_000]}"
 
 
 def warmed_up(cluster: LocalCluster, topic: str) -> Holdings:
@@ -211,12 +235,15 @@ def soak(cluster: LocalCluster, folder: Path, seconds: float, seed: int, *, with
     before = warmed_up(cluster, warm)
     clients = Clients(cluster, topic, folder, with_job=with_job)
     chaos = Chaos(cluster, [topic], seed, client_dies=clients.kill_one)
-    end = time.monotonic() + seconds
     with clients.at_work():
+        end = time.monotonic() + seconds
         while not chaos.done or time.monotonic() < end:
             chaos.one_fault()
             clients.check_all_live()
-    print(f"seed {seed}, {seconds:g} s, {len(chaos.done)} faults: {'; '.join(chaos.done)}")
+        amid = 0 if clients.job is None else len(clients.job.progress())
+    kinds = Counter(chaos.done)
+    print(f"seed {seed}, {seconds:g} s: {len(chaos.done)} faults of {len(kinds)} of {len(FAULTS)} kinds")
+    print(f"killed clients: {dict(clients.deaths)}")
     options = ["--history", str(clients.history), "--dir", str(cluster.directory), "-o", "json"]
     options += [word for path in clients.reads for word in ("--reads", str(path))]
     told = CliRunner().invoke(verify, [topic, *options], catch_exceptions=False)
@@ -225,10 +252,12 @@ def soak(cluster: LocalCluster, folder: Path, seconds: float, seed: int, *, with
     assert (told.exit_code, wrong) == (0, {}), (seed, chaos.done, document["findings"])
     account = document["acks"]["all"]
     assert account["acknowledged"] == account["kept"] > 0, (seed, chaos.done)
+    print(f"{account['acknowledged']} records acknowledged and kept, {document['replicas']} replicas equal")
     clients.check_reads()
     if clients.job is not None:
         check_job(clients.job, clients, cluster, topic)
-    print(f"{account['acknowledged']} records acknowledged and kept, {document['replicas']} replicas equal")
+        print(f"the job's output is the log, in {len(clients.job.progress())} batches, {amid} of them amid faults")
+    check_logs(cluster)
     wait_until_back(cluster, before)
     print(f"brokers held at most {before.most} before, {holdings(cluster).most} after")
 
