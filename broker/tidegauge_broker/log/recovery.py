@@ -351,6 +351,7 @@ def _load_producers(
     found = producer_snapshot.newest_snapshot(directory, log_start_offset, kept_until, plan.disk)
     from_offset, entries = found or (log_start_offset, [])
     state = ProducerState.from_entries(entries)
+    state.expire(plan.now_ms, plan.producer_id_expiration_ms)
     written: list[Path] = []
 
     def take(offset: int) -> None:
@@ -363,9 +364,9 @@ def _load_producers(
             take(segment.base_offset)
         if end_offset > from_offset:
             _replay(state, segment, from_offset)
-    state.expire(plan.now_ms, plan.producer_id_expiration_ms)
     if log_end_offset > bases[-1]:
         take(log_end_offset)
+    state.expire(plan.now_ms, plan.producer_id_expiration_ms)
     return state, written
 
 

@@ -177,6 +177,21 @@ def test_after_two_kills_the_last_five_batches_are_still_known(bench, batch):
     assert [span.last_offset for span in entry.batches] == [3, 5, 7, 9, 11]
 
 
+def test_a_snapshot_of_recovery_tells_of_idle_producers_whom_the_log_forgets(bench, batch):
+    """Kafka drops who is idle when it reads a snapshot, not when it writes one."""
+    bench.settings["producer.id.expiration.ms"] = "1000"
+    bench.append(batch(2, producer_id=7, sequence=0))
+    bench.now_ms += 5000
+    assert bench.restart(clean=False).producer_state.entries() == []
+    found = producer_snapshot.newest_snapshot(bench.partition_directory, 0, 2, DISK)
+    assert found is not None
+    assert [entry.producer_id for entry in found[1]] == [7]
+    bench.append(batch(2, producer_id=8, sequence=0, time_ms=bench.now_ms))
+    bench.stop(clean=False)
+    log = bench.log()
+    assert [entry.producer_id for entry in log.producer_state.entries()] == [8]
+
+
 def test_snapshots_of_recovery_are_synced_with_the_first_flush(bench, batch):
     """Not before: thousands of logs that were recovered must not keep the disk busy."""
     disk = bench.disk = SyncedDisk()
