@@ -24,7 +24,7 @@ SLOW_WORKER = "Python worker failed to connect back"
 """Spark's words for a Python worker that took more than 10 s to start; no setting changes that limit."""
 DEAD_WORKER = "Python worker exited unexpectedly"
 """Spark's words for a Python worker that was killed in mid-task."""
-DEAD_PLANNER = "terminated with exception: (null|Connection reset|Broken pipe|.*EOFException)"
+DEAD_PLANNER = "terminated with exception: *(SQLSTATE|null|Connection reset|Broken pipe|Socket closed|.*EOFException)"
 """All that Spark says where the Python worker that plans a stream was killed; a pattern."""
 STARTS = 6
 """How often a query is started where it gets no batch further because of its Python workers."""

@@ -155,7 +155,7 @@ def test_a_failure_is_told_by_its_cause(job: ModuleType) -> None:
             RuntimeError("Query [x] terminated with exception: Connection reset SQLSTATE: XXKST"),
             "plans Spark's batches",
         ),
-        (RuntimeError("Query [x] terminated with exception: null SQLSTATE: XXKST"), "that plans Spark's batches died"),
+        (RuntimeError("Query [x] terminated with exception:  SQLSTATE: XXKST"), "that plans Spark's batches died"),
         (ConnectionRefusedError(111, "Connection refused"), "Spark's Java process is gone"),
     ],
 )
