@@ -30,6 +30,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from tests.hostile_messages import Maker
 from tests.waiting import until
 
+from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import crc_matches, iterate_headers, make_batch, read_header
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, produce_pb2
@@ -257,7 +258,7 @@ def batches() -> Iterator[tuple[str, bytes]]:
     sound = encode_batch([NewRecord(b"v" * 40, b"k", 1_700_000_000_000, ())])
     header = read_header(sound)
     payload = sound[61:]
-    yield "a CRC that does not fit", sound[:-1] + b"!"
+    yield "a CRC that does not fit", sound.replace(b"v" * 40, b"v" * 39 + b"w")
     yield "cut off", sound[:-5]
     yield "a length below zero", sound[:8] + b"\xff\xff\xff\xf0" + sound[12:]
     yield "a length beyond the end", sound[:8] + b"\x7f\xff\xff\xff" + sound[12:]
@@ -281,16 +282,16 @@ async def test_batches_that_lie_are_refused_and_bombs_stay_small(exposed: LocalC
     async with Admin(exposed.bootstrap_servers) as admin:
         before = (await admin.list_offsets({at: -1}))[at].offset
     leader = exposed.file.broker(exposed.leader_of(KEPT, 0)).address
-    taken = []
+    told: dict[str, ErrorCode] = {}
     async with grpc.aio.insecure_channel(leader) as channel:
         stub: Any = broker_service_pb2_grpc.BrokerServiceStub(channel)  # its types know two classes
         for what, data in batches():
             part = produce_pb2.ProducePartition(topic=KEPT, partition=0, records=data)
             request = produce_pb2.ProduceRequest(acks=-1, timeout_ms=10_000, partitions=[part])
             answer = await stub.Produce(request, timeout=60)
-            if not answer.partitions[0].error:
-                taken.append(what)
-    assert taken == []
+            told[what] = ErrorCode.of(answer.partitions[0].error)
+    assert [what for what, error in told.items() if error is ErrorCode.NONE] == []
+    assert {told[f"a {name} bomb"] for name in BOMBS} == {ErrorCode.RECORD_LIST_TOO_LARGE}
     async with Admin(exposed.bootstrap_servers) as admin:
         assert (await admin.list_offsets({at: -1}))[at].offset == before
     await still_serves(exposed, "after-batches")
