@@ -163,7 +163,20 @@ def rewritten(facts: Facts, used: set[str]) -> Facts:
                     used.add(rule.why)
                 value = changed
         found[plain] = value
-    return found
+    return _lines_of_snapshots_sorted(found)
+
+
+def _lines_of_snapshots_sorted(facts: Facts) -> Facts:
+    """The producers in a snapshot come in the order of a hash map of their ids."""
+    lines: dict[str, list[str]] = {}
+    for name in facts:
+        if found := re.fullmatch(r"(.*\.snapshot line )\d+", name):
+            lines.setdefault(found[1], []).append(name)
+    return facts | {
+        name: text
+        for names in lines.values()
+        for name, text in zip(sorted(names), sorted(facts[name] for name in names), strict=True)
+    }
 
 
 def compare(theirs: Facts, ours: Facts) -> Verdict:

@@ -14,7 +14,8 @@ Rules:
        segments that has begun is completed (``swap.py``).
     7. Snapshots above the first segment that is scanned are of no use then. New ones are taken at the base of every
        scanned segment and at the log's end (LogLoader.recoverSegment, UnifiedLog.rebuildProducerState), so that the
-       next recovery need not read what lies before. They are synced with the log's first flush.
+       next recovery need not read what lies before. They are synced with the log's first flush. A segment that is
+       scanned tells of all its producers, also of those whose batches lie below the log start.
     8. A power cut may leave the empty file of a new segment while the end of the one before is lost. Such a segment
        says nothing about the log's end: above the recovery point it is removed. (Kafka would take its name for the
        log end offset, and claim offsets that it does not have.)
@@ -343,10 +344,8 @@ def _load_producers(
     """
     bases = [segment.base_offset for segment in segments]
     producer_snapshot.remove_stray_snapshots(directory, bases, plan.disk)
-    kept_until, keeps = log_end_offset, set(bases[-2:])
-    if not plan.clean:
-        scanned = bases[max(0, bisect_right(bases, plan.recovery_point) - 1) :]
-        kept_until, keeps = min(scanned[0], log_end_offset), {*keeps, *scanned}
+    scanned = [] if plan.clean else bases[max(0, bisect_right(bases, plan.recovery_point) - 1) :]
+    kept_until, keeps = min([log_end_offset, *scanned]), {*bases[-2:], *scanned}
     producer_snapshot.remove_snapshots(directory, above=kept_until, up_to=log_start_offset, disk=plan.disk)
     found = producer_snapshot.newest_snapshot(directory, log_start_offset, kept_until, plan.disk)
     from_offset, entries = found or (log_start_offset, [])
@@ -362,7 +361,9 @@ def _load_producers(
     for segment, end_offset in zip(segments, [*bases[1:], log_end_offset], strict=True):
         if segment.base_offset in keeps:
             take(segment.base_offset)
-        if end_offset > from_offset:
+        if segment.base_offset in scanned:
+            _replay(state, segment, segment.base_offset)
+        elif end_offset > from_offset:
             _replay(state, segment, from_offset)
     if log_end_offset > bases[-1]:
         take(log_end_offset)

@@ -35,6 +35,16 @@ def test_ids_ports_and_times_are_not_compared_and_all_else_is(rules: Any) -> Non
     assert rules.compare(theirs, ours).differences == [f"{path} version\n    Kafka:     5\n    Tidegauge: 4"]
 
 
+def test_the_producers_of_a_snapshot_may_come_in_any_order_and_no_other(rules: Any) -> None:
+    line = "s: dump broker-0/t-0/5.snapshot line"
+    of_log = "s: dump broker-0/t-0/0.log line"
+    theirs = {f"{line} 0": "lastOffset: 4", f"{line} 1": "lastOffset: 2", f"{of_log} 0": "a", f"{of_log} 1": "b"}
+    ours = theirs | {f"{line} 0": "lastOffset: 2", f"{line} 1": "lastOffset: 4"}
+    assert rules.compare(theirs, ours).differences == []
+    assert rules.compare(theirs, ours | {f"{line} 1": "lastOffset: 3"}).differences
+    assert rules.compare(theirs, theirs | {f"{of_log} 0": "b", f"{of_log} 1": "a"}).differences
+
+
 def test_a_known_difference_is_known_by_both_values_and_told_with_its_reason(
     rules: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

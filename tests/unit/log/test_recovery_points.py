@@ -177,6 +177,16 @@ def test_after_two_kills_the_last_five_batches_are_still_known(bench, batch):
     assert [span.last_offset for span in entry.batches] == [3, 5, 7, 9, 11]
 
 
+def test_recovery_knows_the_producers_of_a_scanned_segment_below_the_log_start_too(bench, batch):
+    """LogSegment.recover reads the segment from its beginning."""
+    bench.append(batch(2, producer_id=7, sequence=0))
+    bench.append(batch(2, producer_id=8, sequence=0))
+    bench.log().advance_log_start(3)
+    bench.manager.write_log_start_offsets()
+    log = bench.restart(clean=False)
+    assert sorted(entry.producer_id for entry in log.producer_state.entries()) == [7, 8]
+
+
 def test_a_snapshot_of_recovery_tells_of_idle_producers_whom_the_log_forgets(bench, batch):
     """Kafka drops who is idle when it reads a snapshot, not when it writes one."""
     bench.settings["producer.id.expiration.ms"] = "1000"
