@@ -36,7 +36,7 @@ from tidegauge_controller.decisions.election import (
     elect_reassigned,
     needs_unclean,
 )
-from tidegauge_controller.decisions.state_store import read_states, write_states
+from tidegauge_controller.decisions.state_store import read_states, states_of, write_states
 from tidegauge_controller.decisions.steps import CreateNode, Note, Outcome, Read, ReadResult, Steps, Write, WriteResult
 
 _S = PartitionStatus
@@ -169,22 +169,26 @@ def _own_creations(
 def _elect(
     context: ControllerContext, partitions: Sequence[TopicPartition], choice: ElectionChoice, batch: RequestBatch
 ) -> Steps[dict[TopicPartition, str]]:
-    """Elect until each partition has a new state or failed; a lost race is run again."""
+    """Elect until each partition has a new state or failed; what memory or a lost race fails is done again on reads."""
     failed: dict[TopicPartition, str] = {}
     remaining = list(partitions)
+    from_memory = True
     while remaining:
-        found, unusable = yield from read_states(context, remaining)
-        failed |= unusable
+        found, failed_now = yield from states_of(context, remaining, from_memory=from_memory)
         permitted = yield from _unclean_permission(context, found, choice)
         elections = {at: _hold(context, at, state, choice.strategy, at in permitted) for at, state in found.items()}
         states: dict[TopicPartition, Leadership] = {}
         for at, election in elections.items():
             if election.leadership is None:
-                failed[at] = f"no eligible leader under the {choice.strategy.value} strategy"
+                failed_now[at] = f"no eligible leader under the {choice.strategy.value} strategy"
             else:
                 states[at] = election.leadership
-        written, remaining, unwritten = yield from write_states(context, states)
-        failed |= unwritten
+        written, raced, unwritten = yield from write_states(context, states)
+        failed_now |= unwritten
+        remaining = [*raced, *failed_now] if from_memory else raced
+        if not from_memory:
+            failed |= failed_now
+        from_memory = False
         for at in written:
             batch.leader_and_isr(elections[at].recipients, at, is_new=False)
             clean = written[at].leader in found[at].isr

@@ -16,7 +16,7 @@ from tidegauge_controller.decisions.batch import RequestBatch
 from tidegauge_controller.decisions.context import Assignment, ControllerContext, Leadership, Replica, ReplicaStatus
 from tidegauge_controller.decisions.election import Strategy, remove_from_isr
 from tidegauge_controller.decisions.partition_machine import election_note
-from tidegauge_controller.decisions.state_store import read_states, write_states
+from tidegauge_controller.decisions.state_store import states_of, write_states
 from tidegauge_controller.decisions.steps import Steps
 
 _S = ReplicaStatus
@@ -167,17 +167,21 @@ def _remove_from_isr(
     updated: dict[TopicPartition, Leadership] = {}
     failed: dict[TopicPartition, str] = {}
     remaining = list(partitions)
+    from_memory = True
     while remaining:
-        found, unusable = yield from read_states(context, remaining)
-        failed |= {at: problem for at, problem in unusable.items() if not context.is_to_be_deleted(at.topic)}
+        found, unusable = yield from states_of(context, remaining, from_memory=from_memory)
         shrunk: dict[TopicPartition, Leadership] = {}
         for at, state in found.items():
             if broker_id in state.isr:
                 shrunk[at] = remove_from_isr(state, broker_id, context.epoch)
             else:
                 updated[at] = context.leadership[at] = replace(state, controller_epoch=context.epoch)
-        written, remaining, unwritten = yield from write_states(context, shrunk)
-        failed |= unwritten
+        written, raced, unwritten = yield from write_states(context, shrunk)
+        remaining = [*raced, *unusable, *unwritten] if from_memory else raced
+        if not from_memory:
+            failed |= {at: problem for at, problem in unusable.items() if not context.is_to_be_deleted(at.topic)}
+            failed |= unwritten
+        from_memory = False
         updated |= written
         for at in written:
             yield election_note(context, at, Strategy.REMOVE_FROM_ISR)

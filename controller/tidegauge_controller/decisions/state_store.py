@@ -3,6 +3,10 @@
 A write that meets another version has lost a race with a leader's earlier change: the caller reads anew and repeats for
 that partition. A state written by a newer controller fails the partition; the check of ``/controller_epoch`` ends this
 controller at its next write.
+
+Elections and ISRs without a dead broker are decided on the states in memory first (``states_of``): nobody but the
+active controller writes states, and the expected version proves each of them at its write. What that does not carry
+through is read and decided again. Kafka reads all of them before each of these decisions, each in a request.
 Source: PSM.getTopicPartitionStatesFromZk, ZkC.updateLeaderAndIsr (kafka-behaviour 7.3, 8.5).
 """
 
@@ -49,6 +53,17 @@ def read_states(
         else:
             found[at] = state
     return found, failed
+
+
+def states_of(
+    context: ControllerContext, partitions: Sequence[TopicPartition], *, from_memory: bool
+) -> Steps[tuple[dict[TopicPartition, Leadership], dict[TopicPartition, str]]]:
+    """States to decide on, and for the others why they can't be used; those in memory cost no request."""
+    if not from_memory:
+        return (yield from read_states(context, partitions))
+    known = {at: context.leadership[at] for at in partitions if at in context.leadership}
+    found = {at: state for at, state in known.items() if state.controller_epoch <= context.epoch}
+    return found, {at: "its state must be read" for at in partitions if at not in found}
 
 
 def write_states(

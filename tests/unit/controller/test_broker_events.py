@@ -38,7 +38,7 @@ from tidegauge_controller.decisions.broker_events import (
 )
 from tidegauge_controller.decisions.context import ControllerSettings, PartitionStatus, Replica, ReplicaStatus
 from tidegauge_controller.decisions.leaders import process_controlled_shutdown, process_unclean_election_enabled
-from tidegauge_controller.decisions.steps import ControllerMoved
+from tidegauge_controller.decisions.steps import ControllerMoved, DeleteNode
 from tidegauge_controller.decisions.topic_events import process_topic_change
 
 AT = TopicPartition("orders", 0)
@@ -367,6 +367,28 @@ def test_a_lost_race_of_a_removal_is_run_again():
     term.before_write = lambda: term.zookeeper.write_state(AT, shrunk)
     die(term, 2)
     assert row(term) == (1, (1, 3), 0)  # somebody else had removed it: nothing to write any more
+
+
+def test_an_election_that_memory_fails_is_held_again_over_what_is_there():
+    """Somebody puts a live replica into the ISR by hand: no write would tell, so a failure is never memory's alone."""
+    term = term_of()
+    node = PartitionStateNode(1, 5, (1,), 1)
+    term.context.leadership[AT] = type(term.context.leadership[AT]).of(node, term.zookeeper.write_state(AT, node))
+    die(term, 1)
+    assert row(term) == (NO_LEADER, (1,), 6)
+    term.zookeeper.write_state(AT, PartitionStateNode(NO_LEADER, 6, (3,), 1))
+    come(term, 4)
+    assert row(term) == (3, (3,), 7)
+
+
+def test_a_missing_state_fails_its_partition_alone():
+    """What is deleted by hand is found missing by the write, then by a read; the replica stays where it was."""
+    term = term_of({0: (1, 2, 3), 1: (1, 2, 3)})
+    term.zookeeper.write(DeleteNode(state_path(*AT)))
+    die(term, 1)
+    assert row(term, TopicPartition("orders", 1)) == (2, (2, 3), 1)
+    assert term.context.partition_status[AT] is PartitionStatus.OFFLINE
+    assert term.context.replica_status[Replica(AT, 1)] is ReplicaStatus.ONLINE
 
 
 def test_a_state_of_a_newer_controller_is_not_touched():

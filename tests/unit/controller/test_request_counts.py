@@ -1,0 +1,147 @@
+"""What many partitions cost a controller in requests: to ZooKeeper by the hundred, to brokers a fixed number.
+
+A state is read once in a term, by its take-over (docs/performance.md, "What a controller asks"). Counted at the seams
+that a broker has: the driver's calls of ZooKeeper, and what goes into the brokers' queues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from memory_zookeeper import MemoryZooKeeper
+
+from tidegauge_controller.decisions.broker_events import process_broker_change
+from tidegauge_controller.decisions.context import ControllerContext
+from tidegauge_controller.decisions.failover import fail_over
+from tidegauge_controller.decisions.steps import CheckVersion, Operation, Outcome, Steps, ZnodeStat
+from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_controller.driver import Driver
+from tidegauge_controller.zookeeper import NoNode
+
+BROKERS = (1, 2, 3)
+IN_A_TRANSACTION = 128
+TOPIC = "orders"
+
+
+class CountedZooKeeper:
+    """The driver's ZooKeeper over a tree; what it is asked is counted."""
+
+    def __init__(self, tree: MemoryZooKeeper) -> None:
+        self.tree = tree
+        self.asked: Counter[str] = Counter()
+
+    async def get(self, path: str) -> tuple[bytes, ZnodeStat]:
+        self.asked["state reads" if path.endswith("/state") else "other reads"] += 1
+        found = self.tree.read(path)
+        if found.stat is None:
+            raise NoNode(path)
+        return found.data or b"", found.stat
+
+    async def children(self, path: str) -> list[str]:
+        self.asked["other reads"] += 1
+        return self.tree.children(path) or []
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Any]:
+        self.asked["transactions"] += 1
+        results = [self.tree.write(one) for one in operations if not isinstance(one, CheckVersion)]
+        assert all(result.outcome is Outcome.OK for result in results)
+        return [None, *(ZnodeStat(0, 0, result.version, 0) for result in results)]
+
+    def watch_data(self, _path: str, _changed: Callable[[], None]) -> Any:
+        self.asked["watches"] += 1
+        armed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        armed.set_result(None)
+        return SimpleNamespace(armed=armed, cancel=lambda: None)
+
+
+@dataclass
+class Term:
+    """A controller's term, driven as in a broker, and what it asked since ``take_asked``."""
+
+    tree: MemoryZooKeeper
+    told: Counter[int] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        epoch, version = self.tree.next_controller_epoch()
+        self.context = ControllerContext(9, epoch, version)
+        self.zookeeper = CountedZooKeeper(self.tree)
+        anything: Any = self.zookeeper
+        self.driver = Driver(
+            anything,
+            version,
+            send=lambda broker_id, _request: self.told.update([broker_id]),
+            add_broker=lambda _endpoint: None,
+            remove_broker=lambda _broker_id: None,
+            changed=lambda _name, _subject: None,
+            note=lambda _kind, _cause, _fields: None,
+            random_bytes=lambda count: bytes(range(count)),
+            stop_at=lambda _step: None,
+        )
+
+    async def asks(self, decide: Callable[[ControllerContext], Steps[None]]) -> dict[str, int]:
+        """What a decision costs: requests to ZooKeeper by kind, and the most that any one broker gets."""
+        self.zookeeper.asked.clear()
+        self.told.clear()
+        await self.driver.run("event", decide(self.context))
+        return {**self.zookeeper.asked, "requests to a broker": max(self.told.values())}
+
+
+async def cluster_of(partitions: int) -> tuple[Term, dict[str, int]]:
+    """Three brokers and a topic with three replicas, each broker leading a third; what its creation cost."""
+    tree = MemoryZooKeeper()
+    for broker_id in BROKERS:
+        tree.register_broker(broker_id)
+    term = Term(tree)
+    await term.asks(fail_over)
+    turns = [BROKERS[turn:] + BROKERS[:turn] for turn in range(3)]
+    tree.add_topic(TOPIC, {partition: turns[partition % 3] for partition in range(partitions)})
+    return term, await term.asks(process_topic_change)
+
+
+def transactions_for(writes: int) -> int:
+    return math.ceil(writes / IN_A_TRANSACTION)
+
+
+@pytest.mark.parametrize("partitions", [30, 900])
+async def test_a_creation_reads_no_state(partitions: int):
+    """The list of topics and the topic; then the parent of all partitions, partitions and states, by the hundred."""
+    _, asked = await cluster_of(partitions)
+    assert asked == {
+        "other reads": 2,
+        "watches": 1,
+        "transactions": 1 + 2 * transactions_for(partitions),
+        "requests to a broker": 2,
+    }
+
+
+@pytest.mark.parametrize("partitions", [30, 900])
+async def test_a_brokers_death_reads_no_state(partitions: int):
+    """A third gets another leader, then two thirds another ISR; each hears of each of the two in two requests."""
+    term, _ = await cluster_of(partitions)
+    term.tree.unregister_broker(1)
+    assert await term.asks(process_broker_change) == {
+        "other reads": 3,
+        "transactions": transactions_for(partitions // 3) + transactions_for(2 * partitions // 3),
+        "requests to a broker": 4,
+    }
+
+
+@pytest.mark.parametrize("partitions", [30, 900])
+async def test_a_take_over_reads_each_state_once(partitions: int):
+    """With a dead broker: all lose a replica, and a third of them is led anew after it (kafka-behaviour 8.2)."""
+    before, _ = await cluster_of(partitions)
+    before.tree.unregister_broker(1)
+    asked = await Term(before.tree).asks(fail_over)
+    assert asked.pop("other reads") + asked.pop("watches") < 30
+    assert asked == {
+        "state reads": partitions,
+        "transactions": transactions_for(partitions) + transactions_for(partitions // 3),
+        "requests to a broker": 7,
+    }
