@@ -54,18 +54,23 @@ class Stage:
         topic = f"topic-{next(_numbers)}"
         return self.controller(), topic, Admin(self.cluster.bootstrap_servers)
 
-    def arm(self, step: str) -> None:
-        """The next controller that does this step dies right after it."""
-        self.switch.write_text(step)
+    def arm(self, step: str, victim: int | None = None) -> None:
+        """The next controller that does this step dies right after it, or this broker in its place."""
+        process_id = None if victim is None else self.cluster.pid_of(victim)
+        self.switch.write_text(step if process_id is None else f"{step}\n{process_id}")
+
+    async def until_down(self, victim: int) -> None:
+        """The switch has ended its process."""
+
+        async def dead() -> bool:
+            return self.cluster.state_of(victim) is ProcessState.DOWN
+
+        await until_async(dead, limit=150, what=f"broker {victim} should have died; {self.switch} says where")
+        assert not self.switch.exists()
 
     async def until_dead(self, controller: int) -> None:
         """Its process has killed itself; its session is over and another broker is the controller."""
-
-        async def dead() -> bool:
-            return self.cluster.state_of(controller) is ProcessState.DOWN
-
-        await until_async(dead, limit=150, what=f"broker {controller} should have died; {self.switch} says where")
-        assert not self.switch.exists()
+        await self.until_down(controller)
 
         async def replaced() -> bool:
             return self.view.controller()[0] not in {None, controller}

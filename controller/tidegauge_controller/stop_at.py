@@ -1,7 +1,8 @@
 """A controller that dies at a named step, so that a test can see what the next one makes of the rest (issue 4, races).
 
 The setting ``lab.controller.stop.file`` names a file. When it holds the name of the step that the controller has just
-done, the process takes the file away and kills itself, as ``kill -9`` would: one death, whoever is the controller.
+done, the process takes the file away and kills itself, as ``kill -9`` would: one death, whoever is the controller. With
+a process id in its second line the file has that process killed in the controller's place.
 Without the setting, or without ``lab.enable``, nothing is ever looked at.
 
 A step is ``EVENT/what``, with the event under way:
@@ -105,31 +106,32 @@ def never(step: str) -> None:
 def switch_of(settings: Values) -> StopAt:
     """What the settings say."""
     file = settings[SETTING]
-    return FileSwitch(Path(str(file)), _die) if file and settings.flag("lab.enable") else never
+    return FileSwitch(Path(str(file)), _kill) if file and settings.flag("lab.enable") else never
 
 
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+def _kill(process_id: int) -> None:
+    os.kill(process_id, signal.SIGKILL)
 
 
 class FileSwitch:
-    """Dies at the step whose name the file holds.
+    """Kills at the step whose name the file holds: this process, or the one that the file names.
 
     Args:
         file: the switch; it need not exist.
-        die: what ends the process.
+        kill: what ends a process, by its id.
     """
 
-    def __init__(self, file: Path, die: Callable[[], None]) -> None:
+    def __init__(self, file: Path, kill: Callable[[int], None]) -> None:
         self._file = file
-        self._die = die
+        self._kill = kill
 
     def __call__(self, step: str) -> None:
         """A step is done."""
         with contextlib.suppress(FileNotFoundError):
-            if self._file.read_text().strip() == step:
+            at, _, process_id = self._file.read_text().strip().partition("\n")
+            if at == step:
                 self._file.unlink()
-                self._die()
+                self._kill(int(process_id) if process_id else os.getpid())
 
 
 class StepNames:

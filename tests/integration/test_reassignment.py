@@ -356,6 +356,30 @@ async def test_the_controller_dies_at_every_step(stage: Movers, step: str, role:
     await controller_dies(stage, step, role)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("victim", ["source", "target"])
+@pytest.mark.parametrize("step", STEPS["reassignment"])
+async def test_a_source_or_target_dies_at_every_step(stage: Movers, step: str, victim: str):
+    """The controller lives: it takes the death in, and goes on with who is left or comes back."""
+    controller, topic, admin = await stage.begin()
+    source, follower, target = (broker for broker in BROKERS if broker != controller)
+    dead = source if victim == "source" else target
+    at = TopicPartition(topic, 0)
+    async with admin:
+        await make_topic(stage, admin, topic, (source, follower))
+        async with stage.load(topic):
+            stage.arm(step, dead)
+            with contextlib.suppress(TidegaugeError):
+                await admin.alter_partition_reassignments({at: (target, follower)}, timeout_ms=1000)
+            await stage.until_down(dead)
+            if victim == "source":
+                stage.strays.add((dead, str(at)))
+            await asyncio.to_thread(stage.cluster.up)
+            await stage.until_assigned(topic, (target, follower))
+        await stage.all_back()
+        await admin.delete_topic(topic)
+
+
 def test_what_is_wrong_is_told_in_kafkas_words(stage: Movers):
     """Unknown brokers and topics; Kafka's codes."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -127,18 +128,26 @@ def test_answers_are_named_by_what_was_asked(term):
 
 
 def test_it_dies_once_at_the_step_that_the_file_names(tmp_path: Path):
-    deaths: list[str] = []
+    deaths: list[int] = []
     file = tmp_path / "stop"
-    switch = FileSwitch(file, lambda: deaths.append("died"))
+    switch = FileSwitch(file, deaths.append)
     switch("TopicChange/send")
     file.write_text("TopicChange/send\n")
     switch("TopicChange/create state")
     assert deaths == []
     switch("TopicChange/send")
-    assert deaths == ["died"]
+    assert deaths == [os.getpid()]
     assert not file.exists()
     switch("TopicChange/send")
-    assert deaths == ["died"]
+    assert deaths == [os.getpid()]
+
+
+def test_the_file_may_name_another_process_to_die(tmp_path: Path):
+    deaths: list[int] = []
+    file = tmp_path / "stop"
+    file.write_text("TopicChange/send\n4711\n")
+    FileSwitch(file, deaths.append)("TopicChange/send")
+    assert deaths == [4711]
 
 
 @pytest.mark.parametrize(
