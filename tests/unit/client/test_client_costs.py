@@ -1,6 +1,6 @@
 """A regression guard: what a record costs our client beside the codec alone, in one process.
 
-The bounds are about twice of what was measured when they were written.
+The bounds are one and a half times to twice what was measured when they were written.
 """
 
 from __future__ import annotations
@@ -54,4 +54,4 @@ def test_decoding_costs_little_more_than_the_codec():
     def plain() -> None:
         assert len(list(DefaultRecordBatch(memoryview(data)))) == RECORDS
 
-    assert cost_ratio(ours, plain) < 8
+    assert cost_ratio(ours, plain) < 4.5  # 3.0 when written; record by record it is 6.0
