@@ -81,23 +81,31 @@ def draw(measured: Measured, picture: Path) -> None:
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     plot: Any = importlib.import_module("matplotlib.pyplot")
-    figure, axes = plot.subplots(2, 2, figsize=(10, 7))
+    figure, axes = plot.subplots(2, 2, figsize=(10, 7), sharey=True)
+    highest = max(rate for sides in measured.values() for points in sides.values() for _, rate in points)
     for axis in axes.flat[len(measured) :]:
         axis.set_visible(False)
     for axis, (curve, sides) in zip(axes.flat, measured.items(), strict=False):
         for name, points in sides.items():
             axis.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
         axis.set_xlabel(curve)
-        axis.set_ylabel("MB/s written, acks=all")
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.08 * highest)
         ticks = [x for x, _ in next(iter(sides.values()))]
         if ticks[-1] > len(ticks):
             axis.set_xscale("log", base=2)
         axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axis.minorticks_off()
         axis.grid(alpha=0.3)
-        axis.legend()
-    figure.tight_layout()
+    for axis in axes[:, 0]:
+        axis.set_ylabel("MB/s written, acks=all")
+    kept = Point()
+    figure.suptitle(
+        f"What is not varied: {kept.partitions} partitions, {kept.replicas} replicas, "
+        f"records of {kept.record_bytes:,} bytes, {kept.producers} producer",
+        fontsize=10,
+    )
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="upper center", bbox_to_anchor=(0.5, 0.965), ncols=3)
+    figure.tight_layout(rect=(0, 0, 1, 0.95))
     figure.savefig(picture, dpi=110)
 
 

@@ -99,7 +99,9 @@ class TidegaugeScale:
     name = "Tidegauge"
 
     def __init__(self, folder: Path, base_port: int | None) -> None:
-        self.cluster = LocalCluster.create(folder / "cluster", BROKERS, settings=SETTINGS, base_port=base_port)
+        self.cluster = LocalCluster.create(
+            folder / "cluster", BROKERS, profile="kafka", settings=SETTINGS, base_port=base_port
+        )
         self._addresses = {entry.id: entry.address for entry in self.cluster.file.brokers}
         self.broker_ids: Sequence[int] = list(self._addresses)
         self._admin: Admin | None = None
