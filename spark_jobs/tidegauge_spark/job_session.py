@@ -59,8 +59,7 @@ def create_session(app_name: str, master: str | None = None, *, with_bar: bool =
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
-    # It tells of a dead JVM by tracebacks, beside the error that it raises.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    leave_dead_jvm_to_us()
     from pyspark.sql import SparkSession  # noqa: PLC0415  (after the environment is set)
 
     builder = SparkSession.builder.appName(app_name)
@@ -80,6 +79,19 @@ def create_session(app_name: str, master: str | None = None, *, with_bar: bool =
     spark.sparkContext.setLogLevel("WARN")
     register(spark)
     return spark
+
+
+def leave_dead_jvm_to_us() -> None:
+    """Py4j and PySpark's accumulators tell of a dead Java process by tracebacks, beside the error that reaches us."""
+    from pyspark import accumulators  # noqa: PLC0415  (after the environment is set)
+
+    def handle_error(_server: Any, _request: Any, _client_address: Any) -> None:
+        logging.getLogger(__name__).debug("PySpark's accumulators", exc_info=sys.exc_info())
+
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    for name in ("AccumulatorTCPServer", "AccumulatorUnixServer"):
+        if hasattr(accumulators, name):
+            getattr(accumulators, name).handle_error = handle_error
 
 
 def _submitted_master() -> str | None:

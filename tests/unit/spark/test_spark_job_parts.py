@@ -12,10 +12,18 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import accumulators
 
 from tidegauge_spark.batch_files import BatchFiles
 from tidegauge_spark.checkpoint import Checkpoint
-from tidegauge_spark.job_session import DEAD_WORKER, SLOW_WORKER, STARTS, end_session, patiently
+from tidegauge_spark.job_session import (
+    DEAD_WORKER,
+    SLOW_WORKER,
+    STARTS,
+    end_session,
+    leave_dead_jvm_to_us,
+    patiently,
+)
 
 SOURCE = Path(__file__).parents[3] / "spark_jobs" / "consume_committed.py"
 
@@ -175,6 +183,21 @@ def test_a_session_whose_java_process_is_gone_ends_without_a_word() -> None:
     end_session(stop(ConnectionRefusedError()))
     with pytest.raises(ValueError, match="else"):
         end_session(stop(ValueError("something else")))
+
+
+def test_pyspark_shows_no_traceback_of_a_dead_java_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its accumulators' server prints one for a connection that broke; what matters reaches the job as an error."""
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        monkeypatch.setattr(server, "handle_error", server.handle_error)
+    leave_dead_jvm_to_us()
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        try:
+            raise ConnectionResetError
+        except ConnectionResetError:
+            server.handle_error(None, None, ("127.0.0.1", 1))
+    assert capsys.readouterr().err == ""
 
 
 def test_a_batch_that_is_run_again_after_a_restart_of_the_query_counts_once(job: ModuleType, spark: Spark) -> None:
