@@ -18,9 +18,12 @@ from tidegauge_lab.cluster import LocalCluster
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 PEERS_CASES = 133
+SAMPLE = {"power cut of the leader", "a zombie leader with its clients"}
+"""In every run of the tests: what was not flushed goes; a leader whom only its clients hear."""
 
 
 def test_there_are_more_cases_than_peers_have() -> None:
+    assert FAULTS.keys() > SAMPLE
     assert len(FAULTS) * len(WORKLOADS) > PEERS_CASES
 
 
@@ -37,7 +40,7 @@ def three_brokers(
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=pytest.mark.long) for name in FAULTS],
+    params=[name if name in SAMPLE else pytest.param(name, marks=pytest.mark.long) for name in FAULTS],
     ids=lambda name: name.replace(" ", "-").replace(",", "").replace("'", ""),
 )
 def load(request: pytest.FixtureRequest, three_brokers: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Load:
