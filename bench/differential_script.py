@@ -364,7 +364,7 @@ def an_unclean_election(run: Run) -> None:
     run.kill(2)
     run.wait_isr("risky", 0, 0)
     epochs = run.side.folder(0) / "risky-0" / "leader-epoch-checkpoint"
-    until(lambda: epochs.read_text().endswith("\n1 6\n"), READY_SECONDS, "the leader has heard of its new epoch")
+    until(lambda: "\n1 " in epochs.read_text(), READY_SECONDS, "the leader has heard of its new epoch")
     run.write("risky", 0, batches=3, acks="1", idempotent=False)
     run.kill(0)
     run.wait_leader("risky", 0, -1)
