@@ -130,6 +130,13 @@ class Accumulator:
                 look_again_ms = min(look_again_ms, due_ms)
         return found, look_again_ms
 
+    def open_since_ms(self, topic_partition: TopicPartition) -> float:
+        """When linger.ms was over for a ready partition's first batch, if it can still grow; -inf if it cannot."""
+        first = self._queues[topic_partition].pending[0]
+        if first.builder is None or self._is_full(first.builder):
+            return -math.inf
+        return first.created_ms + self._linger_ms
+
     def _is_full(self, builder: BatchBuilder) -> bool:
         return builder.size_bytes >= self._batch_size_bytes
 

@@ -12,6 +12,9 @@ Rules (KafkaProducer's Sender, NetworkClient):
        Everything on a broken connection is of unknown outcome and is put back.
     4. With acks=0 a batch is done when it was written; what was not is put back.
     5. Back-off doubles from retry.backoff.ms to one second, a fifth more or less; a newer leader ends it.
+    6. While a request to a broker is unanswered, batches that can still grow wait for its answer, ``PATIENCE_MS`` at
+       most: where brokers and client share a machine, a further small request stands in the line behind the first and
+       makes it longer (ADR 0008). KafkaProducer sends it at once.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from tidegauge_client.metadata import Leader
 from tidegauge_client.partition_queue import Batch, OutcomeUnknown, RecordMetadata
 
 MAX_BACKOFF_MS = 1_000.0
+PATIENCE_MS = 20.0
+"""How long a batch that can still grow waits, beyond linger.ms, for the answer to an earlier request."""
 UNKNOWN_OFFSET = -1
 
 
@@ -186,9 +191,21 @@ class Sender:
                     by_address.setdefault(leader.address, []).append((topic_partition, leader.leader_epoch))
             has_sent = False
             for address, partitions in by_address.items():
-                has_sent = self._send_one(address, partitions, now_ms) or has_sent
+                patient_until_ms = self._patient_until_ms(address, partitions)
+                if now_ms < patient_until_ms:
+                    look_again_ms = min(look_again_ms, patient_until_ms)
+                else:
+                    has_sent = self._send_one(address, partitions, now_ms) or has_sent
             if not has_sent:
                 return look_again_ms
+
+    def _patient_until_ms(self, address: str, partitions: Sequence[tuple[TopicPartition, int]]) -> float:
+        """Until when these partitions' batches should wait for an answer (rule 6); one that must go takes all along."""
+        link = self._links.get(address)
+        if self.is_hurried or link is None or not link.in_flight:
+            return -math.inf
+        open_since_ms = (self._accumulator.open_since_ms(topic_partition) for topic_partition, _ in partitions)
+        return min(open_since_ms) + PATIENCE_MS
 
     def _leader_epoch(self, topic_partition: TopicPartition) -> int:
         leader = self._view.leader(topic_partition)

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import MAX_SEQUENCE, read_header
 from tidegauge_client.metadata import Leader
 from tidegauge_client.partition_queue import Identity
+from tidegauge_client.sender import PATIENCE_MS
 
 
 def names(count: int) -> list[bytes]:
@@ -68,7 +70,80 @@ def test_linger_holds_a_batch_back_until_it_is_full_or_the_time_is_over() -> Non
     world.send_batches(2)
     world.step()
     assert len(world.connections["b0"].requests) == 1, "the full one goes, the open one lingers"
+    world.connections["b0"].take()
+    world.connections["b0"].deliver()
     world.step(50)
+    assert len(world.connections["b0"].requests) == 1
+
+
+def test_what_can_grow_waits_for_the_answer_before_it() -> None:
+    """Rule 6: not a line of small requests at a busy broker, but one, and then one of all that came since."""
+    world = World(batch_size_bytes=1_000)
+    world.introduce()
+    world.send(b"a")
+    world.step()
+    world.send(b"b")
+    assert world.step(1) == PATIENCE_MS
+    world.send(b"c")
+    world.step(1)
+    connection = world.connections["b0"]
+    assert len(connection.requests) == 1
+    connection.take()
+    connection.deliver()
+    world.step(1)
+    assert [read_header(p.records).record_count for r in connection.requests for p in r.partitions] == [2]
+
+
+@pytest.mark.parametrize("linger_ms", [0, 50])
+def test_its_patience_is_short(linger_ms: int) -> None:
+    """A follower that is paused keeps acks=all waiting; what comes later must reach the leader's log all the same."""
+    world = World(batch_size_bytes=1_000, linger_ms=linger_ms)
+    world.introduce()
+    world.send(b"a")
+    world.step(linger_ms)
+    world.send(b"b")
+    world.step(linger_ms)
+    world.step(PATIENCE_MS - 1)
+    assert len(world.connections["b0"].requests) == 1
+    world.step(1)
+    assert len(world.connections["b0"].requests) == 2
+
+
+def test_a_full_batch_does_not_wait_and_takes_the_others_along() -> None:
+    world = World(batch_size_bytes=100)
+    other = TopicPartition("t", 1)
+    world.leaders[other] = Leader(0, "b0", 0)
+    world.introduce()
+    world.send(b"a")
+    world.step()
+    world.send(b"b", other)
+    world.send_batches(1)
+    world.step(1)
+    first, second = world.connections["b0"].requests
+    assert [p.partition for p in first.partitions] == [0]
+    assert sorted(p.partition for p in second.partitions) == [0, 1]
+
+
+def test_brokers_do_not_wait_for_each_other() -> None:
+    world = World(batch_size_bytes=1_000)
+    other = TopicPartition("t", 1)
+    world.leaders[other] = Leader(1, "b1", 0)
+    world.introduce()
+    world.send(b"a")
+    world.step()
+    world.send(b"b", other)
+    world.step(1)
+    assert len(world.connections["b1"].requests) == 1
+
+
+def test_a_hurried_producer_waits_for_no_answer() -> None:
+    world = World(batch_size_bytes=1_000)
+    world.introduce()
+    world.send(b"a")
+    world.step()
+    world.send(b"b")
+    world.sender.is_hurried = True
+    world.step(1)
     assert len(world.connections["b0"].requests) == 2
 
 
