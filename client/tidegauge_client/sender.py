@@ -14,7 +14,7 @@ Rules (KafkaProducer's Sender, NetworkClient):
     5. Back-off doubles from retry.backoff.ms to one second, a fifth more or less; a newer leader ends it.
     6. While a request to a broker is unanswered, batches that can still grow wait for its answer, ``PATIENCE_MS`` at
        most: where brokers and client share a machine, a further small request stands in the line behind the first and
-       makes it longer (ADR 0008). KafkaProducer sends it at once.
+       makes it longer (ADR 0009). KafkaProducer sends it at once.
 """
 
 from __future__ import annotations
