@@ -262,11 +262,10 @@ def soak(cluster: LocalCluster, folder: Path, seconds: float, seed: int, *, with
     print(f"brokers held at most {before.most} before, {holdings(cluster).most} after")
 
 
-@pytest.mark.long
 def test_after_a_minute_of_random_faults_the_books_balance(
     make_cluster: Callable[..., LocalCluster], tmp_path: Path
 ) -> None:
-    """Without the Spark job, whose start alone takes as long."""
+    """Fifty seconds and the way to calm; without the Spark job, whose start alone takes as long."""
     seed = int(os.environ.get("SOAK_SEED", "1"))
     soak(make_cluster(brokers=3, zookeeper=None), tmp_path, 50, seed, with_job=False)
 
