@@ -269,7 +269,7 @@ class BrokerCore(ServedPartitions):
             role = partition.leader_role
             if role.isr_verdict(proposal, verdict, out):
                 role.maybe_advance_high_watermark(now_ms, self._metadata.live_brokers(), "AlterPartition", out)
-                self._settle(partition, out, role_changed=True)
+                self._settle(partition, out)
         return out
 
     # What clients and followers ask

@@ -23,6 +23,8 @@ from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.replica.rounds import Rounds
 from tidegauge_broker.replica.view import view_of
 
+_NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up, and a fetch may name thousands of partitions
+
 
 class HostedPartitions:
     """The replicas of one broker, and the operations that wait for them."""
@@ -86,7 +88,7 @@ class HostedPartitions:
             known = self._metadata.knows(topic_partition)
             return None, ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         error = partition.refusal_as_leader(asked_epoch)
-        return (partition, error) if error is ErrorCode.NONE else (None, error)
+        return (partition, error) if error is _NONE else (None, error)
 
     def _hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
         partition = self._partitions.get(topic_partition)

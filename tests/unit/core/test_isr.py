@@ -11,6 +11,7 @@ from core_harness import AT, Cluster
 
 from tidegauge.control import IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
+from tidegauge_broker.purgatory.fetch import DelayedFetch
 from tidegauge_broker.replica.isr import CommittedIsr, PendingExpand, PendingShrink
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 from tidegauge_broker.replica.remote_replica import RemoteReplica
@@ -218,6 +219,33 @@ def test_the_high_watermark_waits_for_a_member_until_its_removal_is_decided():
     assert cluster.isr(1) == ((1,), (1,))
     assert cluster.ends(1) == [(1, 1)]
     assert (produce.error, produce.result.base_offset) == (ErrorCode.NONE, 0)
+
+
+def test_a_verdict_wakes_waiting_fetches_only_if_the_high_watermark_moves(monkeypatch):
+    """2.3: a broker that comes back brings a verdict for each partition, and each would read all of every fetch again."""
+    cluster = shrunk()
+    waiting = cluster.park(2)
+    consumer = cluster.consume(1, 3, wait_ms=30_000)
+    cluster.fetch(3)
+    cluster.fetch(3)
+    tried: list[object] = []
+    monkeypatch.setattr(DelayedFetch, "try_complete", lambda fetch, _out: tried.append(fetch.token))
+    cluster.alter_partition(1)
+    assert cluster.isr(1) == ((1, 2, 3), (1, 2, 3))
+    assert (tried, waiting.is_answered, consumer.is_answered) == ([], False, False)
+
+
+def test_a_verdict_that_moves_the_high_watermark_wakes_consumers():
+    """2.3: the leader is alone in its ISR from then on, and what it has is committed."""
+    cluster = Cluster()
+    cluster.settle()
+    consumer = cluster.consume(1, 0, wait_ms=100_000)
+    cluster.produce(1, "a", acks=1)
+    cluster.advance(31_000)
+    assert not consumer.is_answered
+    cluster.alter_partition(1)
+    assert cluster.ends(1) == [(1, 1)]
+    assert consumer.is_answered
 
 
 def test_a_caught_up_replica_outside_the_isr_holds_the_high_watermark_back():
