@@ -57,10 +57,9 @@ def run(workload: Workload) -> tuple[float, float]:
 
 def _produce(producer: Any, topic: str, workload: Workload) -> float:
     value = b"x" * workload.record_bytes
-    partitions = min(workload.partitions, MOST_PARTITIONS)
     began = time.perf_counter()
     for number in range(workload.records):
-        producer.produce(topic, value, partition=number % partitions)
+        producer.produce(topic, value)
         if number % BATCH == 0:
             producer.poll(0)
     left = producer.flush(60)

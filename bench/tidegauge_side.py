@@ -1,4 +1,7 @@
-"""Tidegauge's side: a cluster of three brokers of its own, our asyncio client."""
+"""Tidegauge's side: a cluster of three brokers of its own, our asyncio client.
+
+Records have no key and name no partition, as those of Kafka's own tool: each producer's partitioner decides (KIP-794).
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ async def _produce(bootstrap: list[str], topic: str, workload: Workload) -> floa
     value = b"x" * workload.record_bytes
     async with Producer(bootstrap, acks=_acks(workload), linger_ms=LINGER_MS, batch_size_bytes=BATCH_BYTES) as producer:
         began = time.perf_counter()
-        for number in range(workload.records):
-            await producer.send(topic, value, partition=number % workload.partitions)
+        for _ in range(workload.records):
+            await producer.send(topic, value)
         await producer.flush()
         seconds = time.perf_counter() - began
         if producer.counters.failed:
@@ -69,7 +72,7 @@ async def _latency(bootstrap: list[str], topic: str, workload: Workload, rate: f
             if ahead > AHEAD_SECONDS:
                 await asyncio.sleep(ahead)
             began = time.perf_counter()
-            answer = await producer.send(topic, value, partition=number % workload.partitions)
+            answer = await producer.send(topic, value)
             answer.add_done_callback(lambda _, began=began: note(began))
         await producer.flush()
     return latency_of(samples)

@@ -130,10 +130,16 @@ class Accumulator:
                 look_again_ms = min(look_again_ms, due_ms)
         return found, look_again_ms
 
-    def open_since_ms(self, topic_partition: TopicPartition) -> float:
-        """When linger.ms was over for a ready partition's first batch, if it can still grow; -inf if it cannot."""
-        first = self._queues[topic_partition].pending[0]
-        if first.builder is None or self._is_full(first.builder):
+    def patient_since_ms(self, topic_partition: TopicPartition) -> float:
+        """When linger.ms was over for a ready partition's first batch; -inf where nothing is won by waiting longer.
+
+        That is so where it is sent again; and, as a request takes one batch of a partition, where another one stands
+        behind it, or where it is full and one before it is under way.
+        """
+        queue = self._queues[topic_partition]
+        first = queue.pending[0]
+        is_full = first.builder is None or self._is_full(first.builder)
+        if first.attempts or len(queue.pending) > 1 or (is_full and queue.wire):
             return -math.inf
         return first.created_ms + self._linger_ms
 

@@ -12,9 +12,9 @@ Rules (KafkaProducer's Sender, NetworkClient):
        Everything on a broken connection is of unknown outcome and is put back.
     4. With acks=0 a batch is done when it was written; what was not is put back.
     5. Back-off doubles from retry.backoff.ms to one second, a fifth more or less; a newer leader ends it.
-    6. While a request to a broker is unanswered, batches that can still grow wait for its answer, ``PATIENCE_MS`` at
-       most: where brokers and client share a machine, a further small request stands in the line behind the first and
-       makes it longer (ADR 0009). KafkaProducer sends it at once.
+    6. While a request to a broker is unanswered, what is ready for the same broker waits for its answer, at most
+       ``PATIENCE_MS``: where brokers and client share a machine, a further request stands in the line behind the first
+       and makes it longer, with one batch in it nearly as much as with ten (ADR 0009). KafkaProducer sends it at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidegauge_client.partition_queue import Batch, OutcomeUnknown, RecordMetada
 
 MAX_BACKOFF_MS = 1_000.0
 PATIENCE_MS = 20.0
-"""How long a batch that can still grow waits, beyond linger.ms, for the answer to an earlier request."""
+"""How long a batch waits, beyond linger.ms, for the answer to an earlier request."""
 UNKNOWN_OFFSET = -1
 
 
@@ -204,8 +204,8 @@ class Sender:
         link = self._links.get(address)
         if self.is_hurried or link is None or not link.in_flight:
             return -math.inf
-        open_since_ms = (self._accumulator.open_since_ms(topic_partition) for topic_partition, _ in partitions)
-        return min(open_since_ms) + PATIENCE_MS
+        since_ms = min(self._accumulator.patient_since_ms(topic_partition) for topic_partition, _ in partitions)
+        return since_ms + PATIENCE_MS
 
     def _leader_epoch(self, topic_partition: TopicPartition) -> int:
         leader = self._view.leader(topic_partition)

@@ -109,7 +109,28 @@ def test_its_patience_is_short(linger_ms: int) -> None:
     assert len(world.connections["b0"].requests) == 2
 
 
-def test_a_full_batch_does_not_wait_and_takes_the_others_along() -> None:
+def test_a_full_batch_waits_too_where_the_next_request_can_take_it() -> None:
+    """Rule 6: records without a key fill one partition after the other, and each would be a request of its own."""
+    world = World(batch_size_bytes=100)
+    others = [TopicPartition("t", number) for number in (1, 2)]
+    for other in others:
+        world.leaders[other] = Leader(0, "b0", 0)
+    world.introduce()
+    world.send_batches(1)
+    world.step()
+    for other in others:
+        world.send(b"x" * 100, other)
+    assert world.step(1) == PATIENCE_MS
+    connection = world.connections["b0"]
+    connection.take()
+    connection.deliver()
+    world.step(1)
+    (request,) = connection.requests
+    assert sorted(p.partition for p in request.partitions) == [1, 2]
+
+
+def test_a_full_batch_behind_one_of_its_partition_does_not_wait_and_takes_the_others_along() -> None:
+    """Rule 6: a request takes one batch of a partition, so waiting wins nothing."""
     world = World(batch_size_bytes=100)
     other = TopicPartition("t", 1)
     world.leaders[other] = Leader(0, "b0", 0)
