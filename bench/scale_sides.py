@@ -6,6 +6,7 @@ What is asked of a broker is its own metadata; what is done to one is done to it
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import statistics
 import subprocess
@@ -31,6 +32,9 @@ BROKERS = 3
 SETTINGS = {"auto.leader.rebalance.enable": "false", "zookeeper.session.timeout.ms": "4000"}
 LIMIT_MS = 600_000
 STOP_SECONDS = 300
+
+# A broker that was killed is asked until it is back, and the library would say each time that it is not there.
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
 class Seen(NamedTuple):
