@@ -222,7 +222,7 @@ def test_the_high_watermark_waits_for_a_member_until_its_removal_is_decided():
 
 
 def test_a_verdict_wakes_waiting_fetches_only_if_the_high_watermark_moves(monkeypatch):
-    """2.3: a broker that comes back brings a verdict for each partition, and each would read all of every fetch again."""
+    """2.3: a broker that comes back brings a verdict for each partition, and each would read every fetch again."""
     cluster = shrunk()
     waiting = cluster.park(2)
     consumer = cluster.consume(1, 3, wait_ms=30_000)
