@@ -234,6 +234,8 @@ def propose(world: World, dice: Dice, swarm: Swarm) -> str:
         target = dice.choose(sorted(world.controllers)) if world.controllers else None
     if target not in world.controllers or target in world.paused or world.is_cut(broker_id, target):
         return ""
+    if not world.may_ask(broker_id, target):
+        return ""
     isr = world.outbox[broker_id][0].new_isr
     world.propose(broker_id, target)
     return f"{broker_id} proposes ISR {','.join(map(str, isr))}"

@@ -118,6 +118,9 @@ class Checker:
             return
         if log.chain[common] != chain[common]:
             offset = self._first_difference(broker)
+            if self._may_lose and self._stands_on_a_former_life(broker, offset):
+                self._lose_beside(broker, offset, high_watermark)
+                return
             raise Violation(
                 "LogMatchingHw",
                 f"broker {broker.broker_id} (high watermark {high_watermark}) has {_words(log.records[offset])} at "
@@ -139,6 +142,28 @@ class Checker:
                     f"offset {high_watermark - 1} is committed by broker {broker.broker_id} and stands on {holders} of "
                     f"{self._min_insync_replicas} disks",
                 )
+
+    def _stands_on_a_former_life(self, broker: MemoryBroker, offset: int) -> bool:
+        """Whether a leader of a former epoch hears only now of a replica whose record a power cut has taken since.
+
+        The report was on its way when the power went, and the leader can't know: it was paused, perhaps. What it
+        commits is gone with that replica's disk, and another record may stand at its place.
+        """
+        partition = broker.partition
+        assert partition is not None
+        if partition.leader_role is None or partition.leader_epoch >= self.world.state_now.leader_epoch:
+            return False
+        return any(broker.log.records[offset] in taken for taken in self._taken.values())
+
+    def _lose_beside(self, broker: MemoryBroker, offset: int, high_watermark: int) -> None:
+        """Name what is lost though its leader, of a former epoch, commits it only now."""
+        gone = broker.log.records[offset:high_watermark]
+        self.lost.append(
+            f"{len(gone)} from offset {offset} on, which broker {broker.broker_id} commits in a former epoch on the word"
+            " of a replica that has lost them since"
+        )
+        self.lost_numbers.update(self._number(name) for name in gone)
+        self._lost_names.update(gone)
 
     def _first_difference(self, broker: MemoryBroker) -> int:
         for offset, (mine, true) in enumerate(zip(broker.log.records, self.committed, strict=False)):

@@ -137,6 +137,8 @@ class World:
         self.leaving: set[int] = set()
         self.cut_links: set[tuple[int, int]] = set()
         self._questions: dict[int, object] = {}
+        self._asked_epochs = dict.fromkeys(self.brokers, 0)
+        """The epoch of the latest controller that each broker has asked."""
         self.controllers: dict[int, SimController] = {}
         self.elected: int | None = None
         """Whose ``/controller`` znode exists."""
@@ -404,8 +406,17 @@ class World:
 
     # ISR changes
 
+    def may_ask(self, broker_id: int, controller: int) -> bool:
+        """Whether a broker may take a controller for the one there is: ``/controller`` never goes back for a reader.
+
+        So a proposal that a later controller may have written is not refused by an earlier one, on which the rule for
+        a refusal stands (kafka-behaviour 1.8).
+        """
+        return self.controllers[controller].context.epoch >= self._asked_epochs[broker_id]
+
     def propose(self, broker_id: int, controller: int) -> None:
         """The broker's next proposal reaches a controller; it waits there for its turn."""
+        self._asked_epochs[broker_id] = self.controllers[controller].context.epoch
         broker = self.brokers[broker_id]
         proposal = self.outbox[broker_id].pop(0)
         request = AlterPartitionRequest(broker_id, broker.broker_epoch, [proposal])

@@ -315,3 +315,38 @@ def test_what_enters_the_isr_again_in_time_was_not_lost():
     stage.write(isr=(2, 3))
     assert stage.checker.lost == []
     assert len(stage.checker.committed) == 2
+
+
+def former_leader(*, power: bool) -> Stage:
+    """3 has told 1 of B, lost it, and leads a later epoch, in which another record was committed at its place."""
+    stage = Stage([A, B], [A], [A, B], may_lose=True)
+    stage.commit(1, 1)
+    stage.write(isr=(2, 3), leader=3, leader_epoch=1)
+    stage.cut(3, 1, power=power)
+    stage.lead(3, 1)
+    for broker_id in (3, 2):
+        stage.append(broker_id, 1, 3)
+    stage.commit(3, 2)
+    return stage
+
+
+def test_what_a_former_leader_commits_on_the_word_of_a_life_that_has_ended_is_lost_by_name():
+    """A report was on its way to a leader that was paused (seed 3,011,530 of histories that may lose)."""
+    stage = former_leader(power=True)
+    stage.commit(1, 2)
+    stage.acknowledge(1, 1)
+    assert stage.checker.lost == [
+        "1 from offset 1 on, which broker 1 commits in a former epoch on the word of a replica "
+        "that has lost them since",
+        "acknowledged with acks=all by broker 1, on top of what is lost: 1 at offset 1",
+    ]
+    assert stage.checker.lost_numbers == {1}
+
+
+def test_without_a_power_cut_or_by_the_present_leader_the_same_is_a_violation():
+    with pytest.raises(Violation, match="LogMatchingHw"):
+        former_leader(power=False).commit(1, 2)
+    stage = former_leader(power=True)
+    stage.brokers[1].partition.leader_epoch = 2
+    with pytest.raises(Violation, match="LogMatchingHw"):
+        stage.commit(1, 2)

@@ -153,3 +153,25 @@ def test_the_last_member_leads_on_in_a_new_epoch():
     assert (world.state_now.leader, world.state_now.isr) == (1, (1,))
     assert world.state_now.leader_epoch > epoch
     assert len(world.checker.lost) == 1
+
+
+def test_a_broker_that_has_asked_a_controller_asks_none_before_it():
+    """Else the earlier one, which knows too little, refuses what the later one has written, and the leader believes it.
+
+    ``/controller`` never goes back for who reads it, so the model must not either: with an earlier controller's refusal
+    seed 3,042,417 counted an ISR member out that could still be elected.
+    """
+    world = make_world()
+    world.expire(CONTROLLER)
+    world.elect(2)
+    settle(world)
+    assert world.may_ask(1, CONTROLLER)
+    world.propose(1, 2)
+    settle(world)
+    assert world.state_now.isr == (1, 2)
+    verdict = world.traffic.verdicts.pop()
+    verdict.verdict = None
+    world.tell(verdict)
+    assert world.outbox[1], "it asks again"
+    assert world.may_ask(1, 2)
+    assert not world.may_ask(1, CONTROLLER)
