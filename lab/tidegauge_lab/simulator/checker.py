@@ -159,8 +159,8 @@ class Checker:
         """Name what is lost though its leader, of a former epoch, commits it only now."""
         gone = broker.log.records[offset:high_watermark]
         self.lost.append(
-            f"{len(gone)} from offset {offset} on, which broker {broker.broker_id} commits in a former epoch on the word"
-            " of a replica that has lost them since"
+            f"{len(gone)} from offset {offset} on, which broker {broker.broker_id} commits in a former epoch on the "
+            "word of a replica that has lost them since"
         )
         self.lost_numbers.update(self._number(name) for name in gone)
         self._lost_names.update(gone)
