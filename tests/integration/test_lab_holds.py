@@ -103,6 +103,11 @@ async def test_held_from_the_start_over_the_leaders_death_and_gone_with_a_restar
     await produce(brokers, at, b"m1")
     taken = await lab.step_fetch(at, 0, until=Until.REQUEST)
     assert taken.answer_kept_back
+
+    async def followed() -> bool:
+        return await offsets(lab, at, 2) == [(1, 0)]
+
+    await until_async(followed)
     brokers.kill(1)
     lost = await lab.step_fetch(at, 0)
     assert lost.error is ErrorCode.NETWORK_EXCEPTION
