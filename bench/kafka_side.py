@@ -117,22 +117,28 @@ class Kafka:
     async def _create(self, topic: str, partitions: int, replicas: int = 3) -> None:
         """By a client that needs no start-up of its own; again until three brokers are there."""
         deadline = time.monotonic() + READY_SECONDS
+        while (problem := await self._refusal(NewTopic(topic, partitions, replicas))) is not None:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{topic} could not be created: {problem}")
+            await asyncio.sleep(0.05)
+
+    async def _refusal(self, topic: NewTopic) -> str | None:
+        """Why a topic can't be created now; None when it is.
+
+        A client of its own each time: the library asks for metadata when it starts, and trips over a cluster without a
+        controller.
+        """
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
         await admin.start()
         try:
-            while True:
-                try:
-                    answer: Any = await admin.create_topics([NewTopic(topic, partitions, replicas)])
-                    if answer.topic_errors[0][1] == 0:
-                        return
-                    problem = str(answer.topic_errors[0])
-                except KafkaError as error:
-                    problem = str(error)
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"{topic} could not be created: {problem}")
-                await asyncio.sleep(0.05)
+            answer: Any = await admin.create_topics([topic])
+        except KafkaError as error:
+            return str(error)
+        except AttributeError:
+            return "there is no controller yet"
         finally:
             await admin.close()
+        return None if answer.topic_errors[0][1] == 0 else str(answer.topic_errors[0])
 
     def stop(self) -> None:
         """As ``BrokerSide``."""
