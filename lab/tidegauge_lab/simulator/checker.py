@@ -162,8 +162,7 @@ class Checker:
             f"{len(gone)} from offset {offset} on, which broker {broker.broker_id} commits in a former epoch on the "
             "word of a replica that has lost them since"
         )
-        self.lost_numbers.update(self._number(name) for name in gone)
-        self._lost_names.update(gone)
+        self._are_lost(gone)
 
     def _first_difference(self, broker: MemoryBroker) -> int:
         for offset, (mine, true) in enumerate(zip(broker.log.records, self.committed, strict=False)):
@@ -205,8 +204,7 @@ class Checker:
             f"{len(gone)} from offset {keep} on, with the last in-sync copy, on broker {', '.join(map(str, isr))}; "
             f"acknowledged with acks=all: {f'records {chr(44).join(acknowledged)}' if acknowledged else 'none'}"
         )
-        self.lost_numbers.update(numbers)
-        self._lost_names.update(gone)
+        self._are_lost(gone)
         self._newly_lost = keep, gone
         del self.committed[keep:]
         del self.chain[keep + 1 :]
@@ -226,6 +224,10 @@ class Checker:
                 self._newly_lost = -1, []
                 return
 
+    def _are_lost(self, names: Sequence[RecordName]) -> None:
+        self._lost_names.update(names)
+        self.lost_numbers.update(self._number(name) for name in names)
+
     def _number(self, name: RecordName) -> int:
         return self.world.clients.number_of[name.batch_crc] + name.place
 
@@ -235,8 +237,7 @@ class Checker:
             return False
         for offset, name in enumerate(records):
             if name in self._lost_names:
-                self._lost_names.update(records[offset:])
-                self.lost_numbers.update(self._number(later) for later in records[offset:])
+                self._are_lost(records[offset:])
                 return True
         return False
 
