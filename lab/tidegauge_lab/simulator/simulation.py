@@ -212,7 +212,7 @@ def _until_quiet(world: World) -> Iterator[None]:
                 world.propose(broker_id, elected)
         while world.traffic.verdicts:
             world.tell(world.traffic.verdicts.pop())
-        for broker_id in [*world.leaving]:
+        for broker_id in sorted(world.leaving | world.unheard):
             world.stop(broker_id)
             world.start(broker_id)
             if world.elected is None:

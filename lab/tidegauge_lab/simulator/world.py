@@ -135,6 +135,9 @@ class World:
         self.without_session: set[int] = set(self.brokers)
         self.paused: set[int] = set()
         self.leaving: set[int] = set()
+        """Brokers whose leaders have been moved: they may go."""
+        self.unheard: set[int] = set()
+        """Brokers that asked to shut down and got a refusal or no answer: they go all the same, in the end."""
         self.cut_links: set[tuple[int, int]] = set()
         self._questions: dict[int, object] = {}
         self._asked_epochs = dict.fromkeys(self.brokers, 0)
@@ -459,6 +462,7 @@ class World:
         self.note("fault", broker_id, action="kill")
         self.paused.discard(broker_id)
         self.leaving.discard(broker_id)
+        self.unheard.discard(broker_id)
         self.open_rounds[broker_id] = []
         self.outbox[broker_id] = []
         self.asking.pop(broker_id, None)
@@ -520,13 +524,18 @@ class World:
                 term.brokers_changed = True
 
     def leave(self, broker_id: int, controller: int) -> None:
-        """The broker asks the controller to move its leaders away; it goes when it hears how far that is done."""
+        """The broker asks the controller to move its leaders away; it goes when it hears how far that is done.
+
+        Where it does not hear, it goes without (KafkaServer.controlledShutdown), here once the faults have ended. It
+        can't stay as it is: its replicas may have been stopped, and nobody starts them again in the same leader epoch.
+        """
         broker = self.brokers[broker_id]
         broker_epoch, life = broker.broker_epoch, broker.life
 
         def done(outcome: tuple[ErrorCode, list[Any]] | None) -> None:
-            if outcome is not None and outcome[0] is ErrorCode.NONE and broker.is_running and broker.life == life:
-                self.leaving.add(broker_id)
+            if broker.is_running and broker.life == life:
+                is_done = outcome is not None and outcome[0] is ErrorCode.NONE
+                (self.leaving if is_done else self.unheard).add(broker_id)
 
         self.controllers[controller].add(
             lambda context: process_controlled_shutdown(context, broker_id, broker_epoch), done

@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 from tidegauge_controller.decisions.context import ControllerSettings
 from tidegauge_lab.cli.simulate import simulate
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_lab.simulator import schedule_scenario, sim_controller
 from tidegauge_lab.simulator.actions import MAY_LOSE, MUST_SURVIVE, swarm_of
+from tidegauge_lab.simulator.checker import Checker
 from tidegauge_lab.simulator.search import SearchPlan, search
 from tidegauge_lab.simulator.shrink import shrink
-from tidegauge_lab.simulator.simulation import history_of, replay_schedule
+from tidegauge_lab.simulator.simulation import heal, history_of, replay_schedule
+from tidegauge_lab.simulator.world import World
 
 OLDER_RULES = ("high-watermark", "kip-101", "kip-279")
 
@@ -44,11 +47,40 @@ def test_what_power_cuts_take_is_lost_by_name_only():
 
 @pytest.mark.parametrize(
     ("seed", "power"),
-    [(3_042_417, MUST_SURVIVE), (3_049_806, MUST_SURVIVE), (3_049_806, MAY_LOSE), (3_011_530, MAY_LOSE)],
+    [
+        (3_042_417, MUST_SURVIVE),
+        (3_049_806, MUST_SURVIVE),
+        (3_049_806, MAY_LOSE),
+        (3_011_530, MAY_LOSE),
+        (3_074_854, MUST_SURVIVE),
+    ],
 )
 def test_what_the_long_search_told_of_is_cured(seed: int, power: str):
     """Its first seeds that broke an invariant: each by an error of the model (docs/simulation.md, "What was found")."""
     assert history_of(seed, 1000, power=power).violation is None
+
+
+def test_a_broker_that_asked_to_shut_down_and_never_heard_goes_in_the_end():
+    """Its replica has been stopped, and no LeaderAndIsr of the same leader epoch starts it again (seed 3,074,854)."""
+    world = World((1, 2, 3), CoreSettings(replica_lag_time_max_ms=2000), TopicRules(), Checker(1))
+    world.kill(2)
+    world.expire(2)
+    world.start(2)
+    while world.controllers[1].is_busy:
+        world.decide(1, 1000)
+    for broker_id in world.brokers:
+        world.deliver_all(broker_id)
+    assert world.state_now.isr == (1, 3)
+    world.leave(2, 1)
+    while not world.controllers[1].queues[2]:
+        world.decide(1, 1)
+    world.deliver_all(2)
+    world.expire(1)
+    world.end_term(1)
+    assert (world.leaving, world.unheard) == (set(), {2})
+    heal(world)
+    assert set(world.state_now.isr) == {1, 2, 3}
+    assert world.unheard == set()
 
 
 @pytest.mark.parametrize(("power", "begin"), [(MUST_SURVIVE, 40), (MAY_LOSE, 5)])
