@@ -7,7 +7,8 @@ record may be without it until it has it again; a member that lost it in any oth
 of the ISR has it, it is lost, and named; ``committed`` ends before it, and who still has it (a broker out of the ISR, a
 zombie) has not seen yet that it is gone: that must end, too (Converges). Before that, different records below two high
 watermarks are forgiven only where one of them is such a lost record, or was written on top of one. Should one who still
-has it enter the ISR before anything else is committed, by a proposal that was under way, it was not lost after all.
+has it, or the first of it, enter the ISR before anything else is committed, by a proposal that was under way, so much
+was not lost after all.
 
 | name | statement |
 |---|---|
@@ -33,6 +34,7 @@ invariants (I1 to I8) are asserted in it and reported under their number.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegauge.control import NO_LEADER
@@ -55,6 +57,16 @@ class Violation(Exception):
         self.message = message
 
 
+@dataclass(slots=True)
+class _Loss:
+    """What went with the last in-sync copy: ``names`` from offset ``begin`` on, as ``lost[place]`` tells."""
+
+    begin: int
+    names: list[RecordName]
+    isr: tuple[int, ...]
+    place: int
+
+
 class Checker:
     """Looks at one world. ``may_lose`` lets a power cut take committed records from the last in-sync copy."""
 
@@ -66,7 +78,7 @@ class Checker:
         self.lost_numbers: set[int] = set()
         self._lost_names: set[RecordName] = set()
         self._taken: dict[int, set[RecordName]] = {}
-        self._newly_lost: tuple[int, list[RecordName]] = (-1, [])
+        self._newest_loss: _Loss | None = None
         self._acknowledged: set[RecordName] = set()
         self._min_insync_replicas = min_insync_replicas
         self._may_lose = may_lose
@@ -172,8 +184,9 @@ class Checker:
 
     def check_isr(self) -> None:
         """StrongIsr."""
-        if self._newly_lost[0] == len(self.committed):
-            self._find_again()
+        loss = self._newest_loss
+        if loss is not None and loss.begin == len(self.committed):
+            self._find_again(loss)
         length = len(self.committed)
         without = 0
         for member in self.world.state_now.isr:
@@ -197,32 +210,39 @@ class Checker:
         """No member of the ISR has all that is committed any more, and power cuts took it: name what is gone."""
         isr = self.world.state_now.isr
         keep = max(self._first_difference(self.world.brokers[member]) for member in isr)
-        gone = self.committed[keep:]
-        numbers = [self._number(name) for name in gone]
-        acknowledged = [str(number) for name, number in zip(gone, numbers, strict=True) if name in self._acknowledged]
-        self.lost.append(
-            f"{len(gone)} from offset {keep} on, with the last in-sync copy, on broker {', '.join(map(str, isr))}; "
-            f"acknowledged with acks=all: {f'records {chr(44).join(acknowledged)}' if acknowledged else 'none'}"
-        )
-        self._are_lost(gone)
-        self._newly_lost = keep, gone
+        loss = self._newest_loss = _Loss(keep, self.committed[keep:], isr, len(self.lost))
+        self.lost.append(self._told(loss))
+        self._are_lost(loss.names)
         del self.committed[keep:]
         del self.chain[keep + 1 :]
 
-    def _find_again(self) -> None:
-        """Where a member of the ISR has what seemed lost, and nothing else was committed, it is not lost."""
-        keep, gone = self._newly_lost
-        end = keep + len(gone)
+    def _told(self, loss: _Loss) -> str:
+        acknowledged = [str(self._number(name)) for name in loss.names if name in self._acknowledged]
+        return (
+            f"{len(loss.names)} from offset {loss.begin} on, with the last in-sync copy, on broker "
+            f"{', '.join(map(str, loss.isr))}; "
+            f"acknowledged with acks=all: {f'records {chr(44).join(acknowledged)}' if acknowledged else 'none'}"
+        )
+
+    def _find_again(self, loss: _Loss) -> None:
+        """What a member of the ISR has of that which seemed lost, all or the first of it, is not lost."""
+        begin = loss.begin
         for member in self.world.state_now.isr:
             log = self.world.brokers[member].log
-            if log.records[keep:end] == gone and log.chain[keep] == self.chain[keep]:
-                self.committed += gone
-                self.chain += log.chain[keep + 1 : end + 1]
-                self.lost.pop()
-                self.lost_numbers.difference_update(self._number(name) for name in gone)
-                self._lost_names.difference_update(gone)
-                self._newly_lost = -1, []
-                return
+            while loss.names and log.records[loss.begin : loss.begin + 1] == loss.names[:1]:
+                if log.chain[loss.begin] != self.chain[loss.begin]:
+                    break
+                name = loss.names.pop(0)
+                loss.begin += 1
+                self.committed.append(name)
+                self.chain.append(log.chain[loss.begin])
+                self.lost_numbers.discard(self._number(name))
+                self._lost_names.discard(name)
+        if not loss.names:
+            del self.lost[loss.place]
+            self._newest_loss = None
+        elif loss.begin != begin:
+            self.lost[loss.place] = self._told(loss)
 
     def _are_lost(self, names: Sequence[RecordName]) -> None:
         self._lost_names.update(names)

@@ -317,6 +317,34 @@ def test_what_enters_the_isr_again_in_time_was_not_lost():
     assert len(stage.checker.committed) == 2
 
 
+def test_if_only_the_first_of_it_enters_again_the_rest_stays_lost():
+    """A joiner had lost some in a power cut of its own (seed 3,142,149 of histories that may lose)."""
+    stage = lossy()
+    stage.write(isr=(2,), leader=2, leader_epoch=1)
+    stage.cut(3, 1, power=True)
+    stage.cut(2, 0, power=True)
+    assert stage.checker.lost_numbers == {0, 1}
+    stage.write(isr=(2, 3))
+    assert stage.checker.lost == [
+        "1 from offset 1 on, with the last in-sync copy, on broker 2; acknowledged with acks=all: records 1"
+    ]
+    assert stage.checker.lost_numbers == {1}
+    assert len(stage.checker.committed) == 1
+    with pytest.raises(Violation, match="StrongIsr"):
+        stage.cut(3, 0)
+
+
+def test_what_is_found_again_takes_its_own_line_away():
+    """And no later one: that a former leader acknowledged what seemed lost."""
+    stage = lossy()
+    stage.write(isr=(2,), leader=2, leader_epoch=1)
+    stage.cut(2, 1, power=True)
+    stage.commit(1, 2)
+    stage.acknowledge(1, 1)
+    stage.write(isr=(2, 3))
+    assert stage.checker.lost == ["acknowledged with acks=all by broker 1, on top of what is lost: 1 at offset 1"]
+
+
 def former_leader(*, power: bool) -> Stage:
     """3 has told 1 of B, lost it, and leads a later epoch, in which another record was committed at its place."""
     stage = Stage([A, B], [A], [A, B], may_lose=True)

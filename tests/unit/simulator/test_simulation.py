@@ -53,6 +53,7 @@ def test_what_power_cuts_take_is_lost_by_name_only():
         (3_049_806, MAY_LOSE),
         (3_011_530, MAY_LOSE),
         (3_074_854, MUST_SURVIVE),
+        (3_142_149, MAY_LOSE),
     ],
 )
 def test_what_the_long_search_told_of_is_cured(seed: int, power: str):
