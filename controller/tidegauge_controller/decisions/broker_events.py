@@ -214,20 +214,20 @@ def process_leader_and_isr_response(
 def _on_overlooked_restart(
     context: ControllerContext, broker_id: int, partitions: Sequence[TopicPartition]
 ) -> Steps[None]:
-    """What a bounce would have done to these replicas: out of the ISRs, then told what they are now."""
+    """What a bounce would have done to these replicas: out of the ISRs, then told what they are now.
+
+    Their leaders may have taken them out of the ISRs before the refusal came here. They are told all the same: what
+    they refused was all that they have heard of these partitions.
+    """
     context.cause = "OverlookedRestart"
-    replicas = [
-        Replica(at, broker_id)
-        for at in partitions
-        if at in context.leadership and broker_id in context.leadership[at].isr
-    ]
-    if not replicas:
-        return
-    offline = context.offline_folders.setdefault(broker_id, set())
-    offline.update(replica.topic_partition for replica in replicas)
-    yield from on_replicas_offline(context, replicas)
-    offline.difference_update(replica.topic_partition for replica in replicas)
-    yield from change_replicas(context, replicas, ReplicaStatus.ONLINE)
+    refused = [Replica(at, broker_id) for at in partitions if at in context.leadership]
+    replicas = [replica for replica in refused if broker_id in context.leadership[replica.topic_partition].isr]
+    if replicas:
+        offline = context.offline_folders.setdefault(broker_id, set())
+        offline.update(replica.topic_partition for replica in replicas)
+        yield from on_replicas_offline(context, replicas)
+        offline.difference_update(replica.topic_partition for replica in replicas)
+    yield from change_replicas(context, refused, ReplicaStatus.ONLINE)
     yield from trigger_online(context)
 
 

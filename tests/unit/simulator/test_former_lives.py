@@ -48,6 +48,13 @@ def settle(world: World) -> None:
             return
 
 
+def decide_all(world: World) -> None:
+    """The controller decides all it can, and nobody hears of it."""
+    assert world.elected is not None
+    while world.controllers[world.elected].is_busy:
+        world.decide(world.elected, 1000)
+
+
 def come_to_rest(world: World) -> None:
     """Both fetch, ISR changes are decided, a record is written, both fetch again."""
     for _ in range(4):
@@ -105,10 +112,10 @@ def test_kafkas_rule_takes_it_in_and_loses_what_is_committed(monkeypatch: pytest
     assert ["records 0,1,2" in words for words in world.checker.lost] == [True]
 
 
-def overlook_a_restart(world: World) -> None:
-    """A controller that has not seen the leader's restart writes its proposal, and dies; the next one reads that."""
+def overlook_a_restart(world: World, broker_id: int = 1) -> None:
+    """A controller that has not seen a member restart writes the leader's proposal, and dies; the next one reads it."""
     world.propose(1, CONTROLLER)
-    lose_all(world, 1)
+    lose_all(world, broker_id)
     world.decide(CONTROLLER, 1000)
     assert (world.state_now.leader, world.state_now.isr) == (1, (1, 2))
     world.kill(CONTROLLER)
@@ -139,6 +146,24 @@ def test_a_leader_that_does_not_refuse_makes_logs_differ():
     assert (world.state_now.leader, world.state_now.leader_epoch) == (1, epoch)
     with pytest.raises(Violation, match=r"LogMatchingHw|StrongIsr"):
         come_to_rest(world)
+
+
+def test_who_refuses_is_told_again_though_its_leader_has_taken_it_out_of_the_isr_meanwhile():
+    """Else it has heard of no leader, and fetches from nobody for good (seed 3,247,467)."""
+    world = make_world()
+    overlook_a_restart(world, 2)
+    world.tell(world.traffic.verdicts.pop())
+    decide_all(world)
+    assert world.state_now.isr == (1, 2)
+    world.produce(1, ACKS_ALL, 1, 60_000)
+    world.pass_time(2500)
+    world.propose(1, 2)
+    decide_all(world)
+    assert world.state_now.isr == (1,), "before 2 has heard, and refused, that it is a member"
+    settle(world)
+    come_to_rest(world)
+    assert world.state_now.isr == (1, 2)
+    assert world.brokers[2].log.log_end_offset > 3
 
 
 def test_the_last_member_leads_on_in_a_new_epoch():
