@@ -221,12 +221,12 @@ def _on_overlooked_restart(
     """
     context.cause = "OverlookedRestart"
     refused = [Replica(at, broker_id) for at in partitions if at in context.leadership]
-    replicas = [replica for replica in refused if broker_id in context.leadership[replica.topic_partition].isr]
-    if replicas:
+    in_sync = [replica for replica in refused if broker_id in context.leadership[replica.topic_partition].isr]
+    if in_sync:
         offline = context.offline_folders.setdefault(broker_id, set())
-        offline.update(replica.topic_partition for replica in replicas)
-        yield from on_replicas_offline(context, replicas)
-        offline.difference_update(replica.topic_partition for replica in replicas)
+        offline.update(replica.topic_partition for replica in in_sync)
+        yield from on_replicas_offline(context, in_sync)
+        offline.difference_update(replica.topic_partition for replica in in_sync)
     yield from change_replicas(context, refused, ReplicaStatus.ONLINE)
     yield from trigger_online(context)
 

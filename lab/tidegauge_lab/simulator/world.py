@@ -156,10 +156,10 @@ class World:
         for broker_id in self.brokers:
             self.start(broker_id)
         self.elect(first)
-        self._decide_all()
+        self.decide_all()
         self.zookeeper.add_topic(AT.topic, {0: self.replicas})
         self.controllers[first].add(process_topic_change)
-        self._decide_all()
+        self.decide_all()
         for broker_id in self.brokers:
             self.deliver_all(broker_id)
 
@@ -360,7 +360,8 @@ class World:
             self.state_now = self.zookeeper.state(AT)
             self.checker.look_at_state()
 
-    def _decide_all(self) -> None:
+    def decide_all(self) -> None:
+        """The elected controller decides all it can, and nobody hears of it yet."""
         while self.elected is not None and self.controllers[self.elected].is_busy:
             self.decide(self.elected, 1000)
 

@@ -48,13 +48,6 @@ def settle(world: World) -> None:
             return
 
 
-def decide_all(world: World) -> None:
-    """The controller decides all it can, and nobody hears of it."""
-    assert world.elected is not None
-    while world.controllers[world.elected].is_busy:
-        world.decide(world.elected, 1000)
-
-
 def come_to_rest(world: World) -> None:
     """Both fetch, ISR changes are decided, a record is written, both fetch again."""
     for _ in range(4):
@@ -153,12 +146,12 @@ def test_who_refuses_is_told_again_though_its_leader_has_taken_it_out_of_the_isr
     world = make_world()
     overlook_a_restart(world, 2)
     world.tell(world.traffic.verdicts.pop())
-    decide_all(world)
+    world.decide_all()
     assert world.state_now.isr == (1, 2)
     world.produce(1, ACKS_ALL, 1, 60_000)
     world.pass_time(2500)
     world.propose(1, 2)
-    decide_all(world)
+    world.decide_all()
     assert world.state_now.isr == (1,), "before 2 has heard, and refused, that it is a member"
     settle(world)
     come_to_rest(world)

@@ -68,8 +68,7 @@ def test_a_broker_that_asked_to_shut_down_and_never_heard_goes_in_the_end():
     world.kill(2)
     world.expire(2)
     world.start(2)
-    while world.controllers[1].is_busy:
-        world.decide(1, 1000)
+    world.decide_all()
     for broker_id in world.brokers:
         world.deliver_all(broker_id)
     assert world.state_now.isr == (1, 3)
