@@ -21,6 +21,8 @@ from tidegauge.security import PLAIN, Security, security_of
 
 FILE_NAME = "cluster.json"
 VERSION = 1
+ANOTHER_DIRECTORY = "name another directory with --dir"
+BROKERS_BY_ADDRESS = "say where brokers are with --bootstrap-server"
 
 
 class BootstrapServers(list[str]):
@@ -105,8 +107,12 @@ class ClusterFile:
         temporary.replace(target)
 
 
-def load_cluster_file(directory: Path) -> ClusterFile:
+def load_cluster_file(directory: Path, otherwise: str = ANOTHER_DIRECTORY) -> ClusterFile:
     """Read a cluster's file.
+
+    Args:
+        directory: of the cluster.
+        otherwise: what the caller's user can do where the directory holds no cluster, other than start one.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE, the folder holds no cluster or the file is damaged.
@@ -119,8 +125,7 @@ def load_cluster_file(directory: Path) -> ClusterFile:
     except FileNotFoundError:
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
-            f"there is no cluster in {directory}; start one with `tidegauge up -d`, or say where brokers are with "
-            "--bootstrap-server",
+            f"there is no cluster in {directory}; start one with `tidegauge up -d`, or {otherwise}",
         ) from None
     except (ValueError, TypeError, KeyError) as problem:
         raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, f"{path} is damaged: {problem}") from problem

@@ -31,7 +31,7 @@ def view(topics: Sequence[tuple[TopicDescription, Sequence[PartitionInfo]]], *, 
         count = len(topic.info.partitions)
         yield click.style(f"{topic.info.name}  ({count} partition{'' if count == 1 else 's'})", bold=True)
         if replicas and parts:
-            yield f"    {'':<12}{'ROLE':<9}{'ISR':<5}{'START':>7}{'LEO':>9}{'HW':>9}{'LAG':>7}  EPOCHS"
+            yield f"    {'BROKER':<8}{'ROLE':<9}{'ISR':<5}{'LOG START':>9}{'LEO':>9}{'HW':>9}{'LAG':>7}  EPOCHS"
         for part in parts:
             yield _partition(part)
             if replicas:
@@ -45,7 +45,7 @@ def _partition(part: PartitionInfo) -> str:
     nobody = click.style("no leader", fg="red", bold=True)
     leader = nobody if part.leader_id is None else f"leader {part.leader_id}"
     osr = click.style(f"  OSR {_ids(out)}", fg="red") if out else ""
-    members = f"ISR {_ids(part.isr)}{osr}  AR {_ids(part.replicas)}"
+    members = f"ISR {_ids(part.isr)}{osr}  Replicas {_ids(part.replicas)}"
     return f"  {part.partition:<4} {leader}  epoch {part.leader_epoch}  {members}"
 
 
@@ -58,9 +58,8 @@ def _replica(state: ReplicaState, leader_leo: int | None) -> str:
         colour = "yellow"
     elif state.role == "leader":
         colour = "green"
-    numbers = f"{_n(state.log_start):>7}{_n(state.leo):>9}{_n(state.hw):>9}{_n(lag):>7}"
-    name = f"broker {state.broker}"
-    text = f"    {name:<12}{state.role:<9}{'yes' if state.in_isr else 'no':<5}{numbers}  {_epochs(state.epochs)}"
+    numbers = f"{_n(state.log_start):>9}{_n(state.leo):>9}{_n(state.hw):>9}{_n(lag):>7}"
+    text = f"    {state.broker:<8}{state.role:<9}{'yes' if state.in_isr else 'no':<5}{numbers}  {_epochs(state.epochs)}"
     return click.style(text.rstrip(), fg=colour)
 
 

@@ -59,6 +59,7 @@ class LocalCluster:
         settings: Mapping[str, str] | None = None,
         zookeeper: str | None = None,
         base_port: int | None = None,
+        zookeeper_port: int | None = None,
     ) -> LocalCluster:
         """Write ``cluster.json``, or what may change in it, without starting anything.
 
@@ -69,7 +70,7 @@ class LocalCluster:
             TidegaugeError: a wrong setting, a busy port, a contradiction to what the folder holds; for a new one, no
                 Java or PySpark, or no ZooKeeper at the given address. Nothing is written.
         """
-        wanted = Wanted(brokers, profile, with_whole_paths(settings or {}), zookeeper, base_port)
+        wanted = Wanted(brokers, profile, with_whole_paths(settings or {}), zookeeper, base_port, zookeeper_port)
         directory = Path(directory).absolute()
         with ports.Reservations().choosing(directory) as reserved:
             recorded = load_cluster_file(directory) if (directory / FILE_NAME).exists() else None

@@ -33,6 +33,7 @@ class Wanted:
     settings: Mapping[str, str] = field(default_factory=dict)
     zookeeper: str | None = None
     base_port: int | None = None
+    zookeeper_port: int | None = None
 
 
 class Plan(NamedTuple):
@@ -58,8 +59,11 @@ def first_plan(
     chosen = _broker_ports(range(brokers), wanted.base_port, taken, free)
     notes = _moved([ports.FIRST_BROKER_PORT + broker_id for broker_id in range(brokers)], chosen, wanted.base_port)
     if wanted.zookeeper is not None:
+        _check_whose_port(wanted)
         split_address(wanted.zookeeper)
         address = wanted.zookeeper
+    elif wanted.zookeeper_port is not None:
+        address = f"{ports.HOST}:{_requested_zookeeper_port(wanted.zookeeper_port, chosen, free)}"
     else:
         [port] = ports.choose_ports([ports.FIRST_ZOOKEEPER_PORT], taken={*chosen, *taken}, free=free)
         if port != ports.FIRST_ZOOKEEPER_PORT:
@@ -90,6 +94,9 @@ def next_plan(
     """
     if wanted.zookeeper is not None and (recorded.zookeeper_managed or wanted.zookeeper != recorded.zookeeper_address):
         raise _contradiction(directory, f"uses ZooKeeper at {recorded.zookeeper_address}")
+    address = recorded.zookeeper_address
+    if wanted.zookeeper_port is not None and address != f"{ports.HOST}:{wanted.zookeeper_port}":
+        raise _contradiction(directory, f"has its ZooKeeper at {address}")
     first = recorded.brokers[0].port
     if wanted.base_port is not None and wanted.base_port != first:
         raise _contradiction(directory, f"has its brokers from port {first} on")
@@ -131,6 +138,29 @@ def _broker_ports(
     for broker_id, port in enumerate(chosen):
         ports.require_free(port, f"broker {broker_id}", free=free)
     return chosen
+
+
+def _check_whose_port(wanted: Wanted) -> None:
+    if wanted.zookeeper_port is not None:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"ZooKeeper at {wanted.zookeeper} has its port already; only the cluster's own gets one",
+        )
+
+
+def _requested_zookeeper_port(port: int, of_brokers: list[int], free: Callable[[int], bool]) -> int:
+    """Return the port that was asked for.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, it is busy, or one of the brokers has it.
+    """
+    if port in of_brokers:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"port {port} is that of broker {of_brokers.index(port)}; choose another one for ZooKeeper",
+        )
+    ports.require_free(port, "ZooKeeper", free=free)
+    return port
 
 
 def _moved(wanted: list[int], chosen: list[int], base_port: int | None) -> list[str]:

@@ -13,7 +13,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -38,48 +38,85 @@ DEFAULT_DIRECTORY = "./tidegauge-data"
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
 
+class CommonOption(click.Option):
+    """An option that every verb has, or nearly every one: ``--help`` shows these together, after the verb's own.
+
+    Args:
+        declarations: as ``click.Option`` takes them.
+        shown: how the option is written in ``--help``.
+        attributes: as ``click.Option`` takes them.
+    """
+
+    def __init__(self, declarations: Sequence[str], *, shown: str, **attributes: Any) -> None:
+        super().__init__(declarations, **attributes)
+        self.shown = shown
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:  # noqa: ARG002 - click's signature
+        """Return nothing: the option is not one of the verb's own (see ``common_help``)."""
+        return None
+
+
+def common_help(command: click.Command) -> str:
+    """Return what ``--help`` of a verb says of its common options, for the end of that text; empty for none."""
+    options = [option for option in command.params if isinstance(option, CommonOption) and not option.hidden]
+    if not options:
+        return ""
+    width = max(len(option.shown) for option in options)
+    lines = [f"  {option.shown:<{width}}  {option.help}" for option in options]
+    return "\n".join(["\b", "Common options:", *lines])  # \b: click does not wrap the paragraph
+
+
 def output_option(command: AnyCallable) -> AnyCallable:
     """``-o/--output text|json``, passed as ``output``."""
     return click.option(
         "-o",
         "--output",
+        cls=CommonOption,
+        shown="-o, --output text|json",
         type=click.Choice(["text", "json"]),
         default="text",
-        show_default=True,
-        help="Text for people, or JSON on stdout and nothing else there.",
+        help="JSON: on stdout, and nothing else there.",
     )(command)
 
 
-def directory_option(command: AnyCallable) -> AnyCallable:
-    """``--dir``, passed as ``directory``: the folder of a cluster that ``tidegauge up`` made."""
+def directory_option(command: AnyCallable, *, hidden: bool = False) -> AnyCallable:
+    """``--dir``, passed as ``directory``: the directory of a cluster that ``tidegauge up`` made."""
     return click.option(
         "--dir",
         "directory",
+        cls=CommonOption,
+        shown="--dir DIR",
+        hidden=hidden,
         type=click.Path(path_type=Path, file_okay=False),
         default=lambda: Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY),
-        show_default=f"${DIRECTORY_VARIABLE} or {DEFAULT_DIRECTORY}",
-        help="Folder of the cluster that `tidegauge up` made.",
+        help=f"Else ${DIRECTORY_VARIABLE}, {DEFAULT_DIRECTORY}.",
     )(command)
 
 
-def bootstrap_option(command: AnyCallable) -> AnyCallable:
+def bootstrap_option(command: AnyCallable, *, hidden: bool = False) -> AnyCallable:
     """``-b/--bootstrap-server``, passed as ``bootstrap_server``; its variable is read by the client's resolver.
 
     With it comes ``--command-config``, kept for ``command_config`` and not passed.
     """
     command = click.option(
         "--command-config",
+        cls=CommonOption,
+        shown="--command-config FILE",
+        hidden=hidden,
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
         envvar=COMMAND_CONFIG_VARIABLE,
         expose_value=False,
         callback=_keep_command_config,
-        help=f"Client properties: security.protocol, ssl.truststore.location, ...; else ${COMMAND_CONFIG_VARIABLE}.",
+        help=f"TLS properties; else ${COMMAND_CONFIG_VARIABLE}.",
     )(command)
     return click.option(
         "-b",
         "--bootstrap-server",
+        cls=CommonOption,
+        shown="-b, --bootstrap-server H:P",
+        hidden=hidden,
         metavar="HOST:PORT[,HOST:PORT]",
-        help=f"Brokers to ask first; else ${BOOTSTRAP_VARIABLE}, else the cluster in --dir.",
+        help=f"Else ${BOOTSTRAP_VARIABLE}, else --dir.",
     )(command)
 
 
@@ -97,6 +134,11 @@ def command_config() -> Path | None:
 def verb_options(command: AnyCallable) -> AnyCallable:
     """The options that every verb takes: output, directory, bootstrap_server; ``command_config`` gives the fourth."""
     return output_option(directory_option(bootstrap_option(command)))
+
+
+def offline_verb_options(command: AnyCallable) -> AnyCallable:
+    """The same options for a verb that asks no cluster: accepted everywhere, but only ``--output`` means something."""
+    return output_option(directory_option(bootstrap_option(command, hidden=True), hidden=True))
 
 
 def say(text: str) -> None:

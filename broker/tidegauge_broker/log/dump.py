@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from collections.abc import Iterator
@@ -86,6 +87,8 @@ def dump_file(path: Path, options: DumpOptions, problems: Problems) -> Iterator[
         TIME_INDEX_SUFFIX: _dump_time_index,
         SNAPSHOT_SUFFIX: _dump_snapshot,
     }
+    if not path.exists():
+        raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {os.strerror(errno.ENOENT)}")
     dump = kinds.get(path.suffix)
     if dump is None:
         problems.lines.append(f"Ignoring unknown file {path}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, say, tells_errors, verb_options
+from tidegauge.cli import EXIT_FAILED, EXIT_OK, offline_verb_options, print_json, say, tells_errors
 from tidegauge_broker.log.dump import MAX_BYTES, DumpItem, DumpOptions, Problems, dump_file
 
 
@@ -29,7 +29,7 @@ from tidegauge_broker.log.dump import MAX_BYTES, DumpItem, DumpOptions, Problems
     metavar="N",
     help="Read only so many bytes of a .log file.",
 )
-@verb_options
+@offline_verb_options
 @tells_errors
 def dump_log(
     files: tuple[Path, ...],

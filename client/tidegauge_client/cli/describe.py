@@ -191,7 +191,10 @@ def text_lines(
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--replicas", is_flag=True, help="Every replica's log end offset, high watermark and epochs.")
 @click.option(
-    "--under-replicated-partitions", "under_replicated", is_flag=True, help="Only those missing from the ISR."
+    "--under-replicated-partitions",
+    "under_replicated",
+    is_flag=True,
+    help="Only partitions with replicas missing from the ISR.",
 )
 @click.option("--unavailable-partitions", "unavailable", is_flag=True, help="Only those without a live leader.")
 @click.option("--under-min-isr-partitions", "under_min_isr", is_flag=True, help="Only below min.insync.replicas.")

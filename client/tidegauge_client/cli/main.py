@@ -4,25 +4,83 @@ Rules:
     1. Calling a verb imports that verb's module and no other: a client verb must not pay for Spark or a web page.
     2. Usage errors end with 2 before anything is contacted; with ``-o json`` they too are JSON on stderr.
     3. No traceback reaches a user; TIDEGAUGE_DEBUG=1 shows it.
+    4. ``--help`` lists the verbs by what they are for; a mistyped verb, or the name of a tool of Kafka's, is answered
+       with the verbs that may be meant.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points, version
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, say
+from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, common_help, say
 from tidegauge.errors import TidegaugeError
 
 GROUP = "tidegauge.verbs"
 DEBUG_VARIABLE = "TIDEGAUGE_DEBUG"
+
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Run a cluster": ("up", "status", "logs", "down", "demo"),
+    "Topics and records": (
+        "create-topic",
+        "list-topics",
+        "describe-topic",
+        "alter-topic",
+        "delete-topic",
+        "produce",
+        "consume",
+        "get-offsets",
+        "delete-records",
+        "verify",
+    ),
+    "Break it": (
+        "kill",
+        "stop",
+        "pause",
+        "resume",
+        "start",
+        "isolate",
+        "heal",
+        "expire-session",
+        "inject-error",
+        "inject-disk",
+        "sync",
+        "faults",
+    ),
+    "Look inside": ("watch", "explain", "timeline", "wait", "health", "zk-tree", "dump-log"),
+    "Administer": ("describe-cluster", "describe-config", "alter-config", "elect-leaders", "reassign-partitions"),
+    "Replication step by step": ("hold-fetch", "step-fetch", "scenario"),
+    "Test the replication core, without a cluster": ("simulate", "explore", "replay"),
+    "One process": ("broker",),
+}
+OTHERS = "Other verbs"
+KAFKA_TOOLS: dict[str, tuple[str, ...]] = {
+    "topics": ("create-topic", "list-topics", "describe-topic", "alter-topic", "delete-topic"),
+    "configs": ("describe-config", "alter-config"),
+    "console-producer": ("produce",),
+    "producer-perf-test": ("produce",),
+    "console-consumer": ("consume",),
+    "leader-election": ("elect-leaders",),
+    "dump-log-segments": ("dump-log",),
+    "server-start": ("up", "broker"),
+    "server-stop": ("down", "stop"),
+    "zookeeper-shell": ("zk-tree",),
+    "broker-api-versions": ("health",),
+    "metadata-quorum": ("describe-cluster",),
+    "cluster": ("describe-cluster",),
+    "describe": ("describe-topic", "describe-cluster", "describe-config"),
+    "restart": ("stop", "start"),
+    "purge": ("down",),
+}
+"""Names that people try, without ``kafka-`` and ``.sh``, and the verbs for them."""
 
 
 class Verbs(click.Group):
@@ -44,21 +102,68 @@ class Verbs(click.Group):
         command = entry.load()
         if not isinstance(command, click.Command):
             raise TypeError(f"{entry.value} is no command")
+        end_with_common_options(command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb that is called; a name that is none is answered with the verbs that may be meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as problem:
+            meant = may_be_meant(args[0], self.list_commands(ctx)) if args else []
+            if not meant:
+                raise
+            *others, last = meant
+            told = f"{', '.join(others)} or {last}" if others else last
+            raise click.UsageError(f"{problem.message} Did you mean {told}?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in ``--help``; a verb whose extra is not installed is shown as such, and stops nothing."""
-        rows = []
-        for name in self.list_commands(ctx):
-            try:
-                command = self.get_command(ctx, name)
-            except (ImportError, AttributeError, TypeError) as problem:
-                rows.append((name, f"(not available: {problem})"))
-                continue
-            if command is not None and not command.hidden:
-                rows.append((name, command.get_short_help_str(limit=200)))
-        with formatter.section("Verbs"):
-            formatter.write_dl(rows)
+        names = self.list_commands(ctx)
+        width = max(map(len, names))
+        for title, section in in_sections(names):
+            rows = [(name.ljust(width), text) for name in section if (text := self._in_short(ctx, name)) is not None]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def _in_short(self, ctx: click.Context, name: str) -> str | None:
+        """What a verb does, in one sentence; None where it is hidden."""
+        try:
+            command = self.get_command(ctx, name)
+        except (ImportError, AttributeError, TypeError) as problem:
+            return f"(not available: {problem})"
+        return None if command is None or command.hidden else command.get_short_help_str(limit=200)
+
+
+def end_with_common_options(command: click.Command) -> None:
+    """Let ``--help`` of a verb, and of what is below it, end with the common options."""
+    if command.epilog is None:
+        command.epilog = common_help(command)
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            end_with_common_options(below)
+
+
+def in_sections(names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """The verbs by what they are for, each once; a verb that no section names stands in the last one."""
+    for title, section in SECTIONS.items():
+        yield title, [name for name in section if name in names]
+    known = {name for section in SECTIONS.values() for name in section}
+    yield OTHERS, [name for name in names if name not in known]
+
+
+def may_be_meant(word: str, names: Sequence[str]) -> list[str]:
+    """What somebody may have meant who called this verb, which there is not."""
+    bare = word.lower().removeprefix("kafka-").removesuffix(".sh")
+    if bare in {"help", "commands", "verbs"}:
+        return ["`tidegauge --help`"]
+    if bare in names:
+        return [bare]
+    found = [name for name in KAFKA_TOOLS.get(bare, ()) if name in names]
+    return found or difflib.get_close_matches(bare, names, n=3)
 
 
 @click.group(

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from tidegauge.cli import (
+    BOOTSTRAP_VARIABLE,
     DEFAULT_DIRECTORY,
     DIRECTORY_VARIABLE,
     EXIT_USAGE,
@@ -27,6 +28,7 @@ from tidegauge.cli import (
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_assignments
+from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
 from tidegauge_lab import layout
 from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.cluster import LocalCluster
@@ -42,7 +44,15 @@ _EXAMPLE_TOPIC = "orders"
 @click.option("--profile", type=click.Choice(["fast", "kafka"]), help="Short waits, or Kafka's.  [default: fast]")
 @click.option("--set", "settings", multiple=True, metavar="K=V", help="A broker setting; may be repeated.")
 @click.option("--zookeeper", metavar="H:P", help="Use this ZooKeeper instead of one of its own.")
-@click.option("--base-port", type=click.IntRange(1, 65535), metavar="N", help="Broker ID listens on N+ID.")
+@click.option(
+    "--zookeeper-port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="The cluster's own ZooKeeper listens there.  [default: 12181, or the next free one]",
+)
+@click.option(
+    "--base-port", type=click.IntRange(1, 65535), metavar="N", help="Broker ID listens on N+ID.  [default: 19092]"
+)
 @click.option("-d", "--detach", is_flag=True, help="Return when the cluster is ready, and leave it running.")
 @directory_option
 @output_option
@@ -52,15 +62,20 @@ def up(
     profile: str | None,
     settings: tuple[str, ...],
     zookeeper: str | None,
+    zookeeper_port: int | None,
     base_port: int | None,
     detach: bool,
     directory: Path,
     output: str,
 ) -> None:
     """Start ZooKeeper and brokers on 127.0.0.1; a second `up` restarts them on the old data."""
+    if zookeeper is not None and zookeeper_port is not None:
+        raise click.UsageError(
+            "Option --zookeeper-port is for the cluster's own ZooKeeper; it can't be used with --zookeeper"
+        )
     try:
         given = read_assignments(settings, "--set")
-        cluster = LocalCluster.create(directory, brokers, profile, given, zookeeper, base_port)
+        cluster = LocalCluster.create(directory, brokers, profile, given, zookeeper, base_port, zookeeper_port)
     except TidegaugeError as problem:
         if problem.code is ErrorCode.INVALID_CONFIG:  # a wrong --set: nothing was contacted, nothing is changed
             fail(problem.message, output, code=problem.code, exit_code=EXIT_USAGE)
@@ -71,7 +86,7 @@ def up(
     if detach:
         _start(cluster, output, has_new_settings=bool(given or profile))
         if output == "text":
-            click.echo("\n".join(["", "Next, for example:", *next_commands(cluster)]))
+            click.echo("\n".join(["", "Next, for example:", *next_commands(cluster), "", *where_to_go_on(cluster)]))
         return
     try:
         _start(cluster, output, has_new_settings=bool(given or profile))
@@ -130,19 +145,37 @@ def _process(pid: int | None) -> str:
 
 
 def next_commands(cluster: LocalCluster) -> list[str]:
-    """The next four commands to paste: a topic, records, a failover, and what it did."""
+    """Return the next commands to paste: a topic, records, a failover, the wait for it, and what it did.
+
+    A cluster of one broker starts it again: nobody else could lead.
+    """
     count = len(cluster.file.brokers)
-    bootstrap = ",".join(cluster.bootstrap_servers)
     where = _directory_argument(cluster.directory)
-    # With TLS the folder says more than an address: how its brokers are spoken with.
-    servers = where if cluster.bootstrap_servers.security.is_tls else f" -b {bootstrap}"
+    servers = _bootstrap_argument(cluster.bootstrap_servers) or where
     topic = _EXAMPLE_TOPIC
     return [
         f"  tidegauge create-topic {topic} --partitions {count} --replication-factor {min(count, 3)}{servers}",
         f"  tidegauge produce {topic} --count 1000{servers}",
         f"  tidegauge kill --leader-of {topic}-0{where}",
-        f"  tidegauge describe-topic {topic}{servers}",
+        *([f"  tidegauge start {cluster.file.brokers[0].id}{where}"] if count == 1 else []),
+        f"  tidegauge wait --leader {topic}-0{servers}",
+        f"  tidegauge describe-topic {topic} --replicas{servers}",
     ]
+
+
+def where_to_go_on(cluster: LocalCluster) -> list[str]:
+    """Return what the detached ``up`` says last: the page, and the list of verbs."""
+    where = _directory_argument(cluster.directory)
+    return [f"Live in a browser: `tidegauge watch{where}`. All verbs: `tidegauge --help`."]
+
+
+def _bootstrap_argument(servers: BootstrapServers) -> str:
+    """``-b`` where a variable would lead the client's verbs to another cluster than the one in the directory.
+
+    With TLS an address is not enough: the directory also says how its brokers are spoken with.
+    """
+    elsewhere = os.environ.get(BOOTSTRAP_VARIABLE)
+    return f" -b {','.join(servers)}" if elsewhere and not servers.security.is_tls else ""
 
 
 def _directory_argument(directory: Path) -> str:
@@ -184,7 +217,12 @@ def _take_down(cluster: LocalCluster) -> None:
 @output_option
 @lab_verb
 def down(purge: bool, directory: Path, output: str) -> None:
-    """Stop everything; returns when all processes are gone."""
+    """Stop everything; returns when all processes are gone. Where there is no cluster, nothing is to be done."""
+    if not (directory / FILE_NAME).exists() and not (purge and directory.exists()):
+        say(f"There is no cluster in {directory.absolute()}: nothing is to be taken down")
+        if output == "json":
+            print_json({"directory": str(directory.absolute()), "purged": False})
+        return
     cluster = LocalCluster(directory)
     cluster.down(purge=purge)
     if purge and not cluster.file.zookeeper_managed:

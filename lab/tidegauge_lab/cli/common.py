@@ -1,4 +1,4 @@
-"""What the lab's verbs share: the exit code of a time limit, and how processes are called."""
+"""What the lab's verbs share: broker ids, the exit code of a time limit, and how processes are called."""
 
 from __future__ import annotations
 
@@ -6,8 +6,23 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import click
+
 from tidegauge.cli import EXIT_TIME_LIMIT, fail, tells_errors
 from tidegauge_lab.waiting import TimeLimitError
+
+
+class BrokerIdType(click.ParamType[int]):
+    """A broker's id on the command line."""
+
+    name = "ID"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it, or fail as a usage error."""
+        text = str(value)
+        if not (text.isascii() and text.isdigit()):
+            self.fail(f"'{text}' is no broker ID: IDs are 0, 1, 2, ...; `tidegauge status` lists them", param, ctx)
+        return int(text)
 
 
 def lab_verb(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,16 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_OK, EXIT_TOOL_FAILED, fail, print_json, say, tells_errors, verb_options
+from tidegauge.cli import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_TOOL_FAILED,
+    fail,
+    offline_verb_options,
+    print_json,
+    say,
+    tells_errors,
+)
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.replica.rules import RULES
 from tidegauge_lab.exhaustive.cluster import KAFKA, MODEL, Bounds
@@ -84,7 +93,7 @@ def _bounded(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--acquits", type=_RULES, help="Count only what this other rule survives by the same schedule.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first violation.")
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the first schedule as a diagram.")
-@verb_options
+@offline_verb_options
 @tells_errors
 def explore(
     truncation: str,

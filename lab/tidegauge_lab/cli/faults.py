@@ -15,7 +15,7 @@ import click
 
 from tidegauge.cli import directory_option, output_option, print_json, say
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.cli.common import called, lab_verb
+from tidegauge_lab.cli.common import BrokerIdType, called, lab_verb
 from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.processes import ProcessState
 from tidegauge_lab.roles import Role, RoleKind
@@ -41,7 +41,7 @@ class PartitionType(click.ParamType[TopicPartition]):
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The ways to name what a fault is done to."""
     decorators = [
-        click.argument("ids", nargs=-1, type=click.IntRange(min=0), metavar="[ID]..."),
+        click.argument("ids", nargs=-1, type=BrokerIdType(), metavar="[ID]..."),
         click.option("--leader-of", type=PartitionType(), metavar="T-P", help="The broker that leads this partition."),
         click.option("--follower-of", type=PartitionType(), metavar="T-P", help="A broker that follows there."),
         click.option("--controller", is_flag=True, help="The broker that is the active controller."),

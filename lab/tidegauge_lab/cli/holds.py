@@ -16,7 +16,7 @@ from tidegauge.cli import EXIT_FAILED, print_json, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.common import BrokerIdType, lab_verb
 from tidegauge_lab.cli.faults import PartitionType
 from tidegauge_lab.cli.switching import each, replicas_of, with_switches
 from tidegauge_lab.switches import Step, Switches, Until
@@ -29,7 +29,7 @@ _KINDS = {lab_pb2.STEP_KIND_FETCH: "fetch", lab_pb2.STEP_KIND_EPOCH_END: "epoch-
 @click.option(
     "--broker",
     "brokers",
-    type=click.IntRange(min=0),
+    type=BrokerIdType(),
     multiple=True,
     metavar="ID",
     help="The follower on this broker; may be repeated. Without it: all that follow now.",
@@ -82,7 +82,7 @@ async def _held(switches: Switches, at: TopicPartition) -> list[int]:
 @click.argument("partition", type=PartitionType(), metavar="T-P")
 @click.option(
     "--broker",
-    type=click.IntRange(min=0),
+    type=BrokerIdType(),
     metavar="ID",
     help="The follower on this broker. Without it: all held ones, one after the other.",
 )

@@ -14,7 +14,7 @@ import click
 
 from tidegauge.cli import print_json, say, verb_options
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.common import BrokerIdType, lab_verb
 from tidegauge_lab.cli.switching import each, with_switches
 from tidegauge_lab.switches import BrokerSwitches, Direction, Fault, NetworkEffect, Plane, Switches
 
@@ -40,7 +40,7 @@ class EndsType(click.ParamType["Plane | tuple[int, ...]"]):
 
 
 @click.command()
-@click.argument("broker_id", type=click.IntRange(min=0), metavar="ID")
+@click.argument("broker_id", type=BrokerIdType(), metavar="ID")
 @click.option(
     "--from",
     "ends",
@@ -102,7 +102,7 @@ def tell_fault(fault: Fault, output: str) -> None:
 
 
 @click.command()
-@click.argument("ids", nargs=-1, type=click.IntRange(min=0), metavar="[ID]...")
+@click.argument("ids", nargs=-1, type=BrokerIdType(), metavar="[ID]...")
 @verb_options
 @lab_verb
 def heal(ids: tuple[int, ...], output: str, directory: Path, bootstrap_server: str | None) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_OK, EXIT_TOOL_FAILED, fail, print_json, tells_errors, verb_options
+from tidegauge.cli import EXIT_FAILED, EXIT_OK, EXIT_TOOL_FAILED, fail, offline_verb_options, print_json, tells_errors
 from tidegauge_broker.replica.rules import RULES
 from tidegauge_lab.simulator.replay import Outcome, replay
 from tidegauge_lab.simulator.trace import Trace, TraceError, read_trace
@@ -38,7 +38,7 @@ DEFAULT_RULE = "kip-320"
     help="Grant two liberties of the published models: a cut at every new epoch, even of the same leader; and an "
     "epoch question answered by a broker that does not lead.",
 )
-@verb_options
+@offline_verb_options
 @tells_errors
 def replay_verb(
     files: tuple[Path, ...],

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, fail, print_json, say, verb_options
+from tidegauge.cli import EXIT_FAILED, fail, offline_verb_options, print_json, say
 from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.scenario.loader import load, parse, shipped_names, text_of
 from tidegauge_lab.scenario.outcome import as_json, introduction
@@ -26,7 +26,7 @@ from tidegauge_lab.scenario.runner import play
 
 
 @click.group()
-@verb_options
+@offline_verb_options
 @click.pass_context
 def scenario(context: click.Context, output: str, directory: Path, bootstrap_server: str | None) -> None:
     """Stories of failures, played on real processes."""
@@ -36,7 +36,7 @@ def scenario(context: click.Context, output: str, directory: Path, bootstrap_ser
 
 
 @scenario.command("list")
-@verb_options
+@offline_verb_options
 @lab_verb
 def list_scenarios(output: str, directory: Path, bootstrap_server: str | None) -> None:
     """List the shipped scenarios: a line each, name and one sentence."""
@@ -51,7 +51,7 @@ def list_scenarios(output: str, directory: Path, bootstrap_server: str | None) -
 
 @scenario.command()
 @click.argument("name", metavar="NAME-or-FILE")
-@verb_options
+@offline_verb_options
 @lab_verb
 def show(name: str, output: str, directory: Path, bootstrap_server: str | None) -> None:
     """Show a scenario's file, after a check of it."""
@@ -70,7 +70,7 @@ def show(name: str, output: str, directory: Path, bootstrap_server: str | None) 
 @click.option(
     "--zookeeper", metavar="HOST:PORT", help="Use this ZooKeeper, under a chroot of its own, instead of starting one."
 )
-@verb_options
+@offline_verb_options
 @lab_verb
 def run(
     name: str, output: str, directory: Path, bootstrap_server: str | None, zookeeper: str | None, *, keep: bool

@@ -19,7 +19,16 @@ from typing import NamedTuple
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_OK, EXIT_TOOL_FAILED, fail, print_json, say, tells_errors, verb_options
+from tidegauge.cli import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_TOOL_FAILED,
+    fail,
+    offline_verb_options,
+    print_json,
+    say,
+    tells_errors,
+)
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.replica.rules import RULES
 from tidegauge_lab.simulator.actions import MAY_LOSE, MUST_SURVIVE
@@ -79,7 +88,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first violation.")
-@verb_options
+@offline_verb_options
 @tells_errors
 def simulate(
     seed: int,

@@ -19,7 +19,7 @@ from tidegauge.security import Security
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.common import servers
-from tidegauge_client.cluster_file import load_cluster_file
+from tidegauge_client.cluster_file import BROKERS_BY_ADDRESS, load_cluster_file
 from tidegauge_lab.switches import Switches
 
 Result = TypeVar("Result")
@@ -44,7 +44,7 @@ def with_switches(
 async def _addresses(directory: Path, bootstrap_server: str | None) -> tuple[dict[int, str], Security]:
     """All brokers, and how to speak with them."""
     if bootstrap_server is None and not os.environ.get(BOOTSTRAP_VARIABLE):
-        file = load_cluster_file(directory)
+        file = load_cluster_file(directory, BROKERS_BY_ADDRESS)
         return {broker.id: broker.address for broker in file.brokers}, file.security
     async with Admin(servers(bootstrap_server, directory)) as admin:
         view = await admin.metadata([])

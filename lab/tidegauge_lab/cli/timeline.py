@@ -7,7 +7,7 @@ a sequence diagram instead. ``-f`` goes on until Ctrl-C.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from tidegauge.cli import directory_option, output_option, print_json, say
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import KINDS
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.common import BrokerIdType, lab_verb
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.timeline.choice import Choice, parse_moment
 from tidegauge_lab.timeline.drawing import MOST_EVENTS, draw
@@ -27,6 +27,7 @@ from tidegauge_lab.timeline.reading import Timeline
 from tidegauge_lab.timeline.words import line
 
 LOOK_AGAIN_SECONDS = 0.2
+MOST_TOPICS_NAMED = 10
 
 
 class MomentType(click.ParamType[int]):
@@ -65,9 +66,7 @@ class SomePartitionType(click.ParamType[tuple[str | None, int]]):
 @click.command()
 @click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic's; may be given again.")
 @click.option("--partition", "partitions", multiple=True, type=SomePartitionType(), help="Only this partition's.")
-@click.option(
-    "--broker", "brokers", multiple=True, type=click.IntRange(min=0), metavar="ID", help="Only this broker's."
-)
+@click.option("--broker", "brokers", multiple=True, type=BrokerIdType(), metavar="ID", help="Only this broker's.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(sorted(KINDS)), help="Only this kind of event.")
 @click.option("--since", type=MomentType(), help="From then on: 30s (ago), 12:30:15, ISO, or ms since 1970.")
 @click.option("--until", type=MomentType(), help="Up to then.")
@@ -97,10 +96,27 @@ def timeline(
             _draw(source, choice, svg, output)
             return
         if not follow:
-            _show(source.written(), choice, output)
+            events = list(source.written())
+            _require_topics(topics, events)
+            _show(events, choice, output)
         while follow:
             _show(source.settled(time.monotonic()), choice, output)
             time.sleep(LOOK_AGAIN_SECONDS)
+
+
+def _require_topics(topics: Sequence[str], events: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a topic that no event names.
+
+    Raises:
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    seen = sorted({str(event["topic"]) for event in events if event.get("topic")})
+    for topic in topics:
+        if topic not in seen:
+            known = (
+                f"there are events of {', '.join(seen[:MOST_TOPICS_NAMED])}" if seen else "there are none of any topic"
+            )
+            raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no event names the topic {topic}; {known}")
 
 
 def _show(events: Iterable[dict[str, Any]], choice: Choice, output: str) -> None:
@@ -115,6 +131,7 @@ def _show(events: Iterable[dict[str, Any]], choice: Choice, output: str) -> None
 
 def _draw(source: Timeline, choice: Choice, svg: Path, output: str) -> None:
     events = list(source.written())
+    _require_topics(sorted(choice.topics), events)
     picture, drawn, wanted = draw(events, choice)
     try:
         svg.write_text(picture, encoding="utf-8")

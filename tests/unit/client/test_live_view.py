@@ -27,8 +27,8 @@ def shown(*, replicas: bool) -> list[str]:
 def test_partitions_are_a_line_each() -> None:
     assert shown(replicas=False) == [
         "orders  (2 partitions)",
-        "  0    leader 1  epoch 3  ISR 1,2  OSR 0  AR 1,2,0",
-        "  1    no leader  epoch 4  ISR 2  OSR 0,1  AR 2,0,1",
+        "  0    leader 1  epoch 3  ISR 1,2  OSR 0  Replicas 1,2,0",
+        "  1    no leader  epoch 4  ISR 2  OSR 0,1  Replicas 2,0,1",
     ]
 
 
@@ -36,9 +36,10 @@ def test_replicas_stand_under_their_partition_within_80_columns() -> None:
     lines = shown(replicas=True)
     assert max(map(len, lines)) <= WIDTH
     leader, follower, unknown = (line.split() for line in lines[3:6])
-    assert leader == ["broker", "1", "leader", "yes", "0", "1234567", "1234560", "0", "..", "7@7000", "8@8000"]
-    assert follower == ["broker", "2", "follower", "yes", "0", "1234560", "1234560", "7", "0@0"]
-    assert unknown == ["broker", "0", "unknown", "no", "-", "-", "-", "-", "-"]
+    assert lines[1].split() == ["BROKER", "ROLE", "ISR", "LOG", "START", "LEO", "HW", "LAG", "EPOCHS"]
+    assert leader == ["1", "leader", "yes", "0", "1234567", "1234560", "0", "..", "7@7000", "8@8000"]
+    assert follower == ["2", "follower", "yes", "0", "1234560", "1234560", "7", "0@0"]
+    assert unknown == ["0", "unknown", "no", "-", "-", "-", "-", "-"]
 
 
 @pytest.mark.parametrize(("line", "colour"), [(3, "32"), (4, "33"), (5, "31")])

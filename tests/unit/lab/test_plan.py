@@ -55,6 +55,16 @@ def test_requested_ports_are_taken_as_they_are_or_refused() -> None:
         first_plan(HOME, Wanted(base_port=20000), free=lambda port: port != 20001)
 
 
+def test_a_requested_zookeeper_port_is_taken_as_it_is_or_refused() -> None:
+    assert made(zookeeper_port=22181).zookeeper_address == "127.0.0.1:22181"
+    with pytest.raises(TidegaugeError, match="port 22181 of ZooKeeper is in use"):
+        first_plan(HOME, Wanted(zookeeper_port=22181), free=lambda port: port != 22181)
+    with pytest.raises(TidegaugeError, match="is that of broker 1"):
+        made(base_port=20000, zookeeper_port=20001)
+    with pytest.raises(TidegaugeError, match="only the cluster's own gets one"):
+        made(zookeeper="one:2181", zookeeper_port=22181)
+
+
 def test_a_foreign_zookeeper_is_recorded_and_not_managed() -> None:
     file = made(zookeeper="one:2181,two:2182/tide")
     assert (file.zookeeper_address, file.zookeeper_managed) == ("one:2181,two:2182/tide", False)
@@ -67,6 +77,7 @@ def test_a_later_up_keeps_ids_and_ports_and_takes_new_settings() -> None:
     recorded = made(settings={"min.insync.replicas": "2", "num.partitions": "3"})
     file = next_plan(HOME, recorded, Wanted(profile="kafka", settings={"num.partitions": "6"}), free=all_free).file
     assert file.brokers == recorded.brokers
+    assert next_plan(HOME, recorded, Wanted(zookeeper_port=12181), free=all_free).file.brokers == recorded.brokers
     assert file.profile == "kafka"
     assert file.settings == {"min.insync.replicas": "2", "num.partitions": "6"}
 
@@ -84,8 +95,8 @@ def test_brokers_may_be_added_on_ports_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     "wanted",
-    [Wanted(brokers=2), Wanted(zookeeper="other:2181"), Wanted(base_port=20000)],
-    ids=["fewer brokers", "another ZooKeeper", "other ports"],
+    [Wanted(brokers=2), Wanted(zookeeper="other:2181"), Wanted(base_port=20000), Wanted(zookeeper_port=22181)],
+    ids=["fewer brokers", "another ZooKeeper", "other ports", "another port of ZooKeeper"],
 )
 def test_what_contradicts_the_data_in_the_folder_is_refused(wanted: Wanted) -> None:
     with pytest.raises(TidegaugeError, match="can't be changed"):

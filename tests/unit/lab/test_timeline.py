@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tidegauge.event_log import KINDS
+from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
+from tidegauge_lab.cli.timeline import timeline as timeline_verb
 from tidegauge_lab.timeline.choice import Choice, parse_moment
 from tidegauge_lab.timeline.lanes import CLIENTS, CONTROLLER, steps
 from tidegauge_lab.timeline.reading import PATIENCE_SECONDS, Timeline
@@ -212,3 +215,21 @@ def test_following_goes_on_over_half_lines_new_brokers_and_a_file_that_moves_awa
         write(tmp_path / "broker-1.events.jsonl", 5)
         assert logical_times(timeline.written()) == [2, 3, 4, 5]
         assert logical_times(timeline.written()) == []
+
+
+@pytest.mark.parametrize("more", [[], ["--svg", "picture.svg"]])
+def test_a_topic_that_no_event_names_is_refused(
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The brokers' own events pass the filter; without this they would be shown as if they were the topic's."""
+    monkeypatch.chdir(tmp_path)
+    ClusterFile("h:1", zookeeper_managed=True, profile="fast", brokers=[BrokerEntry(1, "h", 2, "d")]).save(tmp_path)
+    (tmp_path / "logs").mkdir()
+    lines = [json.dumps(one) + "\n" for one in (LEADS, SESSION)]
+    (tmp_path / "logs" / "broker-1.events.jsonl").write_text("".join(lines))
+    where = ["--dir", str(tmp_path)]
+    refused = CliRunner().invoke(timeline_verb, ["--topic", "orders", "--topic", "nope", *more, *where])
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "no event names the topic nope; there are events of orders" in refused.stderr
+    assert not (tmp_path / "picture.svg").exists()
+    assert CliRunner().invoke(timeline_verb, ["--topic", "orders", *more, *where]).exit_code == 0

@@ -1,0 +1,98 @@
+"""``--help``: verbs by what they are for, common options apart, and an answer to a verb that there is not."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import entry_points
+
+import click
+import pytest
+
+from tidegauge_client.cli.main import KAFKA_TOOLS, SECTIONS, common_help, in_sections, may_be_meant, root, run
+
+NAMES = sorted(entry.name for entry in entry_points(group="tidegauge.verbs"))
+
+
+def shown(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert run([*arguments, "--help"]) == 0
+    return capsys.readouterr().out
+
+
+def test_every_verb_stands_in_one_section() -> None:
+    named = [name for section in SECTIONS.values() for name in section]
+    assert sorted(named) == NAMES, "a verb needs its place in SECTIONS"
+    assert len(set(named)) == len(named)
+
+
+def test_a_verb_of_no_section_stands_in_the_last_one() -> None:
+    assert list(in_sections(["up", "of-a-plugin"]))[-1] == ("Other verbs", ["of-a-plugin"])
+
+
+def test_help_lists_the_verbs_by_section(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys=capsys).splitlines()
+    titles = [line.removesuffix(":") for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Options", *SECTIONS]
+    assert lines.index("Run a cluster:") < next(place for place, line in enumerate(lines) if line.startswith("  up "))
+
+
+@pytest.mark.parametrize(
+    ("word", "verbs"),
+    [
+        ("describ-topic", "describe-topic"),
+        ("topics", "create-topic, list-topics, describe-topic, alter-topic or delete-topic"),
+        ("kafka-leader-election.sh", "elect-leaders"),
+        ("help", "`tidegauge --help`"),
+        ("describe-topic.sh", "describe-topic"),
+    ],
+)
+def test_a_verb_that_there_is_not_is_answered_with_what_may_be_meant(
+    word: str, verbs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([word, "-o", "json"]) == 2
+    message = json.loads(capsys.readouterr().err)["error"]["message"]
+    assert message.startswith(f"No such command '{word}'. Did you mean {verbs}")
+
+
+def test_what_resembles_nothing_is_left_alone() -> None:
+    assert may_be_meant("xyzzy", NAMES) == []
+
+
+def test_kafkas_tools_lead_to_verbs_that_exist() -> None:
+    assert {verb for verbs in KAFKA_TOOLS.values() for verb in verbs} <= set(NAMES)
+
+
+def own_and_common(text: str) -> tuple[str, str]:
+    own, _, common = text.partition("Common options:")
+    return own, common
+
+
+def test_common_options_stand_apart_within_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb, wanted in (("produce", ["-o", "--dir", "-b", "--command-config"]), ("kill", ["--dir", "-o"])):
+        own, common = own_and_common(shown(verb, capsys=capsys))
+        assert [line.split()[0].rstrip(",") for line in common.splitlines() if line.strip()] == wanted
+        assert all(len(line) <= 80 for line in common.splitlines())
+        assert "--dir" not in own
+
+
+@pytest.mark.parametrize("verb", [("scenario", "run"), ("scenario", "list"), ("simulate",), ("explore",), ("replay",)])
+def test_what_means_nothing_is_not_offered_but_accepted(
+    verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every verb takes --dir and --bootstrap-server, so that scripts need not know which of them ask a cluster."""
+    text = shown(*verb, capsys=capsys)
+    assert "--output" in text
+    assert "--dir" not in text
+    assert "--bootstrap-server" not in text
+    context = click.Context(root)
+    command = root.get_command(context, verb[0])
+    for name in verb[1:]:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    assert command is not None
+    assert {"--dir", "--bootstrap-server", "--command-config"} <= {
+        one for param in command.params for one in param.opts
+    }
+
+
+def test_a_command_without_common_options_says_nothing_of_them() -> None:
+    assert common_help(click.Command("bare")) == ""

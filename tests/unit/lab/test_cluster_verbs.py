@@ -1,0 +1,124 @@
+"""``up``, ``down`` and ids on the command line, without any process: what is printed, and what is judged first."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tidegauge_client.cli.main import root
+from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
+from tidegauge_lab.cli.cluster import down, next_commands, status, up
+from tidegauge_lab.cli.faults import kill
+from tidegauge_lab.cli.inject import inject_error
+from tidegauge_lab.cluster import LocalCluster
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("TIDEGAUGE_DIR", "TIDEGAUGE_BOOTSTRAP_SERVER", "TIDEGAUGE_COMMAND_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def cluster_of(brokers: int, directory: Path) -> LocalCluster:
+    directory.mkdir(parents=True)
+    entries = [BrokerEntry(one, "127.0.0.1", 20_000 + one, str(directory / f"broker-{one}")) for one in range(brokers)]
+    ClusterFile("127.0.0.1:20100", zookeeper_managed=True, profile="fast", brokers=entries).save(directory)
+    return LocalCluster(directory)
+
+
+def verbs(lines: list[str]) -> list[str]:
+    return [line.split()[1] for line in lines]
+
+
+def test_the_next_commands_wait_for_the_failover_and_name_no_address(tmp_path: Path) -> None:
+    """Pasted one after the other, the last one shows the new leader: without the wait it would show the dead one."""
+    lines = next_commands(cluster_of(3, tmp_path / "tidegauge-data"))
+    assert verbs(lines) == ["create-topic", "produce", "kill", "wait", "describe-topic"]
+    assert lines[-1].split()[-1] == "--replicas"
+    assert not any("-b " in line or "--dir" in line for line in lines)
+
+
+def test_a_single_broker_is_started_again_since_nobody_else_could_lead(tmp_path: Path) -> None:
+    lines = next_commands(cluster_of(1, tmp_path / "tidegauge-data"))
+    assert verbs(lines) == ["create-topic", "produce", "kill", "start", "wait", "describe-topic"]
+
+
+def test_the_next_commands_name_the_directory_where_verbs_would_not_find_it(tmp_path: Path) -> None:
+    cluster = cluster_of(3, tmp_path / "with a blank" / "c")
+    assert all(shlex.split(line)[-2:] == ["--dir", str(cluster.directory)] for line in next_commands(cluster))
+
+
+def test_a_variable_that_leads_elsewhere_does_not_win_over_pasted_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGAUGE_BOOTSTRAP_SERVER", "elsewhere:9092")
+    lines = next_commands(cluster_of(3, tmp_path / "tidegauge-data"))
+    address = "127.0.0.1:20000,127.0.0.1:20001,127.0.0.1:20002"
+    assert [line.endswith(f" -b {address}") for line in lines] == [True, True, False, True, True]
+
+
+def test_every_pasted_command_is_one_that_the_command_line_reads(tmp_path: Path) -> None:
+    for line in next_commands(cluster_of(3, tmp_path / "c")):
+        name, *arguments = shlex.split(line)[1:]
+        with root.make_context("tidegauge", [name, *arguments]) as context:
+            verb = root.get_command(context, name)
+            assert verb is not None
+            verb.make_context(name, arguments)
+
+
+def test_down_of_nothing_is_done(tmp_path: Path) -> None:
+    """What is so already is done (docs/command-line.md)."""
+    for arguments in ([], ["--purge"]):
+        done = CliRunner().invoke(down, arguments)
+        assert (done.exit_code, done.stdout) == (0, "")
+        assert done.stderr.startswith(f"There is no cluster in {tmp_path}/tidegauge-data")
+    done = CliRunner().invoke(down, ["-o", "json"])
+    assert json.loads(done.stdout) == {"directory": f"{tmp_path}/tidegauge-data", "purged": False}
+
+
+def test_purge_refuses_a_directory_that_up_did_not_make(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    done = CliRunner().invoke(down, ["--purge", "--dir", "mine"])
+    assert done.exit_code == 1
+    assert "there is no cluster in" in done.stderr
+
+
+@pytest.mark.parametrize(("verb", "arguments"), [(status, []), (kill, ["1"])])
+def test_a_verb_without_a_bootstrap_option_does_not_advise_it(verb: object, arguments: list[str]) -> None:
+    done = CliRunner().invoke(verb, arguments)  # type: ignore[arg-type]
+    assert done.exit_code == 1
+    assert "bootstrap-server" not in done.stderr
+    assert "`tidegauge up -d`" in done.stderr
+    assert "--dir" in done.stderr
+
+
+def test_a_broker_id_that_is_none_is_called_so() -> None:
+    done = CliRunner().invoke(kill, ["x"])
+    assert done.exit_code == 2
+    assert "'x' is no broker ID: IDs are 0, 1, 2, ...; `tidegauge status` lists them" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("NOT_ENOUGH_REPLICA", "did you mean NOT_ENOUGH_REPLICAS"),
+        ("epoch", "did you mean "),
+        ("BAR", ", such as NOT_ENOUGH_REPLICAS."),
+    ],
+)
+def test_an_error_that_is_none_is_answered_with_some_in_kafkas_spelling(name: str, words: str) -> None:
+    done = CliRunner().invoke(inject_error, ["1", "--rpc", "Produce", "--error", name])
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert len(done.stderr) < 500, "not all names in one line"
+
+
+def test_a_port_is_only_for_the_clusters_own_zookeeper() -> None:
+    done = CliRunner().invoke(up, ["--zookeeper", "127.0.0.1:2181", "--zookeeper-port", "2182"])
+    assert done.exit_code == 2
+    assert "--zookeeper-port" in done.stderr
