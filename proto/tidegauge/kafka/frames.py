@@ -1,0 +1,161 @@
+"""Frames: a request's header and body out of the bytes of one frame, a response as a list of buffers.
+
+A frame is a length (int32) and as many bytes. A request's header is (key, version, correlation id, client id), with
+tagged fields behind it where the version is flexible; the client id keeps its int16 length even then. A response's
+header is the correlation id, with tagged fields where the version is flexible, but for ApiVersions: a client that does
+not know yet which versions there are must be able to read it (KIP-511).
+Source: https://kafka.apache.org/protocol.html; ``RequestHeader.parse``, ``ApiMessageType.requestHeaderVersion`` and
+``responseHeaderVersion``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tidegauge.kafka.apis import API_VERSIONS, APIS, CONTROLLED_SHUTDOWN, Api, message_class
+from tidegauge.kafka.compiler import MalformedMessage, begin_message, codec, read_uvarint
+from tidegauge.kafka.records import Buffer
+
+_FIXED = struct.Struct(">hhi")
+_LENGTH = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+_RESPONSE = struct.Struct(">ii")
+
+
+class UnsupportedRequest(Exception):
+    """There is no such API, or no such version of it."""
+
+
+class RequestHeader(NamedTuple):
+    """A request's header; ``body_at`` is where its body begins. A null client id counts as empty, as in Kafka."""
+
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str
+    body_at: int
+
+
+def read_request_header(frame: memoryview) -> RequestHeader:
+    """Read the header of a request of a known API, whatever its version.
+
+    Raises:
+        UnsupportedRequest: no such API.
+        MalformedMessage: the frame ends too early, or the client id is not UTF-8.
+    """
+    try:
+        key, version, correlation_id = _FIXED.unpack_from(frame)
+        api = APIS.get(key)
+        if api is None:
+            raise UnsupportedRequest(f"API key {key} with version {version}")
+        if key == CONTROLLED_SHUTDOWN and version == 0:
+            return RequestHeader(key, version, correlation_id, "", 8)
+        (length,) = _SHORT.unpack_from(frame, 8)
+        offset = 10
+        client_id = ""
+        if length > 0:
+            client_id = str(frame[offset : offset + length], "utf8")
+            offset += length
+        if version >= api.flexible_from:
+            offset = _skip_tagged_fields(frame, offset)
+        if offset > len(frame):
+            raise MalformedMessage("the frame ends within its header")
+    except (struct.error, IndexError, UnicodeDecodeError) as problem:
+        raise MalformedMessage(f"not a request header: {problem}") from problem
+    return RequestHeader(key, version, correlation_id, client_id, offset)
+
+
+def _skip_tagged_fields(frame: memoryview, offset: int) -> int:
+    count, offset = _uvarint(frame, offset)
+    for _ in range(count):
+        _, offset = _uvarint(frame, offset)
+        size, offset = _uvarint(frame, offset)
+        offset += size
+    return offset
+
+
+def _uvarint(frame: memoryview, offset: int) -> tuple[int, int]:
+    first = frame[offset]
+    return (first, offset + 1) if first < 128 else read_uvarint(frame, first, offset + 1)
+
+
+def _api(key: int, version: int) -> Api:
+    api = APIS.get(key)
+    if api is None or not api.has(version):
+        raise UnsupportedRequest(f"API key {key} with version {version}")
+    return api
+
+
+def decode(key: int, version: int, buffer: memoryview, offset: int = 0, *, response: bool = False) -> tuple[Any, int]:
+    """Return a message's value and the offset behind it. Bytes behind the message are no error: clients send some.
+
+    Raises:
+        UnsupportedRequest: no such API or version.
+        MalformedMessage: the bytes are no such message.
+    """
+    api = _api(key, version)
+    functions = codec(message_class(key, response=response), version, version >= api.flexible_from)
+    begin_message()
+    try:
+        message, end = functions.decode(buffer, offset)
+    except (struct.error, IndexError, UnicodeDecodeError) as problem:
+        raise MalformedMessage(f"not a message of {api.name} v{version}: {problem}") from problem
+    if end > len(buffer):
+        raise MalformedMessage(f"a message of {api.name} v{version} ends behind its frame")
+    return message, end
+
+
+def encode(key: int, version: int, message: Any) -> list[Buffer]:
+    """Return a message's bytes as a list of buffers; record batches are the caller's own buffers."""
+    api = _api(key, version)
+    parts: list[Buffer] = []
+    codec(message.__class__, version, version >= api.flexible_from).encode(message, parts.append)
+    return parts
+
+
+def response_header(key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
+    """Return the length and the header that stand before a response's body."""
+    if version >= APIS[key].flexible_from and key != API_VERSIONS:
+        return _RESPONSE.pack(body_bytes + 5, correlation_id) + b"\0"
+    return _RESPONSE.pack(body_bytes + 4, correlation_id)
+
+
+def response_frame(key: int, version: int, correlation_id: int, message: Any) -> list[Buffer]:
+    """Return a whole response as a list of buffers, its length first."""
+    body = encode(key, version, message)
+    return [response_header(key, version, correlation_id, sum(map(len, body))), *body]
+
+
+def request_frame(key: int, version: int, correlation_id: int, client_id: str | None, message: Any) -> list[Buffer]:
+    """Return a whole request as a list of buffers, its length first."""
+    api = _api(key, version)
+    header = _FIXED.pack(key, version, correlation_id)
+    if key != CONTROLLED_SHUTDOWN or version > 0:
+        encoded = None if client_id is None else client_id.encode()
+        header += _SHORT.pack(-1 if encoded is None else len(encoded)) + (encoded or b"")
+    if version >= api.flexible_from:
+        header += b"\0"
+    body = encode(key, version, message)
+    return [_LENGTH.pack(len(header) + sum(map(len, body))) + header, *body]
+
+
+def read_response_header(key: int, version: int, frame: memoryview) -> tuple[int, int]:
+    """Return a response's correlation id and where its body begins.
+
+    Raises:
+        MalformedMessage: the frame ends too early.
+    """
+    try:
+        (correlation_id,) = _LENGTH.unpack_from(frame)
+        if version >= APIS[key].flexible_from and key != API_VERSIONS:
+            return correlation_id, _skip_tagged_fields(frame, 4)
+    except (struct.error, IndexError) as problem:
+        raise MalformedMessage(f"not a response header: {problem}") from problem
+    return correlation_id, 4
+
+
+def joined(parts: Sequence[Buffer]) -> bytes:
+    """Return buffers one behind the other as bytes."""
+    return b"".join(parts)

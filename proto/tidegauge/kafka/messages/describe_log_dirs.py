@@ -1,0 +1,52 @@
+"""DescribeLogDirs (key 35) of Kafka 3.9.1: versions 0-4, flexible in 2+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import array, boolean, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class DescribableLogDirTopic:
+    topic: str = string()
+    partitions: Sequence[int] = array("int32")
+
+
+@dataclass(slots=True)
+class DescribeLogDirsRequest:
+    topics: Sequence[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
+
+
+@dataclass(slots=True)
+class DescribeLogDirsPartition:
+    partition_index: int = int32()
+    partition_size: int = int64()
+    offset_lag: int = int64()
+    is_future_key: bool = boolean()
+
+
+@dataclass(slots=True)
+class DescribeLogDirsTopic:
+    name: str = string()
+    partitions: Sequence[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
+
+
+@dataclass(slots=True)
+class DescribeLogDirsResult:
+    error_code: int = int16()
+    log_dir: str = string()
+    topics: Sequence[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
+    total_bytes: int = int64("4+", default=-1)
+    usable_bytes: int = int64("4+", default=-1)
+
+
+@dataclass(slots=True)
+class DescribeLogDirsResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16("3+")
+    results: Sequence[DescribeLogDirsResult] = array(DescribeLogDirsResult)

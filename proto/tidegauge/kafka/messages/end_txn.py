@@ -1,0 +1,24 @@
+"""EndTxn (key 26) of Kafka 3.9.1: versions 0-4, flexible in 3+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import boolean, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class EndTxnRequest:
+    transactional_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    committed: bool = boolean()
+
+
+@dataclass(slots=True)
+class EndTxnResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16()

@@ -1,0 +1,33 @@
+"""ListTransactions (key 66) of Kafka 3.9.1: versions 0-1, flexible in 0+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import array, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class ListTransactionsRequest:
+    state_filters: Sequence[str] = array("string")
+    producer_id_filters: Sequence[int] = array("int64")
+    duration_filter: int = int64("1+", default=-1)
+
+
+@dataclass(slots=True)
+class TransactionState:
+    transactional_id: str = string()
+    producer_id: int = int64()
+    transaction_state: str = string()
+
+
+@dataclass(slots=True)
+class ListTransactionsResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    unknown_state_filters: Sequence[str] = array("string")
+    transaction_states: Sequence[TransactionState] = array(TransactionState)

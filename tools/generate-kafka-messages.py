@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Writes proto/tidegauge/kafka/messages from the message definitions inside kafka-clients' jar; --check only compares.
+
+Names, types, versions, tags and defaults are taken; the sentences of the definitions are not. The jar comes from Maven
+Central, as for ``make bench``; ``--definitions FOLDER`` names a folder with the JSON files instead. Without Maven or
+its repository ``--check`` says so and passes: the recorded frames in tests/unit/kafka hold the messages too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "bench"))
+
+from maven import Artifact, Unavailable, resolve  # noqa: E402 - found through the path above
+
+from tidegauge.kafka.apis import APIS, module_name  # noqa: E402 - the same
+
+KAFKA = "3.9.1"
+TARGET = ROOT / "proto/tidegauge/kafka/messages"
+SPECIFIERS = {"bool": "boolean", "bytes": "binary"}
+PYTHON_TYPES = {"bool": "bool", "string": "str", "bytes": "bytes", "uuid": "bytes", "float64": "float"}
+Definition = Mapping[str, Any]
+
+
+def definitions(folder: Path | None) -> dict[str, Definition]:
+    """Read all message definitions, by their names."""
+    found: dict[str, Definition] = {}
+    for text in _texts(folder):
+        definition = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+        found[definition["name"]] = definition
+    return found
+
+
+def _texts(folder: Path | None) -> Iterator[str]:
+    if folder is not None:
+        for path in sorted(folder.glob("*.json")):
+            yield path.read_text(encoding="utf-8")
+        return
+    jars = resolve(f"kafka-clients-{KAFKA}", [Artifact("org.apache.kafka", "kafka-clients", KAFKA, alone=True)])
+    with zipfile.ZipFile(jars / f"kafka-clients-{KAFKA}.jar") as jar:
+        for name in jar.namelist():
+            if name.startswith("common/message/") and name.endswith(".json"):
+                yield jar.read(name).decode()
+
+
+def snake(name: str) -> str:
+    """Return a field's name as Python writes it."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+class Module:
+    """One API's module: its request, its response and the structs inside them."""
+
+    def __init__(self) -> None:
+        self.classes: dict[str, str] = {}
+        self.used: set[str] = set()
+        self._common: dict[str, Definition] = {}
+
+    def add(self, message: Definition) -> None:
+        """Add a message and its structs, inner ones first."""
+        self._common = {struct["name"]: struct for struct in message.get("commonStructs", [])}
+        self._add_struct(message["name"], message["fields"])
+
+    def _add_struct(self, name: str, fields: list[Definition]) -> str:
+        """Add a struct and return its name, which is another one where the request has a different struct of it."""
+        lines = [f"    {snake(field['name'])}: {self._field(field)}" for field in fields] or ["    pass"]
+        for candidate in (name, f"Response{name}"):
+            text = "\n".join(["@dataclass(slots=True)", f"class {candidate}:", *lines])
+            if self.classes.setdefault(candidate, text) == text:
+                return candidate
+        raise SystemExit(f"Three different structs are named {name}")
+
+    def _field(self, field: Definition) -> str:
+        kind, versions, nullable = field["type"], field["versions"], field.get("nullableVersions", "")
+        tagged = field.get("taggedVersions")
+        if tagged is not None and tagged != versions:
+            raise SystemExit(f"{field['name']} is tagged in a part of its versions only")
+        arguments: list[str] = []
+        is_array = kind.startswith("[]")
+        element = kind.removeprefix("[]")
+        is_struct = element[0].isupper()
+        if is_struct:
+            element = self._add_struct(element, field.get("fields") or self._common[element]["fields"])
+            arguments.append(element)
+        elif is_array:
+            arguments.append(repr(element))
+        if versions != "0+":
+            arguments.append(repr(versions))
+        if nullable:
+            arguments.append(f"nullable={nullable!r}")
+        default = _default(field)
+        if default is not None:
+            arguments.append(f"default={default}")
+        if "tag" in field:
+            arguments.append(f"tag={field['tag']}")
+        specifier = "array" if is_array else "struct" if is_struct else SPECIFIERS.get(element, element)
+        self.used.add(specifier)
+        hint = element if is_struct else "Records" if element == "records" else PYTHON_TYPES.get(element, "int")
+        if is_array:
+            hint = f"Sequence[{hint}]"
+        if nullable or (is_struct and not is_array) or element == "records" or default == "None":
+            hint += " | None"
+        return f"{hint} = {specifier}({', '.join(arguments)})"
+
+    def text(self, name: str, key: int, versions: str, flexible: str) -> str:
+        """Return the module."""
+        body = "\n\n\n".join(self.classes.values())
+        what = f"flexible in {flexible}" if flexible != "none" else "never flexible"
+        imports = [
+            "from dataclasses import dataclass",
+            f"from tidegauge.kafka.fields import {', '.join(sorted(self.used))}",
+        ]
+        if "Sequence[" in body:
+            imports.insert(0, "from collections.abc import Sequence")
+        if "Records |" in body:
+            imports.append("from tidegauge.kafka.records import Records")
+        facts = f"{name} (key {key}) of Kafka {KAFKA}: versions {versions}, {what}."
+        head = f'"""{facts}\n\nGenerated: make kafka-messages.\n"""'
+        return "\n".join([head, "", "from __future__ import annotations", "", *imports, "", "", body, ""])
+
+
+def _default(field: Definition) -> str | None:
+    """Return the default as Python source, None where it is the one of the specifier."""
+    default = field.get("default")
+    if default is None:
+        return None
+    if default == "null":
+        return "None"
+    if field["type"] == "string":
+        return repr(default) if default else None
+    if field["type"] == "bool":
+        return "True" if str(default).lower() == "true" else None
+    number = int(str(default), 0)
+    return str(number) if number else None
+
+
+def modules(found: Mapping[str, Definition]) -> dict[str, str]:
+    """Return the text of every module by its file name."""
+    texts = {"__init__.py": '"""One module per API: requests and responses of Kafka\'s protocol as dataclasses."""\n'}
+    for api in APIS.values():
+        request, response = found[f"{api.name}Request"], found[f"{api.name}Response"]
+        if request["apiKey"] != api.key:
+            raise SystemExit(f"{api.name} has key {request['apiKey']}")
+        module = Module()
+        module.add(request)
+        module.add(response)
+        name = f"{module_name(api.name)}.py"
+        texts[name] = module.text(api.name, api.key, request["validVersions"], request["flexibleVersions"])
+    return {name: _formatted(text) for name, text in texts.items()}
+
+
+def _formatted(text: str) -> str:
+    ruff = [str(Path(sys.executable).parent / "ruff"), "--config", str(ROOT / "pyproject.toml")]
+    for step in (["check", "--select", "I", "--fix", "--quiet", "-"], ["format", "--quiet", "-"]):
+        command = [ruff[0], step[0], *ruff[1:], "--stdin-filename", str(TARGET / "x.py"), *step[1:]]
+        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    return text
+
+
+def main() -> int:
+    """Write, or compare and return 1 where a file differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--definitions", type=Path)
+    options = parser.parse_args()
+    try:
+        wanted = modules(definitions(options.definitions))
+    except Unavailable as problem:
+        sys.stderr.write(f"Kafka's message definitions can't be had here, nothing was compared: {problem}\n")
+        return 0 if options.check else 1
+    present = {path.name: path.read_text(encoding="utf-8") for path in TARGET.glob("*.py")}
+    differing = sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
+    if options.check:
+        if differing:
+            sys.stderr.write(f"Not as Kafka {KAFKA} defines them: {', '.join(differing)}. Run: make kafka-messages\n")
+        return 1 if differing else 0
+    TARGET.mkdir(exist_ok=True)
+    for name in differing:
+        if name in wanted:
+            (TARGET / name).write_text(wanted[name], encoding="utf-8")
+        else:
+            (TARGET / name).unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
