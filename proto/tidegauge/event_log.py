@@ -23,7 +23,7 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 | ``isr`` | ``old``, ``new``, ``state``: committed, pending-expand, pending-shrink; ``partition_epoch`` |
 | ``high_watermark`` | ``old``, ``new`` |
 | ``log_end_offset`` | ``old``, ``new`` |
-| ``truncation`` | ``old``, ``new``: log end offsets |
+| ``truncation`` | ``old``, ``new``: log end offsets; ``log_start_offset``: where the log begins now |
 | ``log_start_offset`` | ``old``, ``new`` |
 | ``fault`` | ``action``, ``broker``, ``process``: what the lab did, as below |
 
@@ -31,9 +31,10 @@ A fault is written by the lab itself (kill, stop, pause, resume, start, power-cu
 hold-fetch, release-fetch, step-fetch (with ``until``), sync, isolate, inject-error, inject-disk, clear-fault (with
 ``fault``, its number, and ``text``), expire-session (with ``session``).
 
-``high_watermark`` and ``log_end_offset`` may be merged over a short time (the first old, the last new, and the first
-change's time; then ``until_logical_time`` is the last change's); all
-others are written one by one, in order. Files are bounded: at ``MAX_BYTES`` a file moves to ``.1``.
+``high_watermark`` and ``log_end_offset`` may be merged over a short time: the last change of a run stands for all, with
+the first one's ``old``, and ``changes`` counts them (``tidegauge.merged_offsets``). At every line of a file the high
+watermark of each replica is at or below its log end offset. All others are written one by one, in order. Files are
+bounded: at ``MAX_BYTES`` a file moves to ``.1``.
 """
 
 from __future__ import annotations

@@ -217,36 +217,37 @@ class Partition:
         old = self.log_end_offset
         out.append(TruncateLog(self.topic_partition, offset))
         self.awaiting_truncation = True
-        self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
+        # The high watermark falls first, so that no event shows it above the log end offset.
+        self._lower_high_watermark(offset, cause, out)
+        self.log_end_offset = offset
         if self.epochs.truncate_from_end(offset):
             out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))
-        self.note("truncation", cause, out, old=old, new=offset)
+        self.note("truncation", cause, out, old=old, new=offset, log_start_offset=self.log_start_offset)
         self.say("info", f"Truncating to offset {offset} (log end offset was {old}, cause: {cause})", out)
-        self._lower_high_watermark(cause, out)
 
     def truncate_fully(self, start_offset: int, cause: str, out: list[Effect]) -> None:
         """Empty the log and begin anew at an offset."""
         old = self.log_end_offset
         out.append(TruncateFully(self.topic_partition, start_offset))
         self.awaiting_truncation = True
+        self.log_start_offset = min(self.log_start_offset, start_offset)
+        self._lower_high_watermark(start_offset, cause, out)
         self.log_start_offset = self.log_end_offset = start_offset
         if self.epochs.clear():
             # Kafka flushes this one (clearAndFlush): old epochs must not stand before a log that begins elsewhere.
             out.append(WriteEpochs(self.topic_partition, [], sync=True))
-        self.note("truncation", cause, out, old=old, new=start_offset)
+        self.note("truncation", cause, out, old=old, new=start_offset, log_start_offset=start_offset)
         self.say("info", f"Truncating fully and starting at offset {start_offset} (log end offset was {old})", out)
         if self.high_watermark != start_offset:
             self.set_high_watermark(start_offset, cause, out)
 
-    def _lower_high_watermark(self, cause: str, out: list[Effect]) -> None:
-        if self.high_watermark > self.log_end_offset:
+    def _lower_high_watermark(self, log_end_offset: int, cause: str, out: list[Effect]) -> None:
+        if self.high_watermark > log_end_offset:
             self.say(
-                "warning",
-                f"Non-monotonic update of high watermark from {self.high_watermark} to {self.log_end_offset}",
-                out,
+                "warning", f"Non-monotonic update of high watermark from {self.high_watermark} to {log_end_offset}", out
             )
-            self.set_high_watermark(self.log_end_offset, cause, out)
+            self.set_high_watermark(log_end_offset, cause, out)
 
     def advance_log_start(self, offset: int, cause: str, out: list[Effect], *, tell_log: bool = True) -> bool:
         """Raise the log start offset; it may not pass the high watermark. Says whether it moved."""

@@ -2,9 +2,9 @@
 
 Rules:
 - High watermark and log end offset change with every batch; such changes of one partition are merged over
-  ``MERGE_MS`` (the first old value, the last new one). Everything else is written at once, after what was merged
-  before it, so that the order of lines is the order of events. A merged line bears the logical time of its first
-  change and, if there were several, of its last.
+  ``MERGE_MS``: a merged line is the last of its changes, with the first one's old value, and no line shows a high
+  watermark above the log end offset (``tidegauge.merged_offsets``). Everything else is written at once, after what was
+  merged before it, so that the order of lines is the order of events.
 - A file that has reached ``MAX_BYTES`` moves to ``.1``; so a broker keeps at most two files.
 - The event log never stops a broker: a write that fails is told once in the broker's log, and events are dropped.
 """
@@ -20,6 +20,7 @@ from typing import Any
 
 from tidegauge.event_log import MAX_BYTES, MERGEABLE_KINDS
 from tidegauge.logical_clock import LogicalClock
+from tidegauge.merged_offsets import MergedOffsets
 from tidegauge.partition import TopicPartition
 
 LOG = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class EventLogWriter:
         self._later = later
         self._max_bytes = max_bytes
         self._sequence = 0
-        self._merging: dict[tuple[str, TopicPartition], dict[str, Any]] = {}
+        self._merged = MergedOffsets()
         self._flush_is_due = False
         self._descriptor = -1
         self._size_bytes = 0
@@ -73,27 +74,32 @@ class EventLogWriter:
             self.observer(kind, cause, fields, topic_partition)
         if self._path is None:
             return
+        time_ms, logical_time = self._now_ms(), self._clock.tick()
         if kind in MERGEABLE_KINDS and topic_partition is not None:
-            merged = self._merging.get((kind, topic_partition))
-            if merged is not None:
-                merged["new"] = fields["new"]
-                merged["until_logical_time"] = self._clock.tick()
-                return
-            self._merging[kind, topic_partition] = self._event(kind, cause, fields, topic_partition)
-            if not self._flush_is_due:
-                self._flush_is_due = True
-                self._later(MERGE_MS / 1000, self._flush_due)
+            new = fields["new"]
+            assert isinstance(new, int)
+            if not self._merged.extend(topic_partition, kind, new, cause, time_ms, logical_time):
+                event = self._event(kind, cause, fields, topic_partition, time_ms, logical_time)
+                self._merged.begin(topic_partition, event)
+                if not self._flush_is_due:
+                    self._flush_is_due = True
+                    self._later(MERGE_MS / 1000, self._flush_due)
             return
-        events = [*self._merging.values(), self._event(kind, cause, fields, topic_partition)]
-        self._merging.clear()
-        self._write(events)
+        event = self._event(kind, cause, fields, topic_partition, time_ms, logical_time)
+        self._write([*self._merged.take(), event])
 
     def _event(
-        self, kind: str, cause: str, fields: Mapping[str, object], topic_partition: TopicPartition | None
+        self,
+        kind: str,
+        cause: str,
+        fields: Mapping[str, object],
+        topic_partition: TopicPartition | None,
+        time_ms: int,
+        logical_time: int,
     ) -> dict[str, Any]:
         event: dict[str, Any] = {
-            "time_ms": self._now_ms(),
-            "logical_time": self._clock.tick(),
+            "time_ms": time_ms,
+            "logical_time": logical_time,
             "sequence": 0,
             "source": self._source,
             "kind": kind,
@@ -110,9 +116,7 @@ class EventLogWriter:
 
     def flush(self) -> None:
         """Write what is being merged."""
-        events = list(self._merging.values())
-        self._merging.clear()
-        self._write(events)
+        self._write(self._merged.take())
 
     def close(self) -> None:
         """Write what is left; later events are dropped."""

@@ -22,7 +22,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
 from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.timeline.choice import Choice, parse_moment
-from tidegauge_lab.timeline.drawing import MOST_EVENTS, draw
+from tidegauge_lab.timeline.drawing import MOST_ROWS, draw
 from tidegauge_lab.timeline.reading import Timeline
 from tidegauge_lab.timeline.words import line
 
@@ -132,14 +132,19 @@ def _show(events: Iterable[dict[str, Any]], choice: Choice, output: str) -> None
 def _draw(source: Timeline, choice: Choice, svg: Path, output: str) -> None:
     events = list(source.written())
     _require_topics(sorted(choice.topics), events)
-    picture, drawn, wanted = draw(events, choice)
+    drawing = draw(events, choice)
     try:
-        svg.write_text(picture, encoding="utf-8")
+        svg.write_text(drawing.svg, encoding="utf-8")
     except OSError as problem:
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{svg} can't be written: {problem.strerror}") from None
-    if drawn < wanted:
-        say(f"Only the last {MOST_EVENTS} of {wanted} events are drawn; narrow it with --since, --partition or --kind")
+    if drawing.left_out:
+        say(
+            f"Only the last {MOST_ROWS} of {drawing.rows + drawing.left_out} rows are drawn; narrow it with --since, "
+            "--partition or --kind"
+        )
     if output == "json":
-        print_json({"file": str(svg), "events": wanted, "drawn": drawn})
+        print_json({"file": str(svg), "events": drawing.events, "drawn": drawing.rows, "left_out": drawing.left_out})
+    elif drawing.rows + drawing.left_out < drawing.events:
+        click.echo(f"{drawing.events} events drawn to {svg} in {drawing.rows} rows: runs of LEO and HW share a row")
     else:
-        click.echo(f"{drawn} events drawn to {svg}")
+        click.echo(f"{drawing.rows} events drawn to {svg}")

@@ -16,7 +16,7 @@ from tidegauge_lab.switches import BrokerSwitches
 
 MOST_EVENTS = 40
 MOST_TOPICS = 5
-_STAMPS = ("time_ms", "logical_time", "until_logical_time", "sequence", "source", "kind", "cause", "topic", "partition")
+_STAMPS = ("time_ms", "logical_time", "sequence", "source", "kind", "cause", "topic", "partition")
 
 
 def sections(cluster: Cluster, since_ms: int) -> list[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """Draws a sequence diagram as SVG: time runs down, a lane for the clients, each broker, and the controller. Pure.
 
-Layout: one row for each event. Its words stand above the row's arrow, right of the dot, so that no arrow crosses them;
-a lane is as wide as the longest words on it. A lane is solid while its broker lives (from its start to ``stopped`` or
+Layout: one row for each event; where events are many, runs of log end offsets and high watermarks share rows
+(``timeline.folding``). Words stand above the row's arrow, right of the dot, so that no arrow crosses them; a lane is as
+wide as the longest words on it. A lane is solid while its broker lives (from its start to ``stopped`` or
 to the lab's ``kill``), dotted while it is paused or gone. A cross ends a life; a diamond is what else the lab did.
 With one partition alone a bar on the lane shows who leads, in a colour for each epoch; the partition's name is then in
 the title only.
@@ -11,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from tidegauge_lab.timeline.choice import Choice, Event
+from tidegauge_lab.timeline.folding import folded
 from tidegauge_lab.timeline.lanes import CLIENTS, CONTROLLER, Lane, Step, steps
 from tidegauge_lab.timeline.words import happening, partition_of
 
-MOST_EVENTS = 1_000
+MOST_ROWS = 1_000
 ROW_PX = 26
 HEAD_PX = 84
 LEFT_PX = 104
@@ -61,11 +64,28 @@ _STYLE = (
 )
 
 
-def draw(events: Iterable[Event], choice: Choice) -> tuple[str, int, int]:
-    """The picture, how many events are in it, and how many were wanted. ``events`` are all, in causal order."""
+class Drawing(NamedTuple):
+    """A picture and what is in it.
+
+    Attributes:
+        svg: the picture.
+        rows: how many rows it has.
+        left_out: how many rows before them were left out.
+        events: how many events were wanted.
+    """
+
+    svg: str
+    rows: int
+    left_out: int
+    events: int
+
+
+def draw(events: Iterable[Event], choice: Choice) -> Drawing:
+    """Draw those of the events that are wanted. ``events`` are all, in causal order."""
     wanted = [step for step in steps(events) if choice.wants(step.event)]
-    drawn = wanted[-MOST_EVENTS:]
-    return _Picture(drawn).text(), len(drawn), len(wanted)
+    rows = folded(wanted)
+    drawn = rows[-MOST_ROWS:]
+    return Drawing(_Picture(drawn).text(), len(drawn), len(rows) - len(drawn), len(wanted))
 
 
 class _Picture:

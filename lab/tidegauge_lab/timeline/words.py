@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 
+from tidegauge.merged_offsets import CHANGES
 from tidegauge_lab.timeline.choice import Event
 
 SOURCE_WIDTH = 8
@@ -32,9 +33,12 @@ def partition_of(event: Event) -> str:
 
 
 def sentence(event: Event) -> str:
-    """What happened, with its cause."""
+    """What happened, with its cause, and how many changes a merged line stands for."""
     cause = event.get("cause")
-    return f"{happening(event)} ({cause})" if cause and event.get("kind") not in _SELF_EXPLAINING else happening(event)
+    if not cause or event.get("kind") in _SELF_EXPLAINING:
+        return happening(event)
+    changes = f", {event[CHANGES]} changes" if CHANGES in event else ""
+    return f"{happening(event)} ({cause}{changes})"
 
 
 def happening(event: Event) -> str:

@@ -186,6 +186,7 @@ class Broker:
         self.notes: list[Note] = []
         self.lines: list[str] = []
         self._last_seen: dict[TopicPartition, tuple[bool, int, int, int]] = {}
+        self._noted: dict[TopicPartition, dict[str, int]] = {}
 
     def kill(self) -> None:
         """The process is gone; the disk and its last checkpoint stay."""
@@ -233,6 +234,7 @@ class Broker:
                 case LogLine(text=text):
                     self.lines.append(text)
                 case Note():
+                    self._check_note(effect)
                     self.notes.append(effect)
                 case AnswerProduce(token=token, results=results):
                     assert token not in self.produced, "a produce was answered twice"
@@ -256,6 +258,13 @@ class Broker:
                     self._change_log(effect)
         self.check()
         return done
+
+    def _check_note(self, note: Note) -> None:
+        """After every line of the event log its reader sees HW <= LEO, also in the midst of a step."""
+        if note.kind in {"log_end_offset", "truncation", "high_watermark"}:
+            shown = self._noted.setdefault(note.topic_partition, {})
+            shown["HW" if note.kind == "high_watermark" else "LEO"] = int(str(note.fields["new"]))
+            assert shown.get("HW", 0) <= shown.get("LEO", shown.get("HW", 0)), f"I1 in the event log: {note}"
 
     def _change_log(self, effect: Effect) -> None:
         match effect:

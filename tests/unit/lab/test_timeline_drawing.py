@@ -10,6 +10,8 @@ import pytest
 from tidegauge_lab.timeline import drawing
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import CHARACTER_PX, draw
+from tidegauge_lab.timeline.folding import GOOD_ROWS, folded
+from tidegauge_lab.timeline.lanes import steps
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -37,7 +39,7 @@ def story(partition: int = 0) -> list[dict[str, Any]]:
 
 
 def picture(events: list[dict[str, Any]], choice: Choice = Choice()) -> ET.Element:  # noqa: B008 - frozen
-    return ET.fromstring(draw(events, choice)[0])  # noqa: S314 - our own
+    return ET.fromstring(draw(events, choice).svg)  # noqa: S314 - our own
 
 
 def words(root: ET.Element) -> list[str]:
@@ -101,11 +103,58 @@ def test_a_bar_shows_who_leads_until_it_dies() -> None:
 
 
 def test_only_the_last_events_are_drawn_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "MOST_EVENTS", 2)
-    text, drawn, wanted = draw(story(), Choice())
-    assert (drawn, wanted) == (2, 9)
-    assert "kill zookeeper" in text
-    assert "starting" not in text
+    monkeypatch.setattr(drawing, "MOST_ROWS", 2)
+    drawn = draw(story(), Choice())
+    assert (drawn.rows, drawn.left_out, drawn.events) == (2, 7, 9)
+    assert "kill zookeeper" in drawn.svg
+    assert "starting" not in drawn.svg
+
+
+def many(records: int) -> list[dict[str, Any]]:
+    """A leader and a follower, a record every 50 ms, each acknowledged; broker 1 is killed after half of them."""
+    events: list[dict[str, Any]] = story()[:7]
+    for number in range(1, records + 1):
+        at = 50 * number
+        for after, (kind, source, cause) in enumerate(
+            [
+                ("log_end_offset", "broker-0", "Produce"),
+                ("log_end_offset", "broker-1", "FetchResponse"),
+                ("high_watermark", "broker-0", "Fetch"),
+                ("high_watermark", "broker-1", "FetchResponse"),
+            ]
+        ):
+            events.append(event(at + after, kind, source, cause=cause, old=number, new=number + 1))
+        if number == records // 2:
+            events.append(event(at + 9, "isr", "broker-0", cause="X", old=[0, 1], new=[0], state="committed"))
+    return events
+
+
+def test_a_few_events_are_shown_one_by_one() -> None:
+    assert draw(many(20), Choice())[1:] == (88, 0, 88)
+
+
+def test_runs_of_thousands_of_offsets_fit_a_picture_that_can_be_looked_at() -> None:
+    drawn = draw(many(2_000), Choice())
+    assert drawn.events == 8_008
+    assert drawn.rows <= GOOD_ROWS
+    shown = words(ET.fromstring(drawn.svg))  # noqa: S314 - our own
+    assert "ISR 0,1 -> 0" in shown
+    isr = shown.index("ISR 0,1 -> 0")
+    before = [text for text in shown[:isr] if text.startswith("LEO")]
+    assert before[-1].endswith("-> 1001"), "what the offsets were at another event stays"
+
+
+def test_folded_rows_show_no_high_watermark_above_a_log_end_offset() -> None:
+    """HW <= LEO on every replica (docs/replication.md)."""
+    shown: dict[tuple[Any, str], int] = {}
+    rows = folded(list(steps(many(2_000)[7:])))
+    assert len(rows) < 200
+    for step in rows:
+        source, kind = step.event["source"], step.event["kind"]
+        if kind != "isr":
+            assert step.event["old"] == shown.get((source, kind), 1)
+            shown[source, kind] = step.event["new"]
+            assert shown.get((source, "high_watermark"), 0) <= shown[source, "log_end_offset"]
 
 
 def test_roles_are_known_although_they_are_filtered_out() -> None:
@@ -116,7 +165,7 @@ def test_roles_are_known_although_they_are_filtered_out() -> None:
 
 
 def test_an_empty_timeline_is_a_picture_that_says_so() -> None:
-    assert ": no events" in draw([], Choice())[0]
+    assert ": no events" in draw([], Choice()).svg
 
 
 def _x(root: ET.Element, lane: str) -> str | None:

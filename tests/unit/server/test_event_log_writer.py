@@ -86,15 +86,37 @@ def test_each_line_is_one_json_object_with_the_common_fields(tmp_path):
     }
 
 
-def test_a_merged_line_tells_the_logical_time_of_its_first_and_last_change(tmp_path):
-    """What another broker did in between, having heard of the first change, stands behind it (row B8)."""
+def test_a_merged_line_has_the_times_and_the_cause_of_its_last_change_and_counts_its_changes(tmp_path):
+    """So what the line says is true at its time; what came before it in another process stands before it."""
     timers, clock = Timers(), LogicalClock(lambda: 0)
     log = EventLogWriter(tmp_path / "events.jsonl", "broker-1", lambda: 1, timers, logical_clock=clock)
     log.note("log_end_offset", "Produce", {"old": 0, "new": 1}, AT)
     clock.receive(40)
-    log.note("log_end_offset", "Produce", {"old": 1, "new": 2}, AT)
+    log.note("log_end_offset", "FetchResponse", {"old": 1, "new": 2}, AT)
     timers.ring()
     log.note("epoch", "LeaderAndIsr", {"leader_epoch": 0, "start_offset": 0}, AT)
     merged, epoch = read_events(tmp_path / "events.jsonl")
-    assert (merged["logical_time"], merged["until_logical_time"], epoch["logical_time"]) == (1, 41, 42)
-    assert "until_logical_time" not in epoch
+    assert (merged["logical_time"], merged["changes"], epoch["logical_time"]) == (41, 2, 42)
+    assert (merged["old"], merged["new"], merged["cause"]) == (0, 2, "FetchResponse")
+    assert "changes" not in epoch
+
+
+def test_a_run_that_begins_with_the_high_watermark_never_shows_it_above_the_log_end_offset(tmp_path):
+    """A replica's high watermark is at most its log end offset (docs/replication.md), in the event log too."""
+    timers = Timers()
+    log = writer(tmp_path / "events.jsonl", timers)
+    log.note("log_end_offset", "Produce", {"old": 0, "new": 2}, AT)
+    timers.ring()
+    log.note("high_watermark", "Fetch", {"old": 0, "new": 2}, AT)
+    log.note("log_end_offset", "Produce", {"old": 2, "new": 4}, AT)
+    log.note("high_watermark", "Fetch", {"old": 2, "new": 4}, AT)
+    log.note("log_end_offset", "Produce", {"old": 4, "new": 5}, AT)
+    log.note("log_end_offset", "Produce", {"old": 5, "new": 6}, AT)
+    timers.ring()
+    lines = [(event["kind"], event["old"], event["new"]) for event in read_events(tmp_path / "events.jsonl")]
+    assert lines == [
+        ("log_end_offset", 0, 2),
+        ("log_end_offset", 2, 4),
+        ("high_watermark", 0, 4),
+        ("log_end_offset", 4, 6),
+    ]
