@@ -23,6 +23,7 @@ COPY controller controller
 COPY client client
 COPY spark_jobs spark_jobs
 COPY lab lab
+COPY proof proof
 RUN pip wheel --no-cache-dir --quiet --no-deps --no-build-isolation --wheel-dir /wheels .
 
 # A broker, or any other verb of the command line.

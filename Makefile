@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
-CODE := proto broker controller client spark_jobs lab tests bench
+CODE := proto broker controller client spark_jobs lab proof tests bench
 
 .PHONY: help demo test test-long simulate-compiled simulate-long soak soak-spark compose-test bench differential check format pictures proto proto-drift kafka-messages kafka-messages-drift constraints java clean
 
@@ -51,7 +51,7 @@ bench: .venv java ## Tidegauge beside Apache Kafka, in one run (takes a while).
 check: .venv proto-drift kafka-messages-drift ## Format, lint, types, import rules, proto lint, drift of generated code.
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
-	$(BIN)/mypy proto/tidegauge broker/tidegauge_broker controller/tidegauge_controller client/tidegauge_client spark_jobs/tidegauge_spark spark_jobs/pyspark_tidegauge.py lab/tidegauge_lab
+	$(BIN)/mypy proto/tidegauge broker/tidegauge_broker controller/tidegauge_controller client/tidegauge_client spark_jobs/tidegauge_spark spark_jobs/pyspark_tidegauge.py lab/tidegauge_lab proof/tidegauge_proof
 	$(BIN)/mypy spark_jobs/consume_committed.py
 	$(BIN)/mypy spark_jobs/audit_history.py
 	$(BIN)/mypy spark_jobs/replication_report.py

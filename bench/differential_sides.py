@@ -22,8 +22,8 @@ from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_client import Producer
-from tidegauge_lab import layout
-from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster
+from tidegauge_lab.local import layout
+from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 
 BROKERS = (0, 1, 2)
 SHARED = {

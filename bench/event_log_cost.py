@@ -35,7 +35,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_client import Admin, Producer
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 WARM_UP_RECORDS = 1_000

@@ -24,7 +24,7 @@ from kafka_side import Kafka
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_client import Admin, Producer
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 TOPIC = "scale"

@@ -24,7 +24,7 @@ import kafka_side
 from maven import Artifact, Unavailable, resolve
 
 from tidegauge_client.sync import SyncAdmin
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 BATCHING = {"kafka.batch.size": "65536", "kafka.linger.ms": "5"}
 

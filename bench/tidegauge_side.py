@@ -16,7 +16,7 @@ from measure import Latency, Workload, latency_of
 
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin, Consumer, Producer
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 LINGER_MS = 5
 BATCH_BYTES = 65_536

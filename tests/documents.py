@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegauge_client.cluster_file import load_cluster_file
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 BIN = Path(sys.executable).parent
 LIMIT_SECONDS = 600

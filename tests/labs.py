@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import ProcessState
 
 
 def whole(cluster: LocalCluster) -> LocalCluster:

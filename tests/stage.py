@@ -13,8 +13,8 @@ from tests.zookeeper_view import ZooKeeperView
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.admin import Admin
 from tidegauge_controller.stop_at import SETTING
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import ProcessState
 
 _numbers = itertools.count()
 

@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.text import Text
 from tests.integration.chromium import Page, chromium
 
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 BIN = Path(sys.executable).parent

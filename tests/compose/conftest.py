@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from tidegauge_lab.ports import choose_ports
+from tidegauge_lab.local.ports import choose_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = os.environ.get("TIDEGAUGE_COMPOSE", "")

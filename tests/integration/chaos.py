@@ -27,9 +27,9 @@ from tidegauge_client.cli.elect_leaders import elect_leaders
 from tidegauge_client.cli.reassign_partitions import reassign_partitions
 from tidegauge_client.cli.wait import wait
 from tidegauge_client.sync import SyncAdmin
-from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster
-from tidegauge_lab.processes import ProcessState
-from tidegauge_lab.roles import Role, RoleKind
+from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
+from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.local.roles import Role, RoleKind
 from tidegauge_lab.switches import Direction, DiskEffect, InjectedError, NetworkEffect, Plane, Switches
 
 BROKERS = (0, 1, 2)

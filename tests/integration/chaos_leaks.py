@@ -16,7 +16,7 @@ from tests.integration.chaos import BROKERS
 from tests.waiting import until
 from tests.zookeeper_view import ZooKeeperView
 
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 SLACK = {"descriptors": 12, "threads": 12, "memory_mb": 60}
 """More than a young broker that one may hold: connections and gRPC's threads come and go; Python keeps freed memory."""

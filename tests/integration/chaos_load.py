@@ -25,8 +25,8 @@ from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.books import Kind
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.topic_books import Sources, folders_of, read_and_audit
+from tidegauge_lab.accountant.reading.topic_books import Sources, folders_of, read_and_audit
+from tidegauge_lab.local.cluster import LocalCluster
 
 RATE = 40
 PARTITIONS = 2

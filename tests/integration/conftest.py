@@ -26,12 +26,12 @@ import pytest
 from tests.labs import resume_all
 
 from tidegauge_client.cluster_file import ClusterFile
-from tidegauge_lab import layout, startup, takedown
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.ports import Reservations, is_free, shared_folder
-from tidegauge_lab.processes import ProcessState, living_children
+from tidegauge_lab.local import layout, startup, takedown
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.ports import Reservations, is_free, shared_folder
+from tidegauge_lab.local.processes import ProcessState, living_children
+from tidegauge_lab.local.waiting import holds_within
 from tidegauge_lab.switches import Switches
-from tidegauge_lab.waiting import holds_within
 
 MakeCluster = Callable[..., LocalCluster]
 

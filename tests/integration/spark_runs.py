@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from tests.waiting import until_async
 
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 JOB = Path(__file__).parents[2] / "spark_jobs" / "consume_committed.py"
 BIN = Path(sys.executable).parent

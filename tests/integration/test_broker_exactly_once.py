@@ -18,7 +18,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1.metadata_pb2 import ReplicaDescription
 from tidegauge_client import Admin, Consumer, Producer
 from tidegauge_client.metadata import PartitionInfo
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -36,7 +36,7 @@ from tidegauge.record_batch import crc_matches, iterate_headers, make_batch, rea
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, produce_pb2
 from tidegauge_client import Admin, Consumer, Producer
 from tidegauge_client.records import NewRecord, compression_number, encode_batch
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

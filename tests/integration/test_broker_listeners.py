@@ -25,7 +25,7 @@ from tests.waiting import until, until_async
 from tidegauge.listeners import SSL, resolve_listeners
 from tidegauge.secure_channels import open_channel, server_credentials
 from tidegauge.security import security_of, security_of_files
-from tidegauge_broker.server.rpc_servers import Limits, RpcServers
+from tidegauge_broker.server.wire.grpc.servers import Limits, RpcServers
 from tidegauge_client.bootstrap import BootstrapServers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]

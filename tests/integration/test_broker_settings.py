@@ -22,7 +22,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import broker_service_pb2_grpc, produce_pb2
 from tidegauge_client.records import encode_batch
 from tidegauge_client.sync import SyncAdmin
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

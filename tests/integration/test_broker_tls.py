@@ -23,7 +23,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.security import Security, security_of_files
 from tidegauge_client import Admin, Consumer, Producer
 from tidegauge_client.bootstrap import BootstrapServers
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_spark.options import parse_options
 from tidegauge_spark.transport import ClusterClient
 

@@ -16,7 +16,7 @@ from tidegauge.event_log import read_events
 from tidegauge.v1.metadata_pb2 import ReplicaDescription
 from tidegauge_client import Admin, Producer
 from tidegauge_client.metadata import PartitionInfo
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

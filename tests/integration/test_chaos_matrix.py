@@ -13,7 +13,7 @@ import pytest
 from tests.integration.chaos import FAULTS, Chaos
 from tests.integration.chaos_load import WORKLOADS, Load
 
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

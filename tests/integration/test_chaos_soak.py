@@ -30,7 +30,7 @@ from tidegauge_client.admin import LATEST
 from tidegauge_client.history import read_history
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.cli.verify import verify
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_spark.job_session import SLOW_WORKER
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import until
 
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

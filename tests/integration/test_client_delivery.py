@@ -16,7 +16,7 @@ from tests.waiting import until_async
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client import Admin, Consumer, ConsumerRecord, Producer, RecordMetadata, TopicPartition
 from tidegauge_client.sync import SyncAdmin, SyncConsumer, SyncProducer
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from tests.waiting import until
 
 from tidegauge_client import Admin, Consumer, Producer
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -17,8 +17,8 @@ from tests.zookeeper_view import ZooKeeperView
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.admin import Admin
-from tidegauge_lab.broker_settings import server_properties
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.broker_settings import server_properties
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

@@ -14,7 +14,7 @@ import pytest
 from tests.typed import typed
 from tests.waiting import until
 
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

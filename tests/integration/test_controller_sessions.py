@@ -17,7 +17,7 @@ from tests.zookeeper_view import Znode, ZooKeeperView
 from tidegauge import event_log
 from tidegauge_client.admin import Admin
 from tidegauge_client.producer import Producer
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

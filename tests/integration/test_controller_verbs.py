@@ -15,7 +15,7 @@ import pytest
 from tests.typed import Typed, typed
 
 from tidegauge_lab.cli import zk_tree
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

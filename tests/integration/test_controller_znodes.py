@@ -16,7 +16,7 @@ from tests.zookeeper_view import ZooKeeperView
 
 from tidegauge_client.admin import Admin
 from tidegauge_client.producer import Producer
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

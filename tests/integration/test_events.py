@@ -18,7 +18,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.waiting import until
 
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")

@@ -14,10 +14,10 @@ from tidegauge import event_log
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
-from tidegauge_lab import layout, processes
-from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster
-from tidegauge_lab.processes import ProcessState
-from tidegauge_lab.roles import Role, RoleKind
+from tidegauge_lab.local import layout, processes
+from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
+from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.local.roles import Role, RoleKind
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

@@ -25,8 +25,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import broker_service_pb2_grpc, produce_pb2
 from tidegauge_client import Consumer, Producer
 from tidegauge_client.records import NewRecord, encode_batch
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.switches import Direction, DiskEffect, InjectedError, NetworkEffect, Plane, Switches
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]

@@ -19,7 +19,7 @@ from tests.waiting import until_async
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Producer
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.switches import Direction, Plane, Step, Switches, Until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]

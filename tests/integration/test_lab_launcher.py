@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from tests.waiting import until
 
-from tidegauge_lab import launcher
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.launcher import Launcher
-from tidegauge_lab.processes import LabProcess
+from tidegauge_lab.local import launcher
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.launcher import Launcher
+from tidegauge_lab.local.processes import LabProcess
 
 pytestmark = [
     pytest.mark.integration,

@@ -16,8 +16,8 @@ from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.admin import Admin
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import ProcessState
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

@@ -22,8 +22,8 @@ import pytest
 from tests.waiting import until
 
 from tidegauge_lab import scenario
+from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.scenario import shipped_names
-from tidegauge_lab.waiting import TimeLimitError
 
 pytestmark = pytest.mark.integration
 

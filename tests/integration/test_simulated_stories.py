@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tidegauge_lab.scenario import load, play
-from tidegauge_lab.simulator import schedule_scenario
-from tidegauge_lab.simulator.lab_story import as_scenario, find_story
-from tidegauge_lab.simulator.shrink import shrink
-from tidegauge_lab.simulator.simulation import history_of
+from tidegauge_proof.simulator import schedule_scenario
+from tidegauge_proof.simulator.lab_story import as_scenario, find_story
+from tidegauge_proof.simulator.shrink import shrink
+from tidegauge_proof.simulator.simulation import history_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -15,8 +15,8 @@ from tests.waiting import pace, until_async
 
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin, Producer
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.roles import Role, RoleKind
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.roles import Role, RoleKind
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(1_200)]
 

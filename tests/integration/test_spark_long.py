@@ -24,7 +24,7 @@ import tidegauge
 import tidegauge_client
 import tidegauge_spark
 from tidegauge_client import Admin, Producer
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 

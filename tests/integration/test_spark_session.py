@@ -20,7 +20,7 @@ from tidegauge_client import Admin, Producer
 from tidegauge_client.history import read_history
 from tidegauge_lab.accountant.audit import audit
 from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.switches import Switches
 from tidegauge_spark.marks import MARK_HEADER, Content, Mark
 from tidegauge_spark.sink import Attempt, RowToWrite, TaskWriter

@@ -26,8 +26,8 @@ from tidegauge_client.history import read_history
 from tidegauge_client.records import decode_batch, encode_batch
 from tidegauge_client.sync import SyncAdmin, SyncConsumer
 from tidegauge_lab.cli.verify import verify
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.switches import Switches
 

@@ -22,8 +22,8 @@ from tests.integration.chromium import Page, chromium
 from tests.waiting import until
 
 from tidegauge_client.sync import SyncAdmin
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import ProcessState
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 AXE = files("axe_core_python") / "axe.min.js"

@@ -23,8 +23,8 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
-from tidegauge_broker.purgatory.delete_records import DelayedDeleteRecords
-from tidegauge_broker.purgatory.produce import DelayedProduce
+from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
+from tidegauge_broker.replica.delayed_produce import DelayedProduce
 from tidegauge_broker.replica.effects import (
     AnswerProduce,
     DeleteLog,

@@ -11,10 +11,9 @@ from operator import attrgetter
 from tidegauge.control import NO_LEADER, PartitionState
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.purgatory.delete_records import DelayedDeleteRecords
-from tidegauge_broker.purgatory.fetch import DelayedFetch
-from tidegauge_broker.purgatory.produce import DelayedProduce
-from tidegauge_broker.purgatory.purgatory import Purgatory
+from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
+from tidegauge_broker.replica.delayed_fetch import DelayedFetch
+from tidegauge_broker.replica.delayed_produce import DelayedProduce
 from tidegauge_broker.replica.effects import Effect
 from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, ReplicaView, TopicRules
 from tidegauge_broker.replica.partition import Partition, Role
@@ -22,6 +21,7 @@ from tidegauge_broker.replica.ports import LoadedLog, Logs, Metadata
 from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.replica.rounds import Rounds
 from tidegauge_broker.replica.view import view_of
+from tidegauge_broker.waiting.purgatory import Purgatory
 
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up, and a fetch may name thousands of partitions
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.purgatory.fetch import DelayedFetch, is_due
+from tidegauge_broker.replica.delayed_fetch import DelayedFetch, is_due
 from tidegauge_broker.replica.effects import AnswerFetch, Effect
 from tidegauge_broker.replica.hosted import HostedPartitions, words_for
 from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchRequest, FetchResult

@@ -51,29 +51,29 @@ from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.replica.quota import ReplicationQuota
-from tidegauge_broker.server.auto_topics import AutoTopics
 from tidegauge_broker.server.clock import Clock
-from tidegauge_broker.server.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
-from tidegauge_broker.server.dynamic_configs import DynamicConfigs
+from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.event_log_writer import EventLogWriter
-from tidegauge_broker.server.fetchers import FetcherIdentity, Fetchers
-from tidegauge_broker.server.grpc_services import (
+from tidegauge_broker.server.metadata.auto_topics import AutoTopics
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
+from tidegauge_broker.server.periodic import Periodic
+from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
+from tidegauge_broker.server.registration.registration import Registration, prepare_cluster
+from tidegauge_broker.server.replication.fetchers import FetcherIdentity, Fetchers
+from tidegauge_broker.server.replication.log_cleaner import LogCleaner
+from tidegauge_broker.server.replication.peers import Peers
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager, topic_rules
+from tidegauge_broker.server.seams import Parts, seams_of
+from tidegauge_broker.server.wire.grpc.grpc_services import (
     AdminServicer,
     BrokerServicer,
     ControllerServicer,
     ControlServicer,
     ReplicationServicer,
 )
-from tidegauge_broker.server.log_cleaner import LogCleaner
-from tidegauge_broker.server.metadata_cache import MetadataCache
-from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
-from tidegauge_broker.server.peers import Peers
-from tidegauge_broker.server.periodic import Periodic
-from tidegauge_broker.server.registration import Registration, prepare_cluster
-from tidegauge_broker.server.replica_log import ReplicaLogServicer
-from tidegauge_broker.server.replica_manager import ReplicaManager, topic_rules
-from tidegauge_broker.server.rpc_servers import Limits, RpcServers, tls_of
-from tidegauge_broker.server.seams import Parts, seams_of
+from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
+from tidegauge_broker.server.wire.grpc.servers import Limits, RpcServers, tls_of
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
 

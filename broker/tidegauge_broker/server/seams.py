@@ -16,9 +16,9 @@ from tidegauge.security import PLAIN, Security
 from tidegauge.settings import Values
 from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.log.manager import LogManager
-from tidegauge_broker.server.fetchers import Fetchers
-from tidegauge_broker.server.metadata_cache import MetadataCache
-from tidegauge_broker.server.replica_manager import ReplicaManager
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_broker.server.replication.fetchers import Fetchers
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_controller.channels import open_channel
 from tidegauge_controller.zookeeper import Dial, ZooKeeper

@@ -1,6 +1,6 @@
 """What a broker does for those who ask, in plain values: the layer between the wire and the core.
 
-No gRPC and no generated type appears here (an import rule holds it); ``grpc_services`` translates. Every method
+No gRPC and no generated type appears here (an import rule holds it); the rooms of ``wire`` translate. Every method
 answers errors as values with Kafka's numbers; only a defect raises.
 Source: Kafka's KafkaApis (kafka-behaviour 2, 8.8, 8.20, 11).
 """
@@ -37,10 +37,10 @@ from tidegauge_broker.replica.messages import (
     RecordsToDelete,
     ReplicaView,
 )
-from tidegauge_broker.server.controller_client import ProducerIds
-from tidegauge_broker.server.dynamic_configs import DynamicConfigs
-from tidegauge_broker.server.metadata_cache import MetadataCache
-from tidegauge_broker.server.replica_manager import FetchAnswer, ReplicaManager
+from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_broker.server.registration.controller_client import ProducerIds
+from tidegauge_broker.server.replication.replica_manager import FetchAnswer, ReplicaManager
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.decisions.context import Assignment

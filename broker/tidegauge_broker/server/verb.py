@@ -25,9 +25,9 @@ from tidegauge.listeners import resolve_listeners
 from tidegauge.security import PLAINTEXT, SSL, security_of
 from tidegauge.settings import Values, parse_broker_settings, read_assignments, read_properties
 from tidegauge.settings.document import help_lines
-from tidegauge_broker.server import native_log
 from tidegauge_broker.server.broker_process import BrokerIdentity, BrokerProcess
-from tidegauge_broker.server.rpc_servers import tls_of
+from tidegauge_broker.server.wire.grpc import native_log
+from tidegauge_broker.server.wire.grpc.servers import tls_of
 
 LOG = logging.getLogger("tidegauge.broker")
 

@@ -29,10 +29,10 @@ from tidegauge.cli import (
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
-from tidegauge_lab import layout
 from tidegauge_lab.cli.common import lab_verb
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.waiting import holds_within
+from tidegauge_lab.local import layout
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.waiting import holds_within
 
 _FOREVER_SECONDS = float("inf")
 _LOOK_AGAIN_SECONDS = 0.5

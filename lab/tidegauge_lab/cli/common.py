@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tidegauge.cli import EXIT_TIME_LIMIT, fail, tells_errors
-from tidegauge_lab.waiting import TimeLimitError
+from tidegauge_lab.local.waiting import TimeLimitError
 
 
 class BrokerIdType(click.ParamType[int]):

@@ -16,9 +16,9 @@ import click
 from tidegauge.cli import directory_option, output_option, print_json, say
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import BrokerIdType, called, lab_verb
-from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
-from tidegauge_lab.processes import ProcessState
-from tidegauge_lab.roles import Role, RoleKind
+from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
+from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.local.roles import Role, RoleKind
 
 _DONE = {"kill": "Killed", "stop": "Stopped", "pause": "Paused", "resume": "Resumed", "start": "Started"}
 

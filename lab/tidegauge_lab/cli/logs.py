@@ -16,10 +16,10 @@ import click
 
 from tidegauge.cli import directory_option, output_option, print_json
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_lab import layout
 from tidegauge_lab.cli.common import lab_verb
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.merged_logs import FollowedFile, LogLine, merge
+from tidegauge_lab.local import layout
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.timeline.merged_logs import FollowedFile, LogLine, merge
 
 _LOOK_AGAIN_SECONDS = 0.2
 

@@ -20,7 +20,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import KINDS
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.timeline.choice import Choice, parse_moment
 from tidegauge_lab.timeline.drawing import MOST_ROWS, draw
 from tidegauge_lab.timeline.reading import Timeline

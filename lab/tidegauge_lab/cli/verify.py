@@ -15,11 +15,11 @@ import click
 from tidegauge.cli import EXIT_FAILED, print_json, tells_errors, verb_options
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.cluster_file import FILE_NAME, load_cluster_file
-from tidegauge_lab import layout
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.books import MEANINGS, Kind
 from tidegauge_lab.accountant.ledger import Account
-from tidegauge_lab.topic_books import Sources, folders_of, read_and_audit
+from tidegauge_lab.accountant.reading.topic_books import Sources, folders_of, read_and_audit
+from tidegauge_lab.local import layout
 
 SHOWN = 5
 

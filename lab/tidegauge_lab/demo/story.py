@@ -23,12 +23,12 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin, Producer
 from tidegauge_client.cli.describe import topic_lines
 from tidegauge_client.metadata import PartitionInfo, TopicInfo
-from tidegauge_lab.cluster import LocalCluster
 from tidegauge_lab.demo import books, history
 from tidegauge_lab.demo.flights import Flight, find_archive, read_flights
 from tidegauge_lab.demo.query import Query, find_job
 from tidegauge_lab.demo.screen import Progress, progress, tell
 from tidegauge_lab.demo.stream import Stream
+from tidegauge_lab.local.cluster import LocalCluster
 
 TOPIC = "flights"
 PARTITIONS = 3

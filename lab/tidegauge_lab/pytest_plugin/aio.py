@@ -22,8 +22,8 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.cli.describe import Filter, text_lines
 from tidegauge_client.cli.wait import hw_condition, in_sync_condition, isr_condition, leader_condition
 from tidegauge_client.topic_description import TopicDescription, describe
-from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster, Target
-from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
+from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.pytest_plugin.aio_faults import AsyncFaults
 from tidegauge_lab.pytest_plugin.conditions import new_leader_condition, wait_until
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.switches import (
     BrokerSwitches,
     Direction,

@@ -18,8 +18,8 @@ from uuid import uuid4
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.sync import LoopThread
 from tidegauge_client.topic_description import TopicDescription
-from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster, Target
-from tidegauge_lab.ports import Reservations, is_free
+from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
+from tidegauge_lab.local.ports import Reservations, is_free
 from tidegauge_lab.pytest_plugin.aio import WAIT_SECONDS, AsyncCluster
 from tidegauge_lab.pytest_plugin.conditions import NotSoError
 from tidegauge_lab.pytest_plugin.plugin import TidegaugeOptions

@@ -11,7 +11,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, CorruptCheckpoint, OffsetCheckpoint
 from tidegauge_client.records import decode_batches
-from tidegauge_lab.layout import broker_data
+from tidegauge_lab.local.layout import broker_data
 from tidegauge_lab.scenario.readers import LoggedRecord
 
 

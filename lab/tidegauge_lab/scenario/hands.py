@@ -27,15 +27,15 @@ from tidegauge_client.channels import Channels, call
 from tidegauge_client.records import NewRecord, decode_batches, encode_batch
 from tidegauge_client.sync import LoopThread
 from tidegauge_lab.accountant.audit import Report
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.accountant.reading.topic_books import Sources, folders_of, read_and_audit
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.scenario import faults, steps
 from tidegauge_lab.scenario.facts import Facts, replica_of
 from tidegauge_lab.scenario.files_on_disk import logged_records
 from tidegauge_lab.scenario.readers import NOBODY
 from tidegauge_lab.switches import Direction, Fault, Step, Switches, Until
-from tidegauge_lab.topic_books import Sources, folders_of, read_and_audit
-from tidegauge_lab.waiting import TimeLimitError
 
 Result = TypeVar("Result")
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge_lab.accountant.books import Kind
-from tidegauge_lab.broker_settings import DEFAULT_PROFILE, check_settings
+from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
 from tidegauge_lab.scenario import faults, readers, steps
 from tidegauge_lab.scenario.model import LIMIT_SECONDS, SETTINGS, Scenario, Topic
 from tidegauge_lab.scenario.readers import NOBODY, Reader

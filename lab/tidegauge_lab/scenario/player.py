@@ -19,7 +19,8 @@ from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.accountant.books import Kind
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.scenario import checks, steps, table
 from tidegauge_lab.scenario.facts import LEADER, Facts, Replica, leader_name, numbers
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
@@ -29,7 +30,6 @@ from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, desc
 from tidegauge_lab.scenario.readers import NOBODY
 from tidegauge_lab.scenario.senders import Senders
 from tidegauge_lab.switches import Step as Round
-from tidegauge_lab.waiting import TimeLimitError, holds_within
 
 WAIT_SECONDS = 60.0
 SETTLE_SECONDS = 10.0

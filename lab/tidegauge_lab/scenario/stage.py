@@ -20,9 +20,9 @@ from typing import TextIO
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
-from tidegauge_lab import layout, ports, startup, takedown
-from tidegauge_lab.cluster import LocalCluster
-from tidegauge_lab.ports import shared_folder
+from tidegauge_lab.local import layout, ports, startup, takedown
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.ports import shared_folder
 from tidegauge_lab.scenario.model import Scenario
 
 # Below the first port of a user's own cluster, and of the range that the system gives to outgoing connections.

@@ -16,7 +16,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import load_cluster_file
 from tidegauge_lab.cli.common import called
-from tidegauge_lab.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
+from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.switches import Plane, Switches
 
 PROCESS_ACTIONS = ("kill", "stop", "pause", "resume", "start")

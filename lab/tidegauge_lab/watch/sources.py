@@ -17,8 +17,8 @@ from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.bootstrap import parse_bootstrap
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
-from tidegauge_lab import layout
-from tidegauge_lab.processes import ProcessState
+from tidegauge_lab.local import layout
+from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.timeline.choice import broker_of
 from tidegauge_lab.timeline.reading import Timeline
 from tidegauge_lab.watch.asking import Answer, Asking, held_of

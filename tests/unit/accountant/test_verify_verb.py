@@ -13,8 +13,8 @@ from tidegauge.errors import TidegaugeError
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.books import Kind, ReadRecord, show
+from tidegauge_lab.accountant.reading.topic_books import read_consumed
 from tidegauge_lab.cli.verify import own_folders, text_lines, verify
-from tidegauge_lab.topic_books import read_consumed
 
 
 def text_of(result: Report) -> str:

@@ -32,7 +32,7 @@ from tidegauge_controller.decisions.steps import (
     WriteResult,
     run,
 )
-from tidegauge_lab.simulator.memory_zookeeper import MemoryZooKeeper
+from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
 
 __all__ = ["MemoryZooKeeper", "Term"]
 

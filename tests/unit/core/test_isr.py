@@ -11,7 +11,7 @@ from core_harness import AT, Cluster
 
 from tidegauge.control import IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
-from tidegauge_broker.purgatory.fetch import DelayedFetch
+from tidegauge_broker.replica.delayed_fetch import DelayedFetch
 from tidegauge_broker.replica.isr import CommittedIsr, PendingExpand, PendingShrink
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 from tidegauge_broker.replica.remote_replica import RemoteReplica

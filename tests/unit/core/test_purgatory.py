@@ -19,7 +19,6 @@ from tidegauge.control import StopReplicaPartition, StopReplicaRequest
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, patch
-from tidegauge_broker.purgatory.purgatory import PURGE_INTERVAL, Purgatory
 from tidegauge_broker.replica.effects import AnswerFetch, Effect
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import (
@@ -31,6 +30,7 @@ from tidegauge_broker.replica.messages import (
     ProduceRequest,
     TopicRules,
 )
+from tidegauge_broker.waiting.purgatory import PURGE_INTERVAL, Purgatory
 
 NONE = ErrorCode.NONE
 OTHER = TopicPartition(AT.topic, 1)

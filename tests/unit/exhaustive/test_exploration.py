@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from tidegauge_lab.exhaustive.broker_machine import BrokerMachine
-from tidegauge_lab.exhaustive.cluster import KAFKA, Action, Bounds, Cluster, ClusterState
-from tidegauge_lab.exhaustive.explorer import Exploration, Explorer, Namer, survives
-from tidegauge_lab.exhaustive.frozen import Cells, Exchange, Letter
-from tidegauge_lab.exhaustive.judge import Judge
-from tidegauge_lab.exhaustive.live import Live, Played
-from tidegauge_lab.exhaustive.memo import Memo
-from tidegauge_lab.exhaustive.words import picture, tell
+from tidegauge_proof.exhaustive.broker_machine import BrokerMachine
+from tidegauge_proof.exhaustive.cluster import KAFKA, Action, Bounds, Cluster, ClusterState
+from tidegauge_proof.exhaustive.explorer import Exploration, Explorer, Namer, survives
+from tidegauge_proof.exhaustive.frozen import Cells, Exchange, Letter
+from tidegauge_proof.exhaustive.judge import Judge
+from tidegauge_proof.exhaustive.live import Live, Played
+from tidegauge_proof.exhaustive.memo import Memo
+from tidegauge_proof.exhaustive.words import picture, tell
 
 PAIR = Bounds(replicas=2, records=2, elections=2)
 RULES = ("high-watermark", "kip-101", "kip-279", "kip-320")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from tidegauge_lab.cli.explore import explore
+from tidegauge_proof.cli.explore import explore
 
 
 def run(*words: str) -> Result:

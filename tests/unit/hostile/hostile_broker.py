@@ -40,25 +40,25 @@ from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
-from tidegauge_broker.server.dynamic_configs import DynamicConfigs
+from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.event_log_writer import EventLogWriter
-from tidegauge_broker.server.fetchers import FetcherIdentity, Fetchers
-from tidegauge_broker.server.grpc_services import (
+from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.lab.holds import Holds
+from tidegauge_broker.server.lab.servicer import LabServicer
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_broker.server.replication.fetchers import FetcherIdentity, Fetchers
+from tidegauge_broker.server.replication.peers import Peers
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager
+from tidegauge_broker.server.seams import Parts
+from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.wire.grpc.grpc_services import (
     AdminServicer,
     BrokerServicer,
     ControllerServicer,
     ControlServicer,
     ReplicationServicer,
 )
-from tidegauge_broker.server.lab.fault_table import FaultTable
-from tidegauge_broker.server.lab.holds import Holds
-from tidegauge_broker.server.lab.servicer import LabServicer
-from tidegauge_broker.server.metadata_cache import MetadataCache
-from tidegauge_broker.server.peers import Peers
-from tidegauge_broker.server.replica_log import ReplicaLogServicer
-from tidegauge_broker.server.replica_manager import ReplicaManager
-from tidegauge_broker.server.seams import Parts
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
 from tidegauge_controller import wire
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.decisions.leaders import elect_leaders, process_controlled_shutdown

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tidegauge import znodes
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.server.registration import prepare_cluster
+from tidegauge_broker.server.registration.registration import prepare_cluster
 
 AT = TopicPartition("t", 0)
 SAMPLES: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {

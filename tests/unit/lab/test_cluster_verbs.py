@@ -14,7 +14,7 @@ from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.cli.cluster import down, next_commands, status, up
 from tidegauge_lab.cli.faults import kill
 from tidegauge_lab.cli.inject import inject_error
-from tidegauge_lab.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ import pytest
 from tidegauge import event_log
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.cluster_file import FILE_NAME
-from tidegauge_lab import layout, locks
-from tidegauge_lab.fault_log import next_sequence, note_fault
-from tidegauge_lab.plan import Wanted, first_plan
-from tidegauge_lab.ports import Reservations
-from tidegauge_lab.waiting import TimeLimitError
+from tidegauge_lab.local import layout, locks
+from tidegauge_lab.local.fault_log import next_sequence, note_fault
+from tidegauge_lab.local.plan import Wanted, first_plan
+from tidegauge_lab.local.ports import Reservations
+from tidegauge_lab.local.waiting import TimeLimitError
 
 
 def make_cluster(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from tidegauge_lab.merged_logs import FollowedFile, LogLine, merge, time_of
+from tidegauge_lab.timeline.merged_logs import FollowedFile, LogLine, merge, time_of
 
 
 def stamp(clock: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.settings import read_properties
-from tidegauge_lab import zookeeper
+from tidegauge_lab.local import zookeeper
 
 
 def pretend_pyspark(monkeypatch: pytest.MonkeyPatch, folder: Path | None) -> None:

@@ -9,8 +9,8 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_properties
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
-from tidegauge_lab.broker_settings import PROFILES, check_settings, server_properties, session_timeout_ms
-from tidegauge_lab.plan import Wanted, first_plan, next_plan, ports_of
+from tidegauge_lab.local.broker_settings import PROFILES, check_settings, server_properties, session_timeout_ms
+from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
 
 HOME = Path("/cluster")
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegauge.errors import TidegaugeError
-from tidegauge_lab import ports
+from tidegauge_lab.local import ports
 
 WANTED = [19092, 19093, 19094]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge_lab import processes
-from tidegauge_lab.processes import LabProcess, ProcessFacts, ProcessState, parse_stat
+from tidegauge_lab.local import processes
+from tidegauge_lab.local.processes import LabProcess, ProcessFacts, ProcessState, parse_stat
 
 
 def stat_line(name: str, state: str, start_time: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tidegauge_lab.readiness import ControllerView, broker_lacks, controller_of, lacks
+from tidegauge_lab.local.readiness import ControllerView, broker_lacks, controller_of, lacks
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.log.checkpoints import EpochCheckpoint, OffsetCheckpoint, write_topic_id
 from tidegauge_broker.replica.messages import EpochEntry
 from tidegauge_client.records import NewRecord, encode_batch
-from tidegauge_lab.replica_files import DAMAGED_CRC, read_replica_files
+from tidegauge_lab.accountant.reading.replica_files import DAMAGED_CRC, read_replica_files
 
 AT = TopicPartition("orders", 0)
 ID = "AAAAAAAAAAAAAAAAAAAAAA"

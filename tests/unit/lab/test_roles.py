@@ -10,7 +10,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_lab.cli import faults
-from tidegauge_lab.roles import (
+from tidegauge_lab.local.roles import (
     PartitionView,
     Role,
     RoleKind,

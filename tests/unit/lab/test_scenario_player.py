@@ -15,6 +15,7 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
+from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.scenario import player
 from tidegauge_lab.scenario.facts import Facts, Replica
 from tidegauge_lab.scenario.hands import Answer
@@ -22,7 +23,6 @@ from tidegauge_lab.scenario.loader import parse
 from tidegauge_lab.scenario.outcome import Outcome
 from tidegauge_lab.scenario.readers import NOBODY, LoggedRecord
 from tidegauge_lab.switches import Step
-from tidegauge_lab.waiting import TimeLimitError
 
 HEAD = """\
 title: A story.

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tidegauge.settings import INT_MAX, parse_broker_settings
-from tidegauge_broker.server.connections import Connections
-from tidegauge_broker.server.native_log import TELL_AGAIN_SECONDS, Told
-from tidegauge_broker.server.rpc_servers import Limits
+from tidegauge_broker.server.wire.grpc.connections import Connections
+from tidegauge_broker.server.wire.grpc.native_log import TELL_AGAIN_SECONDS, Told
+from tidegauge_broker.server.wire.grpc.servers import Limits
 
 
 @pytest.fixture

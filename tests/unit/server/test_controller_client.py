@@ -17,8 +17,8 @@ from tidegauge.errors import ErrorCode
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import parse_broker_settings
-from tidegauge_broker.server import controller_client
-from tidegauge_broker.server.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
+from tidegauge_broker.server.registration import controller_client
+from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
 from tidegauge_controller import wire
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -9,8 +9,8 @@ from config_zookeeper import FakeZooKeeper, settle
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import BrokerSettings, parse_broker_settings
-from tidegauge_broker.server.config_changes import EXPIRATION_MS
-from tidegauge_broker.server.dynamic_configs import DynamicConfigs
+from tidegauge_broker.server.configs.config_changes import EXPIRATION_MS
+from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"

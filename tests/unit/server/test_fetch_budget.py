@@ -10,7 +10,7 @@ import pytest
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import AnswerFetch
 from tidegauge_broker.replica.messages import FetchRequest, FetchResult, ReadRange
-from tidegauge_broker.server.replica_manager import ReplicaManager
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 
 BATCH_BYTES = 100
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import EpochEnd, FetchPartition, FetchResult
-from tidegauge_broker.server.fetch_session import FetchSession
+from tidegauge_broker.server.replication.fetch_session import FetchSession
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -7,7 +7,7 @@ import asyncio
 from tidegauge.control import ControlHeader, Endpoint, PartitionState, UpdateMetadataPartition, UpdateMetadataRequest
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import LeaderHint
-from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 
 AT = TopicPartition("orders", 0)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tidegauge_broker.server.outgoing import Outgoing
+from tidegauge_broker.server.wire.grpc.outgoing import Outgoing
 
 
 class Call:

@@ -12,7 +12,7 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2
 from tidegauge_broker.replica.messages import FetchRequest, FetchResult
-from tidegauge_broker.server.grpc_services import ReplicationServicer
+from tidegauge_broker.server.wire.grpc.grpc_services import ReplicationServicer
 from tidegauge_controller import wire
 
 AT = TopicPartition("t", 0)

@@ -12,7 +12,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError, Message
 
 from tidegauge.v1 import control_pb2, fetch_pb2, produce_pb2, reassignments_pb2, topics_pb2
-from tidegauge_broker.server.request_guard import MalformedRequest, reader
+from tidegauge_broker.server.wire.grpc.request_guard import MalformedRequest, reader
 
 MOST = 1_000
 Wanted = TypeVar("Wanted", bound=Message)

@@ -12,7 +12,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.logical_clock import LogicalClock
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
-from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.service import BrokerService
 
 LIVE = (Endpoint(0, "127.0.0.1", 9092),)

@@ -31,8 +31,8 @@ from tidegauge_controller.decisions import partition_machine, replica_machine, s
 from tidegauge_controller.decisions.context import ControllerSettings
 from tidegauge_controller.decisions.election import Election, elect_offline, remove_from_isr
 from tidegauge_controller.decisions.steps import SetNode
-from tidegauge_lab.simulator import sim_controller
-from tidegauge_lab.simulator.sim_controller import SimController
+from tidegauge_proof.simulator import sim_controller
+from tidegauge_proof.simulator.sim_controller import SimController
 
 Patch = tuple[Any, str, Any]
 

@@ -17,10 +17,10 @@ import pytest
 from tidegauge.errors import ErrorCode
 from tidegauge.znodes import PartitionStateNode
 from tidegauge_broker.replica.messages import ACKS_ALL
-from tidegauge_lab.simulator import checker
-from tidegauge_lab.simulator.checker import Checker, Violation
-from tidegauge_lab.simulator.clients import Clients
-from tidegauge_lab.simulator.memory_log import MemoryLog, header_of
+from tidegauge_proof.simulator import checker
+from tidegauge_proof.simulator.checker import Checker, Violation
+from tidegauge_proof.simulator.clients import Clients
+from tidegauge_proof.simulator.memory_log import MemoryLog, header_of
 
 Records = list[tuple[int, int]]
 A, B, C = (0, 0), (0, 1), (0, 2)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "build" / "compiled"
 TELLS = """
 import hashlib, json, sys, time
-from tidegauge_lab.simulator import search, simulation, world
+from tidegauge_proof.simulator import search, simulation, world
 
 def words(history):
     return repr((

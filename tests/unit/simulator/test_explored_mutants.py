@@ -10,8 +10,8 @@ from __future__ import annotations
 import pytest
 from mutants import CONTROLS, MUTANTS, Mutant
 
-from tidegauge_lab.exhaustive.cluster import KAFKA, Bounds
-from tidegauge_lab.exhaustive.explorer import Explorer
+from tidegauge_proof.exhaustive.cluster import KAFKA, Bounds
+from tidegauge_proof.exhaustive.explorer import Explorer
 
 PAIR = Bounds(replicas=2, records=2, elections=2)
 ON_THE_WAY = Bounds(replicas=2, records=1, elections=1, messages=1)

@@ -11,8 +11,8 @@ import pytest
 
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_controller.decisions import alter_partition
-from tidegauge_lab.simulator.checker import Checker, Violation
-from tidegauge_lab.simulator.world import World
+from tidegauge_proof.simulator.checker import Checker, Violation
+from tidegauge_proof.simulator.world import World
 
 CONTROLLER = 0
 

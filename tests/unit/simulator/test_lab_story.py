@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tidegauge_lab.scenario.loader import parse
-from tidegauge_lab.simulator.lab_story import ASSIGNMENTS, acts_of, as_scenario, find_story, tell
+from tidegauge_proof.simulator.lab_story import ASSIGNMENTS, acts_of, as_scenario, find_story, tell
 
 FAST_FAIL_OVERS = range(1, 100, 4)
 

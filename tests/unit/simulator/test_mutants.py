@@ -11,11 +11,11 @@ import json
 
 import pytest
 from mutants import CONTROLS, MUTANTS, Mutant
+from tests.unit.simulator.model_search import as_json, random_trace, shortened
 
-from tidegauge_lab.simulator.model_search import as_json, random_trace, shortened
-from tidegauge_lab.simulator.replay import replay
-from tidegauge_lab.simulator.simulation import history_of
-from tidegauge_lab.simulator.trace import read_trace
+from tidegauge_proof.simulator.replay import replay
+from tidegauge_proof.simulator.simulation import history_of
+from tidegauge_proof.simulator.trace import read_trace
 
 BY_TRACES = {
     "M2": 0,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tidegauge_lab.cli.simulate import simulate
-from tidegauge_lab.simulator import record as record_module
-from tidegauge_lab.simulator.record import search_in_pieces
-from tidegauge_lab.simulator.search import SearchPlan, SearchResult, search
+from tidegauge_proof.cli.simulate import simulate
+from tidegauge_proof.simulator import record as record_module
+from tidegauge_proof.simulator.record import search_in_pieces
+from tidegauge_proof.simulator.search import SearchPlan, SearchResult, search
 
 LOSING = SearchPlan(seed=20, runs=5, steps=80, rule="high-watermark")
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tidegauge_lab.cli.replay import replay_verb
-from tidegauge_lab.simulator.replay import Outcome, Replay, replay
-from tidegauge_lab.simulator.trace import Trace, TraceError, read_trace
+from tidegauge_proof.cli.replay import replay_verb
+from tidegauge_proof.simulator.replay import Outcome, Replay, replay
+from tidegauge_proof.simulator.trace import Trace, TraceError, read_trace
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.json"))
 RULES = {"V0": "high-watermark", "V1": "kip-101", "V2": "kip-279", "V3": "kip-320"}
@@ -378,5 +378,5 @@ def test_the_verb_ends_with_3_if_the_replay_itself_fails(monkeypatch: pytest.Mon
     def fails(*_: object, **__: object) -> Outcome:
         raise KeyError("what")
 
-    monkeypatch.setattr("tidegauge_lab.cli.replay.replay", fails)
+    monkeypatch.setattr("tidegauge_proof.cli.replay.replay", fails)
     assert run(str(TRACES[0]))[0] == 3

@@ -14,15 +14,15 @@ from click.testing import CliRunner
 
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 from tidegauge_controller.decisions.context import ControllerSettings
-from tidegauge_lab.cli.simulate import simulate
 from tidegauge_lab.scenario.loader import parse
-from tidegauge_lab.simulator import schedule_scenario, sim_controller
-from tidegauge_lab.simulator.actions import MAY_LOSE, MUST_SURVIVE, swarm_of
-from tidegauge_lab.simulator.checker import Checker
-from tidegauge_lab.simulator.search import SearchPlan, search
-from tidegauge_lab.simulator.shrink import shrink
-from tidegauge_lab.simulator.simulation import heal, history_of, replay_schedule
-from tidegauge_lab.simulator.world import World
+from tidegauge_proof.cli.simulate import simulate
+from tidegauge_proof.simulator import schedule_scenario, sim_controller
+from tidegauge_proof.simulator.actions import MAY_LOSE, MUST_SURVIVE, swarm_of
+from tidegauge_proof.simulator.checker import Checker
+from tidegauge_proof.simulator.search import SearchPlan, search
+from tidegauge_proof.simulator.shrink import shrink
+from tidegauge_proof.simulator.simulation import heal, history_of, replay_schedule
+from tidegauge_proof.simulator.world import World
 
 OLDER_RULES = ("high-watermark", "kip-101", "kip-279")
 
@@ -230,7 +230,7 @@ def test_the_verb_writes_the_short_schedule_as_a_scenario(tmp_path: Path):
 
 
 def test_where_no_story_is_found_the_scenario_is_the_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tidegauge_lab.cli.simulate.find_story", lambda *_: None)
+    monkeypatch.setattr("tidegauge_proof.cli.simulate.find_story", lambda *_: None)
     file = tmp_path / "x.yaml"
     run("--runs", "30", "--fail-fast", "--truncation", "high-watermark", "--jobs", "1", "--scenario", str(file))
     assert file.read_text().startswith("title: The short schedule of seed ")
@@ -256,7 +256,7 @@ def test_the_verb_ends_with_3_if_the_simulator_itself_fails(monkeypatch: pytest.
     def fails(*_: object) -> None:
         raise KeyError("what")
 
-    monkeypatch.setattr("tidegauge_lab.simulator.search.history_of", fails)
+    monkeypatch.setattr("tidegauge_proof.simulator.search.history_of", fails)
     assert run("--runs", "1", "--jobs", "1")[0] == 3
 
 

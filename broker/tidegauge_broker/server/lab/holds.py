@@ -27,8 +27,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, offsets_pb2
 from tidegauge.v1.lab_service_pb2_grpc import LabServiceStub
 from tidegauge_broker.replica.messages import EpochRound, FetchRound, ReplicaView, Wait
-from tidegauge_broker.server import convert
-from tidegauge_broker.server.fetchers import Fetchers
+from tidegauge_broker.server.replication.fetchers import Fetchers
+from tidegauge_broker.server.wire.grpc import convert
 from tidegauge_controller import wire
 
 if TYPE_CHECKING:  # it exists in the stubs only

@@ -18,15 +18,15 @@ from tidegauge.settings import Values
 from tidegauge.v1 import lab_service_pb2, lab_service_pb2_grpc
 from tidegauge_broker.log.files import Disk
 from tidegauge_broker.log.lab_disk import DiskFaults, LabDisk
-from tidegauge_broker.server.grpc_services import ReplicationServicer
 from tidegauge_broker.server.lab.channels import Calls
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import Gate
 from tidegauge_broker.server.lab.holds import Holds
 from tidegauge_broker.server.lab.servicer import LabServicer, held_from_start
 from tidegauge_broker.server.lab.zookeeper_link import ZooKeeperLink
-from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.seams import Parts, Seams
+from tidegauge_broker.server.wire.grpc.grpc_services import ReplicationServicer
 from tidegauge_controller.zookeeper import Dial
 
 

@@ -18,14 +18,14 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc
-from tidegauge_broker.server import convert
-from tidegauge_broker.server.grpc_services import ReplicationServicer
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.holds import Holds
 from tidegauge_broker.server.lab.session import end_session
 from tidegauge_broker.server.lab.stepped_round import stepped_round
 from tidegauge_broker.server.lab.words import describe_fault
 from tidegauge_broker.server.seams import Parts
+from tidegauge_broker.server.wire.grpc import convert
+from tidegauge_broker.server.wire.grpc.grpc_services import ReplicationServicer
 
 LOG = logging.getLogger("tidegauge.lab")
 Context = grpc.aio.ServicerContext[Any, Any]

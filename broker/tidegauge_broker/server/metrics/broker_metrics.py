@@ -8,13 +8,13 @@ from typing import Any
 from tidegauge.listeners import Listener
 from tidegauge_broker.replica.messages import FetchedPartition
 from tidegauge_broker.server.event_log_writer import EventLogWriter
-from tidegauge_broker.server.metadata_cache import MetadataCache
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.metrics.collect import Replica, Snapshot, families
 from tidegauge_broker.server.metrics.endpoint import MetricsEndpoint, parse_address
 from tidegauge_broker.server.metrics.exposition import exposition
 from tidegauge_broker.server.metrics.metered_service import MeteredService
 from tidegauge_broker.server.metrics.meters import Meters
-from tidegauge_broker.server.replica_manager import ReplicaManager
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_controller.controller import Controller
 

@@ -23,7 +23,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetAnswer, ProduceRequest, ProduceResult
 from tidegauge_broker.server.metrics.meters import Meters
-from tidegauge_broker.server.replica_manager import FetchAnswer
+from tidegauge_broker.server.replication.replica_manager import FetchAnswer
 from tidegauge_broker.server.service import BrokerService, ClusterView
 
 Answer = TypeVar("Answer")

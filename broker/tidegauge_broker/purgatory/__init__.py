@@ -1,1 +1,0 @@
-"""Operations that wait for a condition: pure, as Kafka's purgatories."""

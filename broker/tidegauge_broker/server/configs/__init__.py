@@ -1,0 +1,1 @@
+"""Keep settings current with ZooKeeper."""

@@ -1,0 +1,228 @@
+"""This broker's part in dynamic settings: it reads and follows them, answers what is set, and alters it for admins.
+
+Rules:
+    1. Settings of topics are answered from ZooKeeper, those of brokers from what this broker has in force, as in Kafka.
+    2. A broker's own settings are altered by that broker only; those of topics and of all brokers by any.
+    3. An alteration is checked as a whole, written, and then takes the same way to this broker as to all others.
+    4. ``unclean.leader.election.enable`` that becomes true makes the controller look at once for partitions to help.
+
+Source: ZkConfigManager, TopicConfigHandler, BrokerConfigHandler, ZkAdminManager.incrementalAlterConfigs, ConfigHelper
+(kafka-behaviour 7.2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Protocol
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerSettings,
+    SettingView,
+    Values,
+    altered,
+    check_known,
+    parse_topic_settings,
+)
+from tidegauge.znodes import DEFAULT_ENTITY, MalformedZnode
+from tidegauge_broker.server.configs.config_changes import ConfigChanges
+from tidegauge_broker.server.configs.topic_configs import TopicConfigs
+from tidegauge_controller.config_admin import ConfigAdmin
+from tidegauge_controller.zookeeper import ZooKeeper, ZooKeeperError
+
+LOG = logging.getLogger("tidegauge.configs")
+UNCLEAN = "unclean.leader.election.enable"
+
+
+class Affected(Protocol):
+    """Who must know of changed settings; what reads ``BrokerSettings.live`` where it uses it need not be told."""
+
+    def topic_settings_changed(self, topic: str, values: Values) -> None:
+        """A topic's settings are these now."""
+
+    def broker_settings_changed(self) -> None:
+        """The broker's settings have changed; all topics' are told after it."""
+
+    def unclean_election_enabled(self, topic: str | None) -> None:
+        """Rule 4; None: for all topics."""
+
+
+class DynamicConfigs:
+    """See the module.
+
+    Args:
+        zookeeper: the session.
+        broker_id: this broker.
+        settings: its settings; what is dynamic in them is filled in here.
+        knows_topic: whether a topic exists, by this broker's metadata.
+        now_ms: wall clock.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        broker_id: int,
+        settings: BrokerSettings,
+        knows_topic: Callable[[str], bool],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.topics = TopicConfigs(zookeeper, settings.live)
+        self._admin = ConfigAdmin(zookeeper)
+        self._broker_id = broker_id
+        self._settings = settings
+        self._knows_topic = knows_topic
+        self._changes = ConfigChanges(zookeeper, self._apply, self.read_all, now_ms)
+        self._affected: Affected | None = None
+
+    @property
+    def applied_change(self) -> int:
+        """The number of the last change that is in force here; -1: none since the start."""
+        return self._changes.applied
+
+    # Life
+
+    async def read_all(self) -> None:
+        """Read everything: at the start, before anything uses the settings, and with each new session."""
+        await self._read_broker()
+        await self.topics.read_all()
+        self._tell_all()
+
+    def follow(self, affected: Affected) -> None:
+        """Apply changes from now on."""
+        self._affected = affected
+        self._changes.start()
+
+    async def close(self) -> None:
+        """Apply no more."""
+        await self._changes.close()
+
+    # Changes
+
+    async def _apply(self, entity: str) -> None:
+        kind, _, name = entity.partition("/")
+        match kind:
+            case "topics":
+                values = await self.topics.read_values(name)
+                LOG.info("Processing override for entityPath: %s with config: %s", entity, dict(values.given))
+                if self._affected is not None:
+                    self._affected.topic_settings_changed(name, values)
+                    if values.flag(UNCLEAN):
+                        self._affected.unclean_election_enabled(name)
+            case "brokers" if name in {DEFAULT_ENTITY, str(self._broker_id)}:
+                was_unclean = self._settings.live.flag(UNCLEAN)
+                await self._read_broker()
+                self._tell_all()
+                if self._affected is not None and self._settings.live.flag(UNCLEAN) and not was_unclean:
+                    self._affected.unclean_election_enabled(None)
+            case _:
+                LOG.debug("The settings of %s are none of this broker's", entity)
+
+    async def _read_broker(self) -> None:
+        layers: list[dict[str, str]] = []
+        for name in (DEFAULT_ENTITY, str(self._broker_id)):
+            try:
+                layers.append(await self._admin.read(f"brokers/{name}"))
+            except MalformedZnode as problem:
+                LOG.warning("The settings of broker %s are unreadable and are ignored: %s", name, problem)
+                layers.append({})
+        for why in self._settings.replace(default=layers[0], own=layers[1]):
+            LOG.warning("A dynamic setting of this broker is ignored: %s", why)
+
+    def _tell_all(self) -> None:
+        known = self.topics.broker_changed()
+        if self._affected is not None:
+            self._affected.broker_settings_changed()
+            for topic, values in known.items():
+                self._affected.topic_settings_changed(topic, values)
+
+    # What admins ask
+
+    async def describe_topic(self, topic: str) -> list[SettingView]:
+        """A topic's settings in force.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, there is no such topic.
+        """
+        if not self._knows_topic(topic):
+            raise TidegaugeError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+            )
+        return self._settings.topic_views(await self.topics.read(topic))
+
+    def describe_broker(self, name: str) -> list[SettingView]:
+        """This broker's settings; with an empty name, what is set for all brokers.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, it is another broker's name.
+        """
+        if not name:
+            return self._settings.default_views()
+        self._check_own_name(name)
+        return self._settings.views()
+
+    async def alter_topic(self, topic: str, changes: Mapping[str, str], deleted: Collection[str]) -> int:
+        """Alter a topic's settings; returns the change's number.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST; nothing was changed.
+        """
+        if not topic:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        if not self._knows_topic(topic):
+            raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+
+        def change(current: Mapping[str, str]) -> dict[str, str]:
+            wanted = altered(current, changes, deleted)
+            check_known(wanted, TOPIC_SETTINGS)
+            with _told_of_topic(topic):
+                parse_topic_settings(wanted, self._settings.live)
+            return wanted
+
+        return await self._alter(f"topics/{topic}", change)
+
+    async def alter_broker(self, name: str, changes: Mapping[str, str], deleted: Collection[str]) -> int:
+        """Alter this broker's dynamic settings; with an empty name, those of all brokers. Returns the change's number.
+
+        Raises:
+            TidegaugeError: INVALID_CONFIG, INVALID_REQUEST; nothing was changed.
+        """
+        if name:
+            self._check_own_name(name)
+
+        def change(current: Mapping[str, str]) -> dict[str, str]:
+            wanted = altered(current, changes, deleted)
+            check_known(wanted, BROKER_SETTINGS)
+            self._settings.check(wanted, for_all=not name)
+            return wanted
+
+        return await self._alter(f"brokers/{name or DEFAULT_ENTITY}", change)
+
+    async def _alter(self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> int:
+        try:
+            number = await self._admin.alter(entity, change)
+        except ZooKeeperError as problem:
+            raise TidegaugeError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper did not take the change: {problem}; look and try again"
+            ) from problem
+        LOG.info("Updated the settings of %s, change %d", entity, number)
+        return number
+
+    def _check_own_name(self, name: str) -> None:
+        if name != str(self._broker_id):
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {self._broker_id}, but received {name}"
+            )
+
+
+@contextlib.contextmanager
+def _told_of_topic(topic: str) -> Iterator[None]:
+    """Refusals name the topic that was to be altered, in Kafka's words. Of brokers Kafka gives the reason alone."""
+    try:
+        yield
+    except TidegaugeError as problem:
+        resource = f"ConfigResource(type=TOPIC, name='{topic}')"
+        raise TidegaugeError(problem.code, f"Invalid config value for resource {resource}: {problem.message}") from None

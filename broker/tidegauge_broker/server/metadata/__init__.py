@@ -1,0 +1,1 @@
+"""Keep the metadata that the controller sends."""

@@ -1,0 +1,1 @@
+"""Register in ZooKeeper and speak to the controller."""

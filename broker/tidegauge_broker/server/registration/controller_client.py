@@ -1,0 +1,242 @@
+"""What this broker asks of the active controller: where it is, and patience until it answers.
+
+Kafka sends such requests to the broker in ``/controller`` and, when that one is gone, not the controller any more,
+or silent, looks again and retries. One thing is quicker here: a request to a controller that is frozen is given up
+when another one is known, not only when its time is over (docs/not-emulated.md). Source:
+NodeToControllerChannelManager, AlterPartitionManager, RPCProducerIdManager (kafka-behaviour 1.8, 8.10, 12.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc.aio
+
+from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, IsrProposal, IsrVerdict
+from tidegauge.errors import ErrorCode
+from tidegauge.logical_clock import LogicalClock
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import Values
+from tidegauge.v1 import control_pb2
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_broker.server.replication.peers import Peers
+from tidegauge_controller import wire
+
+if TYPE_CHECKING:  # it exists in the stubs only
+    from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub
+
+LOG = logging.getLogger("tidegauge.controller-client")
+RETRY_SECONDS = 0.05
+LOOK_AGAIN_SECONDS = 0.1
+_RETRIED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
+
+
+Answer = TypeVar("Answer")
+
+
+class _Unanswered(Exception):
+    """There was no controller, or it did not answer; says which."""
+
+
+class ControllerClient:
+    """Requests to whichever broker is the controller.
+
+    Args:
+        broker_id: this broker.
+        broker_epoch: its registration.
+        controller_id: who is the controller, or None.
+        metadata: where brokers are reached.
+        peers: channels.
+        settings: broker settings.
+        logical_clock: goes with the requests, and takes in the answers'.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        controller_id: Callable[[], int | None],
+        metadata: MetadataCache,
+        peers: Peers,
+        settings: Values,
+        logical_clock: LogicalClock,
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._controller_id = controller_id
+        self._metadata = metadata
+        self._peers = peers
+        self._logical_clock = logical_clock
+        self._timeout_seconds = settings.integer("request.timeout.ms") / 1000
+        self._shutdown_retries = settings.integer("controlled.shutdown.max.retries")
+        self._shutdown_backoff_seconds = settings.integer("controlled.shutdown.retry.backoff.ms") / 1000
+
+    async def _ask(self, send: Callable[[ControllerServiceAsyncStub], Awaitable[Answer]]) -> Answer:
+        """Ask whoever is the controller now; give up when somebody else is.
+
+        Raises:
+            _Unanswered: there is no controller, or it does not answer.
+        """
+        controller_id = self._controller_id()
+        endpoint = None if controller_id is None else self._metadata.endpoint(controller_id)
+        if endpoint is None:
+            raise _Unanswered("there is no controller right now")
+        call = asyncio.ensure_future(send(self._peers.controller(endpoint.address)))
+        try:
+            while not call.done():
+                await asyncio.wait({call}, timeout=LOOK_AGAIN_SECONDS)
+                if not call.done() and self._controller_id() not in {None, controller_id}:
+                    raise _Unanswered(f"broker {controller_id} is no longer the controller")
+            return call.result()
+        except grpc.aio.AioRpcError as problem:
+            raise _Unanswered(problem.details()) from problem
+        finally:
+            call.cancel()
+
+    async def alter_partition(self, proposals: list[IsrProposal]) -> dict[TopicPartition, IsrVerdict]:
+        """The controller's verdicts; tries until there is a controller that answers."""
+        told = ""
+        while True:
+            try:
+                response = await self._alter_partition_once(proposals)
+            except _Unanswered as problem:
+                if str(problem) != told:
+                    told = str(problem)
+                    LOG.info("AlterPartition: %s", told)
+            else:
+                if response.error is ErrorCode.NONE:
+                    return {verdict.topic_partition: verdict for verdict in response.partitions}
+                if response.error not in _RETRIED:
+                    return {p.topic_partition: IsrVerdict(p.topic_partition, response.error) for p in proposals}
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _alter_partition_once(self, proposals: list[IsrProposal]) -> AlterPartitionResponse:
+        def send(stub: ControllerServiceAsyncStub) -> Awaitable[control_pb2.AlterPartitionResponse]:
+            request = AlterPartitionRequest(self._broker_id, self._broker_epoch(), proposals)
+            asked = wire.to_alter_partition(request)
+            asked.logical_time = self._logical_clock.value
+            return stub.AlterPartition(asked, timeout=self._timeout_seconds)
+
+        message = await self._ask(send)
+        self._logical_clock.receive(message.logical_time)
+        return wire.from_alter_partition_response(message)
+
+    async def allocate_producer_ids(self) -> tuple[ErrorCode, int, int]:
+        """A block of producer ids: error, first id, count. One attempt."""
+        request = control_pb2.AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        try:
+            answer = await self._ask(lambda stub: stub.AllocateProducerIds(request, timeout=self._timeout_seconds))
+        except _Unanswered as problem:
+            LOG.info("AllocateProducerIds: %s", problem)
+            return ErrorCode.NOT_CONTROLLER, 0, 0
+        return wire.from_error(answer.error), answer.first_producer_id, answer.count
+
+    async def controlled_shutdown(self) -> bool:
+        """Have this broker's leaders moved away. False when that did not succeed in the configured attempts."""
+        request = control_pb2.ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        for attempt in range(self._shutdown_retries):
+            if attempt > 0:
+                await asyncio.sleep(self._shutdown_backoff_seconds)
+            request.logical_time = self._logical_clock.value
+            try:
+                answer = await self._ask(lambda stub: stub.ControlledShutdown(request, timeout=self._timeout_seconds))
+            except _Unanswered as problem:
+                LOG.warning("Controlled shutdown: %s", problem)
+                continue
+            self._logical_clock.receive(answer.logical_time)
+            error, remaining = wire.from_remaining_partitions(answer)
+            if error is ErrorCode.NONE and not remaining:
+                return True
+            LOG.warning(
+                "Controlled shutdown: %s, still leader of %s", error.name, ", ".join(map(str, remaining)) or "nothing"
+            )
+        return False
+
+
+class AlterPartitionManager:
+    """Carries proposals to the controller, all that wait in one request, one request at a time."""
+
+    def __init__(self, client: ControllerClient, tell_verdict: Callable[[IsrProposal, IsrVerdict], None]) -> None:
+        self._client = client
+        self._tell_verdict = tell_verdict
+        self._waiting: list[IsrProposal] = []
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def propose(self, proposal: IsrProposal) -> None:
+        """Take a proposal."""
+        self._waiting.append(proposal)
+        if self._task is None and not self._closed:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="alter-partition")
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                # The newest of a partition counts; an older one belongs to a role that has ended.
+                newest = {proposal.topic_partition: proposal for proposal in self._waiting}
+                self._waiting.clear()
+                proposals = list(newest.values())
+                verdicts = await self._client.alter_partition(proposals)
+                if any(verdict.error is not ErrorCode.NONE for verdict in verdicts.values()):
+                    await asyncio.sleep(RETRY_SECONDS)  # the core may propose the same again
+                for proposal in proposals:
+                    unknown = IsrVerdict(proposal.topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+                    self._tell_verdict(proposal, verdicts.get(proposal.topic_partition, unknown))
+        finally:
+            self._task = None
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+class ProducerIds:
+    """Ids for idempotent producers, from blocks of the controller's (``/latest_producer_id_block``).
+
+    While no id is at hand the asker gets COORDINATOR_LOAD_IN_PROGRESS and tries again. The next block is asked for
+    when nine tenths of the current one are used.
+    """
+
+    def __init__(self, client: ControllerClient) -> None:
+        self._client = client
+        self._next_id = 0
+        self._block_end = 0
+        self._refill_at = 0
+        self._coming: tuple[int, int] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def next(self) -> int | None:
+        """An id that nobody else has; None while there is none at hand."""
+        if self._next_id >= self._block_end and self._coming is not None:
+            first, count = self._coming
+            self._coming = None
+            self._next_id, self._block_end = first, first + count
+            self._refill_at = first + count * 9 // 10
+        if self._next_id >= self._refill_at and self._coming is None and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._refill(), name="producer-ids")
+        if self._next_id >= self._block_end:
+            return None
+        self._next_id += 1
+        return self._next_id - 1
+
+    async def _refill(self) -> None:
+        try:
+            error, first, count = await self._client.allocate_producer_ids()
+            if error is ErrorCode.NONE:
+                self._coming = (first, count)
+            else:
+                LOG.info("No block of producer ids yet: %s", error.name)
+        finally:
+            self._task = None
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])

@@ -1,0 +1,1 @@
+"""Run the core's replicas: effects, fetchers, the cleaner."""

@@ -1,0 +1,294 @@
+"""Replica fetchers: for each leader that this broker follows, one task and one stream.
+
+Contract: the core says what to ask (``next_round``) and judges the answer; this module carries both. One request is
+outstanding at a time. A request names only the partitions that changed since the stream's last one, and those that
+it fetches no longer (KIP-227's idea on a stream). A new stream starts from nothing, so a broken one needs no repair.
+A partition that began to follow anew is named as both: nothing that the leader remembers of it holds.
+
+By the older truncation rules the core asks where epochs end before it fetches; that is a call of its own.
+
+Whatever goes wrong with a round (no connection, no answer within replica.socket.timeout.ms, a refusal of the whole)
+is told to the core as ``round_failed``; it pauses the partitions for replica.fetch.backoff.ms.
+Source: ReplicaFetcherManager, AbstractFetcherThread (kafka-behaviour 2.6, 3.8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import grpc.aio
+
+from tidegauge.errors import ErrorCode
+from tidegauge.logical_clock import LogicalClock
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import Values
+from tidegauge.v1 import fetch_pb2, offsets_pb2
+from tidegauge_broker.replica.messages import EpochRound, FetchPartition, FetchRound, Wait
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_broker.server.replication.peers import Peers
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager
+from tidegauge_broker.server.wire.grpc import convert
+
+LOG = logging.getLogger("tidegauge.fetcher")
+
+
+class _RoundFailed(Exception):
+    """The round has no answer; the text says why."""
+
+
+@dataclass(slots=True)
+class FetcherIdentity:
+    """What each request says of its sender."""
+
+    broker_id: int
+    cluster_id: str
+    broker_epoch: Callable[[], int]
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One stream, and what its last request left standing at the leader."""
+
+    call: grpc.aio.StreamStreamCall[fetch_pb2.ReplicaFetchRequest, fetch_pb2.ReplicaFetchResponse]
+    standing: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
+    is_first: bool = True
+
+
+class _Fetcher:
+    """The task for one leader."""
+
+    def __init__(self, leader: int, owner: Fetchers) -> None:
+        self.leader = leader
+        self.look_again = asyncio.Event()
+        self.under_way: FetchRound | EpochRound | None = None
+        self._owner = owner
+        self._stream: _Stream | None = None
+        self._last_problem = ""
+        self.task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher-of-{leader}")
+
+    async def _run(self) -> None:
+        manager = self._owner.manager
+        try:
+            while True:
+                self.look_again.clear()
+                self._go_on(None)
+                chosen = manager.core.next_round(self.leader, self._owner.now_ms(), self._owner.admits)
+                if isinstance(chosen, Wait):
+                    await self._wait(chosen.until_ms)
+                    continue
+                self._go_on(chosen)
+                try:
+                    if isinstance(chosen, EpochRound):
+                        await self._ask_epochs(chosen)
+                    else:
+                        await self._fetch(chosen)
+                except (_RoundFailed, grpc.aio.AioRpcError, asyncio.InvalidStateError) as problem:
+                    self._tell(problem)
+                    self._drop_stream()
+                    manager.round_failed(self.leader, chosen.request_id)
+                except asyncio.CancelledError:
+                    manager.round_failed(self.leader, chosen.request_id)
+                    raise
+        finally:
+            self._go_on(None)
+            self._drop_stream()
+
+    def _go_on(self, chosen: FetchRound | EpochRound | None) -> None:
+        self.under_way = chosen
+        self._owner.round_changed()
+
+    async def _wait(self, until_ms: int | None) -> None:
+        seconds = None if until_ms is None else max(0.0, (until_ms - self._owner.now_ms()) / 1000)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.look_again.wait(), seconds)
+
+    async def _fetch(self, chosen: FetchRound) -> None:
+        stream = self._stream or self._open()
+        request = self._request(stream, chosen)
+        try:
+            async with asyncio.timeout(self._owner.round_timeout_seconds):
+                await stream.call.write(request)
+                response = await stream.call.read()
+        except TimeoutError:
+            raise _RoundFailed(f"no answer within {self._owner.round_timeout_seconds:g} s") from None
+        if response is grpc.aio.EOF:
+            raise _RoundFailed(f"the stream ended: {await stream.call.details()}")
+        assert isinstance(response, fetch_pb2.ReplicaFetchResponse)
+        self._owner.logical_clock.receive(response.logical_time)
+        error = convert.from_error(response.error)
+        if error is not ErrorCode.NONE:
+            raise _RoundFailed(f"{error.name}: {response.error_message}")
+        self._last_problem = ""
+        answers = [convert.from_fetch_result(result) for result in response.partitions]
+        self._owner.manager.fetch_answered(self.leader, chosen.request_id, answers)
+
+    async def _ask_epochs(self, chosen: EpochRound) -> None:
+        request = offsets_pb2.OffsetsForLeaderEpochRequest(
+            replica_id=self._owner.broker_id,
+            partitions=[convert.to_epoch_question(question) for question in chosen.partitions],
+            logical_time=self._owner.logical_clock.value,
+        )
+        response = await self._owner.peers.replication(self._address()).ReplicaOffsetsForLeaderEpoch(
+            request, timeout=self._owner.round_timeout_seconds
+        )
+        self._owner.logical_clock.receive(response.logical_time)
+        self._last_problem = ""
+        answers = [convert.from_epoch_answer(result) for result in response.partitions]
+        self._owner.manager.epochs_answered(self.leader, chosen.request_id, answers)
+
+    def _address(self) -> str:
+        endpoint = self._owner.metadata.endpoint(self.leader)
+        if endpoint is None:
+            raise _RoundFailed("it is not among the live brokers")
+        return endpoint.address
+
+    def _open(self) -> _Stream:
+        self._stream = _Stream(self._owner.peers.replication(self._address()).ReplicaFetch())
+        return self._stream
+
+    def _request(self, stream: _Stream, chosen: FetchRound) -> fetch_pb2.ReplicaFetchRequest:
+        wanted = {item.topic_partition: item for item in chosen.partitions}
+        changed = [
+            item
+            for item in chosen.partitions
+            if item.topic_partition in chosen.anew or stream.standing.get(item.topic_partition) != item
+        ]
+        forgotten = [at for at in stream.standing if at not in wanted or at in chosen.anew]
+        request = self._owner.request_for(chosen, first=stream.is_first)
+        request.partitions.extend(convert.to_fetch_partition(item) for item in changed)
+        request.forgotten.extend(
+            fetch_pb2.ForgottenPartition(topic=at.topic, partition=at.partition) for at in forgotten
+        )
+        stream.standing = wanted
+        stream.is_first = False
+        return request
+
+    def _drop_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.call.cancel()
+            self._stream = None
+
+    def _tell(self, problem: Exception) -> None:
+        text = problem.details() or problem.code().name if isinstance(problem, grpc.aio.AioRpcError) else str(problem)
+        if text != self._last_problem:
+            LOG.info("Fetching from broker %d: %s", self.leader, text)
+            self._last_problem = text
+
+
+class Fetchers:
+    """All fetchers of this broker.
+
+    Args:
+        manager: the core and its logs.
+        metadata: where brokers are reached.
+        peers: channels.
+        identity: what requests say of their sender.
+        settings: broker settings.
+        now_ms: the core's clock.
+    """
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        metadata: MetadataCache,
+        peers: Peers,
+        identity: FetcherIdentity,
+        settings: Values,
+        now_ms: Callable[[], int],
+        logical_clock: LogicalClock,
+    ) -> None:
+        self.manager = manager
+        self.metadata = metadata
+        self.peers = peers
+        self.now_ms = now_ms
+        self.logical_clock = logical_clock
+        self.round_timeout_seconds = settings.integer("replica.socket.timeout.ms") / 1000
+        self.wait_seconds = settings.integer("replica.fetch.wait.max.ms") / 1000
+        self.broker_id = identity.broker_id
+        self._identity = identity
+        self._settings = settings
+        self._fetchers: dict[int, _Fetcher] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._round_change: asyncio.Future[None] | None = None
+        self.admits: Callable[[TopicPartition], bool] | None = None
+        """Set by the lab: a partition for which it says False is left out of the rounds."""
+
+    def changed(self, leaders: Sequence[int]) -> None:
+        """Partitions came to or left these leaders: begin, wake or end their fetchers."""
+        if self._closed:
+            return
+        followed = self.manager.core.leaders_followed()
+        for leader in leaders:
+            fetcher = self._fetchers.get(leader)
+            if leader not in followed:
+                if fetcher is not None:
+                    self._end(fetcher)
+            elif fetcher is None or fetcher.task.done():
+                self._fetchers[leader] = _Fetcher(leader, self)
+            else:
+                fetcher.look_again.set()
+
+    def _end(self, fetcher: _Fetcher) -> None:
+        del self._fetchers[fetcher.leader]
+        fetcher.task.cancel()
+        self._ending.add(fetcher.task)
+        fetcher.task.add_done_callback(self._ending.discard)
+
+    def round_changed(self) -> None:
+        """A fetcher begins a round or ends one."""
+        if self._round_change is not None:
+            self._round_change.set_result(None)
+            self._round_change = None
+
+    async def until_left_out(self, topic_partition: TopicPartition, patience_seconds: float) -> None:
+        """Wait until no round that names the partition is under way; one that lasts longer is broken off.
+
+        Its answer, if one was on the way, is lost then, as with a broken connection.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_seconds):
+                while self._naming(topic_partition):
+                    if self._round_change is None:
+                        self._round_change = asyncio.get_running_loop().create_future()
+                    await asyncio.shield(self._round_change)
+        for fetcher in self._naming(topic_partition):
+            self._end(fetcher)
+            await asyncio.wait([fetcher.task])
+            self.changed([fetcher.leader])
+
+    def _naming(self, topic_partition: TopicPartition) -> list[_Fetcher]:
+        return [fetcher for fetcher in self._fetchers.values() if _names(fetcher.under_way, topic_partition)]
+
+    async def close(self) -> None:
+        """End all fetchers."""
+        self._closed = True
+        for fetcher in list(self._fetchers.values()):
+            self._end(fetcher)
+        if self._ending:
+            await asyncio.wait(set(self._ending))
+
+    def request_for(self, chosen: FetchRound, *, first: bool) -> fetch_pb2.ReplicaFetchRequest:
+        """A round's request without its partitions; the first of a stream says where it belongs."""
+        settings = self._settings
+        request = fetch_pb2.ReplicaFetchRequest(
+            request_id=chosen.request_id,
+            replica_id=self._identity.broker_id,
+            broker_epoch=self._identity.broker_epoch(),
+            max_wait_ms=settings.integer("replica.fetch.wait.max.ms"),
+            min_bytes=settings.integer("replica.fetch.min.bytes"),
+            max_bytes=settings.integer("replica.fetch.response.max.bytes"),
+            logical_time=self.logical_clock.value,
+        )
+        if first:
+            request.truncation_rule = settings.text("replica.truncation.rule")
+            request.cluster_id = self._identity.cluster_id
+        return request
+
+
+def _names(chosen: FetchRound | EpochRound | None, topic_partition: TopicPartition) -> bool:
+    return chosen is not None and any(item.topic_partition == topic_partition for item in chosen.partitions)

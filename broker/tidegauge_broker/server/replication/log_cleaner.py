@@ -1,0 +1,65 @@
+"""Runs the cleaner: looks every log.cleaner.backoff.ms for logs to compact, until there are none.
+
+What blocks is done in the log pool, what changes a log on the event loop; see ``tidegauge_broker.log.cleaner``.
+Source: Kafka's LogCleaner (kafka-behaviour 6.6).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from tidegauge.errors import TidegaugeError
+from tidegauge_broker.log.cleaner import Cleaning
+from tidegauge_broker.log.segment import LogSegment
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager
+
+LOG = logging.getLogger("tidegauge.cleaner")
+InLogPool = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+class LogCleaner:
+    """Compacts the logs of a broker, one after the other."""
+
+    def __init__(self, replicas: ReplicaManager, in_log_pool: InLogPool) -> None:
+        self._replicas = replicas
+        self._logs = replicas.logs
+        self._in_log_pool = in_log_pool
+
+    async def run(self) -> None:
+        """Compact what is worth it, the dirtiest first; then let old segments of compacted logs go."""
+        while (cleaning := self._logs.next_to_clean(self._replicas.core.high_watermarks())) is not None:
+            at = cleaning.log.topic_partition
+            try:
+                if not await self._clean(cleaning):
+                    break
+            except TidegaugeError as problem:
+                LOG.error("Compacting %s failed; it is not tried again: %s", at, problem)  # noqa: TRY400 - it says all
+                self._logs.note_uncleanable(at)
+        self._replicas.delete_old_segments_of_compacted()
+
+    async def _clean(self, cleaning: Cleaning) -> bool:
+        """One log; False if it changed meanwhile, or its disk failed."""
+        log = cleaning.log
+        before_bytes = log.size_bytes
+        groups: list[list[LogSegment]] = []
+        await self._in_log_pool(lambda: groups.extend(cleaning.map_keys()))
+        if not groups:
+            if not log.folder.offline:
+                self._logs.note_uncleanable(log.topic_partition)  # not one batch's keys fit in the buffer
+            return False
+        for group in groups:
+            written: list[LogSegment] = []
+            await self._in_log_pool(lambda group=group, written=written: written.append(cleaning.write(group)))  # type: ignore[misc] # bound here
+            if not written or not cleaning.replace(group, written[0]):
+                return False
+        await self._in_log_pool(lambda: self._logs.note_cleaned(cleaning))
+        LOG.info(
+            "Cleaned log %s from offset %d to %d: %d bytes before, %d after",
+            log.topic_partition,
+            cleaning.part.first_dirty_offset,
+            cleaning.end_offset,
+            before_bytes,
+            log.size_bytes,
+        )
+        return not log.folder.offline

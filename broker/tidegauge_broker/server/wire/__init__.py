@@ -1,0 +1,1 @@
+"""Speak to clients and peers: one room per wire protocol."""

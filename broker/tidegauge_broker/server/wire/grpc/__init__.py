@@ -1,0 +1,1 @@
+"""Serve and call over gRPC: messages to plain values and back."""

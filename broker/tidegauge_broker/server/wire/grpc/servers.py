@@ -1,0 +1,134 @@
+"""The gRPC servers of a broker: one for each listener, so that an answer can name the addresses of its listener.
+
+Rules on connections (Kafka's SocketServer and ConnectionQuotas; docs/security.md tells what differs):
+    1. ``max.connections``, for each listener: more are closed as soon as they are accepted.
+    2. ``max.connections.per.ip``: see ``connections``.
+    3. ``connections.max.idle.ms``: a connection without calls is closed after that time. A peer that vanished without
+       a word while a call was under way is asked for a sign of life after the same time, and dropped without one.
+    4. ``queued.max.requests``: so many calls may be under way on one connection; the client keeps the next ones.
+    5. Who connects and says nothing is dropped after ``HANDSHAKE_MS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self, cast
+
+import grpc
+import grpc.aio
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.listeners import SSL, Listener, Listeners
+from tidegauge.secure_channels import server_credentials
+from tidegauge.security import Security
+from tidegauge.settings import INT_MAX, Values
+from tidegauge_broker.server.wire.grpc.connections import Connections
+from tidegauge_broker.server.wire.grpc.request_guard import GuardedServer
+
+STOP_GRACE_SECONDS = 0.2
+HANDSHAKE_MS = 20_000
+SIGN_OF_LIFE_MS = 20_000
+"""So long a silent peer has for an answer to a ping."""
+
+
+class Limits(NamedTuple):
+    """What one broker takes; see the module."""
+
+    request_bytes: int
+    connections: int = INT_MAX
+    connections_per_ip: int = INT_MAX
+    idle_ms: int = 600_000
+    calls_per_connection: int = 500
+
+    @classmethod
+    def of(cls, settings: Values) -> Self:
+        """By a broker's settings."""
+        return cls(
+            settings.integer("socket.request.max.bytes"),
+            settings.integer("max.connections"),
+            settings.integer("max.connections.per.ip"),
+            min(settings.integer("connections.max.idle.ms"), INT_MAX),
+            settings.integer("queued.max.requests"),
+        )
+
+    def options(self) -> tuple[tuple[str, int], ...]:
+        """For a gRPC server."""
+        # The library refuses to be told of a limit that is none.
+        limit = (("grpc.max_allowed_incoming_connections", self.connections),) if self.connections < INT_MAX else ()
+        return (
+            *limit,
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", self.request_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_connection_idle_ms", self.idle_ms),
+            ("grpc.keepalive_time_ms", self.idle_ms),
+            ("grpc.keepalive_timeout_ms", SIGN_OF_LIFE_MS),
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.max_concurrent_streams", self.calls_per_connection),
+            ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+        )
+
+
+def tls_of(settings: Values, security: Security) -> grpc.ServerCredentials:
+    """What TLS listeners show and want.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, a certificate or an authority is missing.
+    """
+    return server_credentials(security, needs_client_certificate=settings.text("ssl.client.auth") == "required")
+
+
+class RpcServers:
+    """Servers that offer the same services on several addresses.
+
+    Args:
+        listeners: what to bind.
+        limits: on connections and requests.
+        tls: for the listeners with TLS; None: there is none.
+        add_services: adds the services to the server of a listener, by the listener's name.
+        interceptors: what stands before the services.
+    """
+
+    def __init__(
+        self,
+        listeners: Listeners,
+        limits: Limits,
+        tls: grpc.ServerCredentials | None,
+        add_services: Callable[[grpc.aio.Server, str], None],
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    ) -> None:
+        self._servers: list[grpc.aio.Server] = []
+        ports = {listener.port: listener.name for listener in listeners.bound}
+        self.connections = Connections(ports, limits.connections_per_ip)
+        for listener in listeners.bound:
+            server = grpc.aio.server(interceptors=interceptors, options=limits.options())
+            # It has what the generated code uses of a server.
+            add_services(cast("grpc.aio.Server", GuardedServer(server)), listener.name)
+            _bind(server, listener, tls if listeners.protocols[listener.name] == SSL else None)
+            self._servers.append(server)
+
+    async def start(self) -> None:
+        """Serve."""
+        for server in self._servers:
+            await server.start()
+        self.connections.watch()
+
+    async def stop(self, grace_seconds: float | None = STOP_GRACE_SECONDS) -> None:
+        """Serve no more; calls under way have this long to end."""
+        await self.connections.close()
+        for server in self._servers:
+            await server.stop(grace=grace_seconds)
+
+
+def _bind(server: grpc.aio.Server, listener: Listener, tls: grpc.ServerCredentials | None) -> None:
+    try:
+        if tls is None:
+            server.add_insecure_port(listener.address)
+        else:
+            server.add_secure_port(listener.address, tls)
+    except RuntimeError:
+        raise TidegaugeError(
+            ErrorCode.NETWORK_EXCEPTION,
+            f"{listener.address} can't be bound: another process listens there, or the address is not this "
+            f"machine's; free the port or give another with listeners={listener.name}://HOST:PORT",
+        ) from None

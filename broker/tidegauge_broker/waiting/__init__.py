@@ -1,0 +1,1 @@
+"""Hold operations until a condition or a deadline: pure, as Kafka's purgatories."""

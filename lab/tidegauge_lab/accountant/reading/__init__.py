@@ -1,0 +1,1 @@
+"""Read what the accountant judges: topics, replicas and their files."""

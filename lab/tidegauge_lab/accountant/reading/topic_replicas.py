@@ -1,0 +1,308 @@
+"""Reads every replica of a topic: as its broker holds it, or as its files on disk have it.
+
+Rules:
+    1. The leader's view (high watermark, ISR) is taken before the replicas are read: what was committed then is in each
+       member of the ISR for ever, so what is read later must contain it.
+    2. A broker that does not answer is read from its log folder, where that is at hand (a cluster in ``--dir``), and
+       said so; without the folder it is left out, and that is said. A replica that is truncated meanwhile is read anew.
+    3. The high watermark is given ``SETTLE_SECONDS`` to reach the leader's log end offset.
+    4. A replica that differs is read again, ``LOOKS`` times in all: after an unclean election a follower may be about
+       to truncate. What differs each time has diverged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import crc_matches, iterate_headers
+from tidegauge.v1 import metadata_pb2, replica_log_service_pb2
+from tidegauge_client.admin import Admin
+from tidegauge_client.channels import Channels, call
+from tidegauge_client.metadata import BrokerInfo, TopicInfo
+from tidegauge_client.records import Record, decode_batch, decode_batches
+from tidegauge_lab.accountant.books import Mark, ReplicaLog, Stretch, show
+from tidegauge_lab.accountant.reading.replica_files import DAMAGED_CRC, batches_of, read_replica_files, segments_of
+from tidegauge_lab.accountant.replicas import compare
+
+SETTLE_SECONDS = 5.0
+SETTLE_POLL_SECONDS = 0.1
+READ_TIMEOUT_MS = 10_000
+PART_BYTES = 4 * 1024 * 1024
+MOST_PREVIEWS = 40
+LOOKS = 4
+LOOK_AGAIN_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """What a partition's leader said."""
+
+    broker: int
+    leader_epoch: int
+    high_watermark: int
+    log_end_offset: int
+    isr: tuple[int, ...]
+
+
+def _leaders(answers: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]) -> dict[int, Leading]:
+    """What each partition's leader says; of two that say they lead, the one of the higher epoch."""
+    found: dict[int, Leading] = {}
+    for broker, replicas in answers.items():
+        for replica in replicas or ():
+            known = found.get(replica.partition)
+            if replica.role == "leader" and (known is None or known.leader_epoch < replica.leader_epoch):
+                found[replica.partition] = Leading(
+                    broker, replica.leader_epoch, replica.high_watermark, replica.log_end_offset, tuple(replica.isr)
+                )
+    return found
+
+
+@dataclass(slots=True)
+class _Views:
+    """What the brokers say: of each partition's leader, and which of them answer."""
+
+    by_partition: dict[int, Leading]
+    answering: set[int]
+
+
+async def _views(admin: Admin, topic: str) -> _Views:
+    answers = await admin.describe_replicas([topic])
+    return _Views(_leaders(answers), {broker for broker, answer in answers.items() if answer is not None})
+
+
+async def settled_leaders(admin: Admin, topic: str) -> _Views:
+    """The leaders' views, once their high watermarks have reached what they held at first (rule 3)."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    views = await _views(admin, topic)
+    first, found = views.by_partition, views.by_partition
+    while time.monotonic() < deadline and any(
+        partition in found and found[partition].high_watermark < one.log_end_offset for partition, one in first.items()
+    ):
+        await asyncio.sleep(SETTLE_POLL_SECONDS)
+        views = await _views(admin, topic)
+        found = views.by_partition
+    return views
+
+
+# Replicas
+
+
+@dataclass(slots=True)
+class Replicas:
+    """What was read.
+
+    Attributes:
+        not_read: what was not, and why.
+        from_disk: of which brokers the files were read, and where they lie.
+        previews: what stands where replicas begin to differ.
+    """
+
+    logs: list[ReplicaLog] = field(default_factory=list)
+    not_read: list[str] = field(default_factory=list)
+    from_disk: dict[int, Path] = field(default_factory=dict)
+    previews: dict[Stretch, str] = field(default_factory=dict)
+
+
+class _Truncated(Exception):
+    """The replica lost what was read already."""
+
+
+async def read_replicas(admin: Admin, info: TopicInfo, folders: Mapping[int, Path], *, is_compacted: bool) -> Replicas:
+    """All replicas of a topic; ``folders`` are the brokers' log folders, as far as they are at hand."""
+    channels = Channels(admin.security)
+    try:
+        looks = LOOKS
+        while True:
+            looks -= 1
+            views = await _views(admin, info.name)
+            brokers = (await admin.metadata([])).brokers
+            reachable = {broker: one for broker, one in brokers.items() if broker in views.answering}
+            reading = _Reading(channels, info, reachable, views.by_partition, folders)
+            found = await reading.read()
+            if not _differ(found.logs, is_compacted=is_compacted):
+                return found
+            if looks == 0:
+                await reading.preview()
+                return found
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+    finally:
+        await channels.close()
+
+
+def _by_partition(logs: Sequence[ReplicaLog]) -> list[list[ReplicaLog]]:
+    return [[log for log in logs if log.partition == one] for one in sorted({log.partition for log in logs})]
+
+
+def _differ(logs: Sequence[ReplicaLog], *, is_compacted: bool) -> bool:
+    return any(True for replicas in _by_partition(logs) for _ in compare(replicas, is_compacted=is_compacted))
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One look at all replicas."""
+
+    channels: Channels
+    info: TopicInfo
+    brokers: Mapping[int, BrokerInfo]
+    leaders: Mapping[int, Leading]
+    folders: Mapping[int, Path]
+    found: Replicas = field(default_factory=Replicas)
+
+    async def read(self) -> Replicas:
+        """All brokers at once."""
+        assigned = {broker for part in self.info.partitions.values() for broker in part.replicas}
+        await asyncio.gather(*map(self._read_all_of, sorted(assigned)))
+        self.found.logs.sort(key=lambda log: (log.partition, log.broker))
+        self.found.not_read.sort()
+        return self.found
+
+    async def _read_all_of(self, broker: int) -> None:
+        partitions = [part.partition for part in self.info.partitions.values() if broker in part.replicas]
+        for partition in partitions if broker in self.brokers else ():
+            at = TopicPartition(self.info.name, partition)
+            try:
+                log = await _read_replica(self.channels, self.brokers[broker], at, self.leaders.get(partition))
+                self.found.logs.append(log)
+            except TidegaugeError as problem:
+                if not problem.definite and broker in self.folders:
+                    break  # it answers nothing: its files are read instead
+                self.found.not_read.append(f"the replica of {at} on broker {broker}: {problem.message}")
+                if not problem.definite:
+                    return  # the rest would wait as long
+        else:
+            if broker in self.brokers:
+                return
+        if broker not in self.folders:
+            self.found.not_read.append(f"the replicas on broker {broker}: it does not answer")
+            return
+        known = {log.partition for log in self.found.logs if log.broker == broker}
+        await asyncio.to_thread(self._read_files_of, broker, [one for one in partitions if one not in known])
+
+    def _read_files_of(self, broker: int, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            at = TopicPartition(self.info.name, partition)
+            leading = self.leaders.get(partition)
+            try:
+                files = read_replica_files(self.folders[broker], at, self.info.topic_id)
+            except TidegaugeError as problem:
+                self.found.not_read.append(
+                    f"the replica of {at} on broker {broker}: it does not answer, and {problem.message}"
+                )
+                continue
+            self.found.from_disk[broker] = self.folders[broker]
+            self.found.logs.append(
+                ReplicaLog(
+                    partition=partition,
+                    broker=broker,
+                    is_leader=False,
+                    in_isr=leading is not None and broker in leading.isr,
+                    leader_epoch=files.leader_epoch,
+                    log_start_offset=files.log_start_offset,
+                    high_watermark=files.high_watermark,
+                    log_end_offset=files.log_end_offset,
+                    marks=files.marks,
+                    is_from_disk=True,
+                )
+            )
+
+    # For people
+
+    async def preview(self) -> None:
+        """The records at which replicas begin to differ."""
+        for replicas in _by_partition(self.found.logs):
+            for one, other, (offset, ours, theirs) in compare(replicas):
+                for log, mark in ((one, ours), (other, theirs)):
+                    stretch = (log.partition, log.broker, -1 if mark is None else mark.base_offset)
+                    if mark is None or stretch in self.found.previews or len(self.found.previews) >= MOST_PREVIEWS:
+                        continue
+                    record = await self._record(log, max(offset, mark.base_offset))
+                    if record is not None:
+                        self.found.previews[stretch] = f"{show(record.value)} of epoch {record.leader_epoch}"
+
+    async def _record(self, log: ReplicaLog, offset: int) -> Record | None:
+        at = TopicPartition(self.info.name, log.partition)
+        try:
+            if log.is_from_disk:
+                return _record_on_disk(self.folders[log.broker] / str(at), offset)
+            answer = await _part(self.channels, self.brokers[log.broker], at, offset, 1)
+            return next(decode_batches(answer.records, offset), None)
+        except (TidegaugeError, OSError):
+            return None  # the finding stands without it
+
+
+def _record_on_disk(folder: Path, offset: int) -> Record | None:
+    for batch, header, is_valid in batches_of(segments_of(folder)):
+        if header.next_offset > offset:
+            return next(decode_batch(batch, header, offset), None) if is_valid else None
+    return None
+
+
+async def _read_replica(
+    channels: Channels, broker: BrokerInfo, at: TopicPartition, leading: Leading | None
+) -> ReplicaLog:
+    for _ in range(3):
+        try:
+            return await _read_replica_once(channels, broker, at, leading)
+        except _Truncated:
+            continue
+    raise TidegaugeError(ErrorCode.REPLICA_NOT_AVAILABLE, "it was truncated each time that it was read")
+
+
+async def _read_replica_once(
+    channels: Channels, broker: BrokerInfo, at: TopicPartition, leading: Leading | None
+) -> ReplicaLog:
+    marks: list[Mark] = []
+    position: int | None = None
+    while True:
+        answer = await _part(channels, broker, at, position)
+        if position is not None and answer.log_end_offset < position:
+            raise _Truncated
+        if answer.error == int(ErrorCode.OFFSET_OUT_OF_RANGE):
+            position = answer.log_start_offset  # retention was quicker
+            continue
+        marks += _marks(answer.records, position or answer.log_start_offset)
+        position = marks[-1].next_offset if marks else answer.log_start_offset
+        if not answer.records or position >= answer.log_end_offset:
+            return ReplicaLog(
+                partition=at.partition,
+                broker=broker.id,
+                is_leader=leading is not None and leading.broker == broker.id,
+                in_isr=leading is not None and broker.id in leading.isr,
+                leader_epoch=answer.leader_epoch if answer.HasField("leader_epoch") else -1,
+                log_start_offset=answer.log_start_offset,
+                high_watermark=(
+                    leading.high_watermark
+                    if leading is not None and leading.broker == broker.id
+                    else answer.high_watermark
+                ),
+                log_end_offset=answer.log_end_offset,
+                marks=marks,
+            )
+
+
+async def _part(
+    channels: Channels, broker: BrokerInfo, at: TopicPartition, position: int | None, max_bytes: int = PART_BYTES
+) -> replica_log_service_pb2.ReadReplicaResponse:
+    request = replica_log_service_pb2.ReadReplicaRequest(
+        topic=at.topic, partition=at.partition, from_offset=position, max_bytes=max_bytes
+    )
+    stub = channels.replica_log(broker.address)
+    answer = await call(stub.ReadReplica, request, timeout_ms=READ_TIMEOUT_MS, address=broker.address)
+    error = ErrorCode.of(answer.error)
+    if error not in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
+        raise TidegaugeError(error, answer.error_message)
+    return answer
+
+
+def _marks(records: bytes, position: int) -> Iterator[Mark]:
+    """The batches, their CRCs checked against their bytes; one that is damaged gets a CRC that nothing has."""
+    for header in iterate_headers(records):
+        if header.next_offset > position:
+            crc = header.crc if crc_matches(records, header) else DAMAGED_CRC
+            yield Mark(header.base_offset, header.next_offset, header.leader_epoch, crc)

@@ -1,0 +1,1 @@
+"""Run a cluster on this machine: processes, ports, directories, start-up and takedown."""

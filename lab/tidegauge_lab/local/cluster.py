@@ -1,0 +1,380 @@
+"""``LocalCluster``: ZooKeeper and brokers as separate processes on 127.0.0.1, and the faults that are done to them.
+
+Rules (design, section 6):
+- Each method returns when its effect is true, not when it is under way; each has a limit (``TimeLimitError``).
+- What is already so is no error; what can't be (an unknown broker, a pause of a broker that is down) is refused before
+  anything is done.
+- The state is in the folder, not in this object: any number of commands may work on one cluster, one after the other
+  per process (``locks``).
+
+Synchronous: it is used by commands and tests, whose next step depends on the effect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
+from tidegauge_lab.local import layout, locks, ports, readiness, roles, startup, takedown, zookeeper
+from tidegauge_lab.local import process_faults as faults
+from tidegauge_lab.local.ask import Brokers, View
+from tidegauge_lab.local.broker_settings import session_timeout_ms, with_whole_paths
+from tidegauge_lab.local.launcher import Launcher
+from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
+from tidegauge_lab.local.process_faults import ZOOKEEPER, Outcome, Target
+from tidegauge_lab.local.processes import LabProcess, ProcessState
+from tidegauge_lab.local.roles import Role, RoleKind
+
+UP_LIMIT_SECONDS = 120.0
+LOCK_LIMIT_SECONDS = 90.0
+__all__ = ["ZOOKEEPER", "LocalCluster", "Outcome", "Target"]
+
+
+class LocalCluster:
+    """A cluster in a folder.
+
+    Args:
+        directory: the folder, holding ``cluster.json``.
+
+    Raises:
+        TidegaugeError: there is no cluster in the folder.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = Path(directory).absolute()
+        self.file: ClusterFile = load_cluster_file(self.directory)
+        self.notes: list[str] = []
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        brokers: int | None = None,
+        profile: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        zookeeper: str | None = None,
+        base_port: int | None = None,
+        zookeeper_port: int | None = None,
+    ) -> LocalCluster:
+        """Write ``cluster.json``, or what may change in it, without starting anything.
+
+        None means: as it is in the folder; in a new one 3 brokers, profile ``fast``, a ZooKeeper of its own, ports
+        from 19092 on. ``notes`` tell what a user should know, such as other ports.
+
+        Raises:
+            TidegaugeError: a wrong setting, a busy port, a contradiction to what the folder holds; for a new one, no
+                Java or PySpark, or no ZooKeeper at the given address. Nothing is written.
+        """
+        wanted = Wanted(brokers, profile, with_whole_paths(settings or {}), zookeeper, base_port, zookeeper_port)
+        directory = Path(directory).absolute()
+        with ports.Reservations().choosing(directory) as reserved:
+            recorded = load_cluster_file(directory) if (directory / FILE_NAME).exists() else None
+            if recorded is None:
+                layout.require_new(directory)
+                plan = first_plan(directory, wanted, taken=reserved.others)
+                _require_zookeeper(directory, plan.file)
+            else:
+                plan = next_plan(directory, recorded, wanted, taken=reserved.others)
+            reserved.chosen.extend(ports_of(plan.file))
+            layout.make_folders(directory, plan.file)
+            plan.file.save(directory)
+        cluster = cls(directory)
+        cluster.notes = plan.notes
+        return cluster
+
+    @property
+    def bootstrap_servers(self) -> BootstrapServers:
+        """Addresses of all brokers, whether they run or not, and how to speak with them."""
+        return self.file.bootstrap_servers
+
+    @property
+    def logs(self) -> Path:
+        """The folder of log files and event logs."""
+        return self.directory / layout.LOGS
+
+    # Whole cluster
+
+    def up(self, limit_seconds: float = UP_LIMIT_SECONDS) -> list[str]:
+        """Start what is down, and wait until the cluster is ready. Paused processes stay so.
+
+        When that fails, what this call started is ended again; logs and data stay.
+
+        Returns:
+            Names of the processes that were started.
+
+        Raises:
+            TidegaugeError: a port is busy, something is missing, or a process ended.
+            TimeLimitError: it is not ready in time.
+        """
+        with self._alone():
+            processes = self._processes()
+            down = [target for target, process in processes.items() if process.state is ProcessState.DOWN]
+            broker_ids = [target for target in down if isinstance(target, int)]
+            started: list[LabProcess] = []
+            try:
+                startup.require_ports(self.file, broker_ids, with_zookeeper=ZOOKEEPER in down)
+                with Launcher(self.directory, wanted=bool(broker_ids)) as launcher:
+                    if ZOOKEEPER in down:
+                        started.append(processes[ZOOKEEPER])
+                        startup.start_zookeeper(self.directory, self.file)
+                    elif not self.file.zookeeper_managed:
+                        self._look_at_foreign_zookeeper()
+                    startup.require_zookeeper(self.directory, self.file)
+                    places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
+                    for broker_id in broker_ids:
+                        started.append(processes[broker_id])
+                        broker = self.file.broker(broker_id)
+                        startup.start_broker(self.directory, self.file, broker, launcher=launcher)
+                self._wait_ready(limit_seconds, places)
+            except BaseException:
+                takedown.end(list(reversed(started)), grace_seconds=0)
+                if not layout.runs(self.directory):
+                    ports.Reservations().release(self.directory)
+                raise
+            ports.Reservations().hold(self.directory, ports_of(self.file))
+        return [process.name for process in started]
+
+    def down(self, *, purge: bool = False, grace_seconds: float = takedown.GRACE_SECONDS) -> None:
+        """End everything: paused processes are resumed, brokers stop, then ZooKeeper; what is left is killed.
+
+        Args:
+            purge: delete the data too.
+            grace_seconds: how long brokers, and then ZooKeeper, may take to stop by themselves.
+        """
+        with self._alone():
+            if self.file.zookeeper_managed:  # brokers can't hand their leaders over without it
+                self._process(ZOOKEEPER).send(signal.SIGCONT)
+            takedown.end([self._process(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds)
+            if self.file.zookeeper_managed:
+                takedown.end([self._process(ZOOKEEPER)], grace_seconds=grace_seconds)
+            ports.Reservations().release(self.directory)
+            if purge:
+                layout.remove_cluster(self.directory)
+
+    def wait_ready(self, timeout: float = UP_LIMIT_SECONDS) -> None:
+        """Wait until all brokers that are up see each other and a controller; ``timeout`` in seconds.
+
+        Raises:
+            TidegaugeError: a broker ended.
+            TimeLimitError: the cluster is not ready in time.
+        """
+        self._wait_ready(timeout, {})
+
+    def status(self) -> dict[str, Any]:
+        """The cluster as ``tidegauge status -o json`` shows it."""
+        states = {broker.id: self._process(broker.id) for broker in self.file.brokers}
+        up = [broker_id for broker_id, process in states.items() if process.state is ProcessState.UP]
+        alive = [broker_id for broker_id, process in states.items() if process.state is not ProcessState.DOWN]
+        controller = readiness.controller_of(self._views(up), alive)
+        return {
+            "zookeeper": self._zookeeper_status(),
+            "controller": controller._asdict(),
+            "brokers": [
+                {
+                    "id": broker.id,
+                    "pid": states[broker.id].pid,
+                    "state": states[broker.id].state.value,
+                    "address": broker.address,
+                    "dir": str(self.directory / f"broker-{broker.id}"),
+                }
+                for broker in sorted(self.file.brokers, key=lambda broker: broker.id)
+            ],
+        }
+
+    # Faults
+
+    def kill(self, *targets: Target) -> list[Outcome]:
+        """SIGKILL; returns when the processes are gone."""
+        with self._together(targets) as processes:
+            return faults.kill(processes, self.logs)
+
+    def stop(self, *targets: Target, limit_seconds: float = faults.STOP_LIMIT_SECONDS) -> list[Outcome]:
+        """Controlled shutdown; returns when it is done and the processes are gone. Paused ones are resumed for it.
+
+        Raises:
+            TimeLimitError: they are not gone in time; they may still end.
+        """
+        with self._together(targets) as processes:
+            return faults.stop(processes, self.logs, limit_seconds)
+
+    def pause(self, *targets: Target) -> list[Outcome]:
+        """SIGSTOP; returns when every thread stands still.
+
+        Raises:
+            TidegaugeError: one of them is down; nothing was done.
+        """
+        with self._together(targets) as processes:
+            return faults.pause(processes, self.logs)
+
+    def resume(self, *targets: Target) -> list[Outcome]:
+        """SIGCONT; returns when the processes run again.
+
+        Raises:
+            TidegaugeError: one of them is down; nothing was done.
+        """
+        with self._together(targets) as processes:
+            return faults.resume(processes, self.logs)
+
+    def start(
+        self,
+        *targets: Target,
+        limit_seconds: float = faults.START_LIMIT_SECONDS,
+        held: Sequence[TopicPartition] = (),
+        after_power_cut: bool = False,
+    ) -> list[Outcome]:
+        """Start on the old data and port; returns when each broker is ready: registered, with metadata and roles.
+
+        Args:
+            targets: broker ids, ``zookeeper``.
+            limit_seconds: for all of them.
+            held: partitions whose followers there are held from the start.
+            after_power_cut: what a broker never flushed is gone first.
+
+        Raises:
+            TidegaugeError: one is paused, its port is busy, there is no ZooKeeper, or it ended; or one is up that
+                was to start held or after a power cut.
+            TimeLimitError: not ready in time; it may still become so.
+        """
+        start_with = faults.StartWith(tuple(held), after_power_cut)
+        with self._together(targets) as processes:
+            return faults.start(self.directory, self.file, processes, limit_seconds, start_with)
+
+    def cut_power(self, broker_id: int) -> int:
+        """Take from the disk of a broker that is down what was never flushed; gives how many bytes that were.
+
+        Raises:
+            TidegaugeError: it runs, or nobody noted what was flushed.
+        """
+        with self._together((broker_id,)):
+            return faults.cut_power(self.directory, broker_id)
+
+    def resolve(self, role: Role, fits: ProcessState | None = None) -> int:
+        """The broker that has the role now.
+
+        Args:
+            role: what it is to be.
+            fits: of several followers the first in this state is meant, if there is one.
+
+        Raises:
+            TidegaugeError: nobody has it.
+        """
+        partition = role.partition
+        views = self._views(self._up_ids(), [partition.topic] if partition is not None else [])
+        if role.kind is RoleKind.CONTROLLER or partition is None:
+            alive = [broker.id for broker in self.file.brokers if self.state_of(broker.id) is not ProcessState.DOWN]
+            return roles.require_controller(readiness.controller_of(views, alive).broker)
+        view = roles.partition_view((view.metadata for view in views.values() if view.metadata is not None), partition)
+        if role.kind is RoleKind.LEADER:
+            return roles.leader_of(view, partition)
+        return roles.follower_of(view, partition, lambda broker_id: self._state_if_known(broker_id) is fits)
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The broker that leads the partition now.
+
+        Raises:
+            TidegaugeError: nobody does.
+        """
+        return self.resolve(Role(RoleKind.LEADER, TopicPartition(topic, partition)))
+
+    def state_of(self, target: Target) -> ProcessState:
+        """Up, down or paused."""
+        return self._process(target).state
+
+    def pid_of(self, target: Target) -> int | None:
+        """The pid while the process runs or is paused."""
+        return self._process(target).pid
+
+    # Inside
+
+    def _process(self, target: Target) -> LabProcess:
+        if isinstance(target, int):
+            return layout.broker_process(self.directory, self.file.broker(target).id)
+        if target != ZOOKEEPER:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{target!r} is neither a broker id nor {ZOOKEEPER!r}")
+        if not self.file.zookeeper_managed:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"ZooKeeper at {self.file.zookeeper_address} was not started by `tidegauge up`, so it is left alone",
+            )
+        return layout.zookeeper_process(self.directory)
+
+    def _processes(self) -> dict[Target, LabProcess]:
+        targets: list[Target] = [broker.id for broker in self.file.brokers]
+        if self.file.zookeeper_managed:
+            targets.append(ZOOKEEPER)
+        return {target: self._process(target) for target in targets}
+
+    def _up_ids(self) -> list[int]:
+        return [broker.id for broker in self.file.brokers if self.state_of(broker.id) is ProcessState.UP]
+
+    def _state_if_known(self, broker_id: int) -> ProcessState | None:
+        known = {broker.id for broker in self.file.brokers}
+        return self.state_of(broker_id) if broker_id in known else None
+
+    def _entries(self, broker_ids: list[int]) -> list[BrokerEntry]:
+        return [self.file.broker(broker_id) for broker_id in broker_ids]
+
+    def _views(self, broker_ids: list[int], topics: list[str] | None = None) -> dict[int, View]:
+        if not broker_ids:
+            return {}
+        addresses = {broker.id: broker.address for broker in self._entries(broker_ids)}
+        with Brokers(addresses, self.file.security) as brokers:
+            return brokers.views(topics or ())
+
+    def _wait_ready(self, limit_seconds: float, log_places: Mapping[int, int]) -> None:
+        up = self._up_ids()
+        expected = {*up, *log_places}
+        startup.wait_brokers(
+            self.directory, self._entries(sorted(expected)), startup.all_ready(expected), limit_seconds, log_places
+        )
+
+    def _zookeeper_status(self) -> dict[str, Any]:
+        address = self.file.zookeeper_address
+        if not self.file.zookeeper_managed:
+            state = ProcessState.UP if zookeeper.is_reachable(address) else ProcessState.DOWN
+            return {"address": address, "pid": None, "state": state.value}
+        process = self._process(ZOOKEEPER)
+        return {"address": address, "pid": process.pid, "state": process.state.value}
+
+    def _look_at_foreign_zookeeper(self) -> None:
+        startup.require_zookeeper(self.directory, self.file)
+        asked_ms = session_timeout_ms(self.file.settings, self.file.profile)
+        granted_ms = zookeeper.granted_session_timeout_ms(self.file.zookeeper_address, asked_ms)
+        if granted_ms != asked_ms:
+            self.notes.append(
+                f"ZooKeeper at {self.file.zookeeper_address} grants sessions of {granted_ms} ms, not {asked_ms} ms: "
+                "that long a killed broker counts as alive"
+            )
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the folder against every other command."""
+        with locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS):
+            self.file = load_cluster_file(self.directory)
+            yield
+
+    @contextlib.contextmanager
+    def _together(self, targets: tuple[Target, ...]) -> Iterator[dict[Target, LabProcess]]:
+        """Hold these processes; other faults may work on others meanwhile."""
+        processes = {target: self._process(target) for target in dict.fromkeys(targets)}
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS, shared=True))
+            # In one order everywhere, so that two commands can't wait for each other.
+            for process in sorted(processes.values(), key=lambda process: process.name):
+                stack.enter_context(locks.hold(process.folder / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS))
+            yield processes
+
+
+def _require_zookeeper(directory: Path, file: ClusterFile) -> None:
+    """What a new cluster needs of ZooKeeper, looked at before its folder is made."""
+    if file.zookeeper_managed:
+        zookeeper.java_command()
+        zookeeper.jars_folder()
+    else:
+        startup.require_zookeeper(directory, file)

@@ -1,0 +1,94 @@
+"""Where everything of a cluster lies in its folder, and its removal.
+
+The layout stands in ``tidegauge_client.cluster_file``. ``down --purge`` deletes what ``up`` made and nothing else: a
+folder without ``cluster.json`` is refused, and files of the user that lie beside the cluster stay.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.cluster_file import FILE_NAME, ClusterFile
+from tidegauge_lab.local.locks import CLUSTER_LOCK
+from tidegauge_lab.local.processes import LabProcess
+
+ZOOKEEPER = "zookeeper"
+LOGS = "logs"
+_BROKER_FOLDER = re.compile(r"broker-\d+\Z")
+
+
+def broker_process(directory: Path, broker_id: int) -> LabProcess:
+    """A broker's process."""
+    return _process(directory, f"broker-{broker_id}")
+
+
+def broker_data(directory: Path, broker_id: int) -> Path:
+    """A broker's log folder (its ``log.dirs``)."""
+    return directory / f"broker-{broker_id}" / "data"
+
+
+def zookeeper_process(directory: Path) -> LabProcess:
+    """The cluster's own ZooKeeper."""
+    return _process(directory, ZOOKEEPER)
+
+
+def _process(directory: Path, name: str) -> LabProcess:
+    return LabProcess(name, directory / name, directory / LOGS / f"{name}.log")
+
+
+def runs(directory: Path) -> bool:
+    """Whether any process of the cluster in this folder runs or is paused."""
+    return any(_process(directory, path.parent.name).pid is not None for path in directory.glob("*/*.pid"))
+
+
+def make_folders(directory: Path, file: ClusterFile) -> None:
+    """Make the folders of a cluster that are missing."""
+    names = [
+        LOGS,
+        *(f"broker-{broker.id}" for broker in file.brokers),
+        *([ZOOKEEPER] if file.zookeeper_managed else []),
+    ]
+    for name in names:
+        (directory / name).mkdir(parents=True, exist_ok=True)
+
+
+def require_new(directory: Path) -> None:
+    """Refuse a folder in which a new cluster would mix with something that is there.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{directory} is a file; a cluster needs a folder")
+    there = sorted(path.name for path in _own_paths(directory) if path.name not in {CLUSTER_LOCK, FILE_NAME})
+    if there:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"{directory} holds {', '.join(there)} but no {FILE_NAME}, so `tidegauge up` did not make it; "
+            "use another folder (--dir)",
+        )
+
+
+def remove_cluster(directory: Path) -> None:
+    """Delete what ``up`` made here, and the folder itself if nothing else is in it. Nothing of it may run."""
+    assert (directory / FILE_NAME).exists(), "only a cluster's folder is ever deleted"
+    # The cluster file goes last but for the lock: a deletion that is cut off can be repeated.
+    last = (FILE_NAME, CLUSTER_LOCK)
+    for path in sorted(_own_paths(directory), key=lambda path: last.index(path.name) if path.name in last else -1):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    if not any(directory.iterdir()):
+        directory.rmdir()
+
+
+def _own_paths(directory: Path) -> Iterable[Path]:
+    if not directory.is_dir():
+        return []
+    names = {ZOOKEEPER, LOGS, FILE_NAME, CLUSTER_LOCK}
+    return [path for path in directory.iterdir() if path.name in names or _BROKER_FOLDER.match(path.name)]

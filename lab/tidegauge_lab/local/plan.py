@@ -1,0 +1,191 @@
+"""What a cluster consists of: made at the first ``up`` of a folder, kept by every later one.
+
+Rules (design, section 6, row ``up``):
+- Ids, ports and folders of brokers never change; brokers may be added, never taken away.
+- A later ``up`` may bring other settings and another profile; it may not bring another ZooKeeper or other ports, since
+  the data in the folder belongs to them.
+- Everything is checked before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
+from tidegauge_lab.local import ports
+from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
+from tidegauge_lab.local.zookeeper import split_address
+
+DEFAULT_BROKERS = 3
+MAX_BROKERS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user asked for; None where nothing was said."""
+
+    brokers: int | None = None
+    profile: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    zookeeper: str | None = None
+    base_port: int | None = None
+    zookeeper_port: int | None = None
+
+
+class Plan(NamedTuple):
+    """The cluster, and what the user should be told of it."""
+
+    file: ClusterFile
+    notes: list[str]
+
+
+def first_plan(
+    directory: Path, wanted: Wanted, *, taken: frozenset[int] = frozenset(), free: Callable[[int], bool] = ports.is_free
+) -> Plan:
+    """A new cluster.
+
+    Raises:
+        TidegaugeError: a setting is wrong, a requested port is busy, there is no free port.
+    """
+    brokers = DEFAULT_BROKERS if wanted.brokers is None else wanted.brokers
+    profile = wanted.profile or DEFAULT_PROFILE
+    check_settings(wanted.settings, profile)
+    _check_count(brokers)
+    _check_path(directory)
+    chosen = _broker_ports(range(brokers), wanted.base_port, taken, free)
+    notes = _moved([ports.FIRST_BROKER_PORT + broker_id for broker_id in range(brokers)], chosen, wanted.base_port)
+    if wanted.zookeeper is not None:
+        _check_whose_port(wanted)
+        split_address(wanted.zookeeper)
+        address = wanted.zookeeper
+    elif wanted.zookeeper_port is not None:
+        address = f"{ports.HOST}:{_requested_zookeeper_port(wanted.zookeeper_port, chosen, free)}"
+    else:
+        [port] = ports.choose_ports([ports.FIRST_ZOOKEEPER_PORT], taken={*chosen, *taken}, free=free)
+        if port != ports.FIRST_ZOOKEEPER_PORT:
+            notes.append(f"port {ports.FIRST_ZOOKEEPER_PORT} is taken: ZooKeeper gets {port}")
+        address = f"{ports.HOST}:{port}"
+    file = ClusterFile(
+        zookeeper_address=address,
+        zookeeper_managed=wanted.zookeeper is None,
+        profile=profile,
+        brokers=[entry(directory, broker_id, port) for broker_id, port in enumerate(chosen)],
+        settings=dict(wanted.settings),
+    )
+    return Plan(file, notes)
+
+
+def next_plan(
+    directory: Path,
+    recorded: ClusterFile,
+    wanted: Wanted,
+    *,
+    taken: frozenset[int] = frozenset(),
+    free: Callable[[int], bool] = ports.is_free,
+) -> Plan:
+    """The recorded cluster with what may change.
+
+    Raises:
+        TidegaugeError: what is wanted contradicts what the folder holds, or a setting is wrong.
+    """
+    if wanted.zookeeper is not None and (recorded.zookeeper_managed or wanted.zookeeper != recorded.zookeeper_address):
+        raise _contradiction(directory, f"uses ZooKeeper at {recorded.zookeeper_address}")
+    address = recorded.zookeeper_address
+    if wanted.zookeeper_port is not None and address != f"{ports.HOST}:{wanted.zookeeper_port}":
+        raise _contradiction(directory, f"has its ZooKeeper at {address}")
+    first = recorded.brokers[0].port
+    if wanted.base_port is not None and wanted.base_port != first:
+        raise _contradiction(directory, f"has its brokers from port {first} on")
+    count = len(recorded.brokers) if wanted.brokers is None else wanted.brokers
+    if count < len(recorded.brokers):
+        raise _contradiction(directory, f"has {len(recorded.brokers)} brokers, and each holds data")
+    profile = wanted.profile or recorded.profile
+    settings = {**recorded.settings, **wanted.settings}
+    check_settings(settings, profile)
+    _check_count(count)
+    known = [entry(directory, broker.id, broker.port) for broker in recorded.brokers]
+    new_ids = range(len(known), count)
+    used = {broker.port for broker in known} | {port for _, port in split_address(recorded.zookeeper_address)}
+    first_wanted = [max(broker.port for broker in known) + 1 + place for place in range(len(new_ids))]
+    chosen = ports.choose_ports(first_wanted, taken={*used, *taken}, free=free)
+    added = [entry(directory, broker_id, port) for broker_id, port in zip(new_ids, chosen, strict=True)]
+    notes = [f"broker {broker.id} is new in this cluster, on port {broker.port}" for broker in added]
+    return Plan(replace(recorded, profile=profile, settings=settings, brokers=[*known, *added]), notes)
+
+
+def entry(directory: Path, broker_id: int, port: int) -> BrokerEntry:
+    """A broker of this folder."""
+    return BrokerEntry(broker_id, ports.HOST, port, str(directory / f"broker-{broker_id}"))
+
+
+def ports_of(file: ClusterFile) -> list[int]:
+    """Ports that processes of the cluster bind."""
+    zookeeper = [port for _, port in split_address(file.zookeeper_address)] if file.zookeeper_managed else []
+    return [*(broker.port for broker in file.brokers), *zookeeper]
+
+
+def _broker_ports(
+    broker_ids: range, base_port: int | None, taken: frozenset[int], free: Callable[[int], bool]
+) -> list[int]:
+    if base_port is None:
+        wanted = [ports.FIRST_BROKER_PORT + broker_id for broker_id in broker_ids]
+        return ports.choose_ports(wanted, taken=taken, free=free)
+    chosen = [base_port + broker_id for broker_id in broker_ids]
+    for broker_id, port in enumerate(chosen):
+        ports.require_free(port, f"broker {broker_id}", free=free)
+    return chosen
+
+
+def _check_whose_port(wanted: Wanted) -> None:
+    if wanted.zookeeper_port is not None:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"ZooKeeper at {wanted.zookeeper} has its port already; only the cluster's own gets one",
+        )
+
+
+def _requested_zookeeper_port(port: int, of_brokers: list[int], free: Callable[[int], bool]) -> int:
+    """Return the port that was asked for.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, it is busy, or one of the brokers has it.
+    """
+    if port in of_brokers:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"port {port} is that of broker {of_brokers.index(port)}; choose another one for ZooKeeper",
+        )
+    ports.require_free(port, "ZooKeeper", free=free)
+    return port
+
+
+def _moved(wanted: list[int], chosen: list[int], base_port: int | None) -> list[str]:
+    if base_port is not None or wanted == chosen:
+        return []
+    taken = ", ".join(str(port) for port in range(wanted[0], chosen[-1]) if port not in chosen)
+    return [f"taken: port {taken}; the brokers get {', '.join(map(str, chosen))}"]
+
+
+def _check_count(brokers: int) -> None:
+    if not 1 <= brokers <= MAX_BROKERS:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"a cluster has 1 to {MAX_BROKERS} brokers, not {brokers}")
+
+
+def _check_path(directory: Path) -> None:
+    if "," in str(directory) or "\n" in str(directory):
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"{str(directory)!r} can't hold a cluster: log.dirs in server.properties separates folders by commas",
+        )
+
+
+def _contradiction(directory: Path, fact: str) -> TidegaugeError:
+    return TidegaugeError(
+        ErrorCode.INVALID_REQUEST,
+        f"the cluster in {directory} {fact}; that can't be changed: use another folder (--dir), or remove this cluster "
+        "with `tidegauge down --purge`",
+    )

@@ -1,0 +1,226 @@
+"""Which ports a cluster gets, and who holds one that is taken.
+
+Rules (design, section 6, row ``up``):
+- At the first ``up`` of a folder broker N gets 19092+N and ZooKeeper 12181, or the next free ones if those are taken.
+- A port that was recorded or asked for is never exchanged: if it is busy, its holder is named.
+
+Busy means that somebody listens there; connections of an earlier server that linger (TIME_WAIT) do not count, since
+servers bind over them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_lab.local import layout
+
+HOST = "127.0.0.1"
+FIRST_BROKER_PORT = 19092
+FIRST_ZOOKEEPER_PORT = 12181
+LAST_PORT = 65535
+_LISTEN = "0A"
+_COMMAND_LENGTH = 100
+_RESERVED_SECONDS = 60.0
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on 127.0.0.1:port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def choose_ports(
+    wanted: Collection[int], *, taken: Collection[int] = (), free: Callable[[int], bool] = is_free
+) -> list[int]:
+    """For each wanted port that one or the next free one; none twice, and none that is taken by the plan itself.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, there is no free port above a wanted one.
+    """
+    chosen: list[int] = []
+    for first in wanted:
+        start = max([first, *(port + 1 for port in chosen)])
+        for port in range(start, LAST_PORT + 1):
+            if port not in taken and free(port):
+                chosen.append(port)
+                break
+        else:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"there is no free port from {start} on")
+    return chosen
+
+
+def require_free(port: int, owner: str, *, free: Callable[[int], bool] = is_free) -> None:
+    """Refuse a busy port.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, with the name of the process that listens there.
+    """
+    if not 0 < port <= LAST_PORT:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"port {port} of {owner} is not between 1 and {LAST_PORT}")
+    if not free(port):
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"port {port} of {owner} is in use by {holder_of(port)}; a cluster keeps its ports, so end that process "
+            "or use another folder (--dir)",
+        )
+
+
+def holder_of(port: int) -> str:
+    """Who listens on the port, for people."""
+    pid = _listening_pid(port)
+    if pid is None:
+        return "a process that this user may not look at"
+    return f"{_command_of(pid)} (process {pid})"
+
+
+def listening_inodes(table: str, port: int) -> set[str]:
+    """Inodes of the sockets that listen on a port, in a text of the form of ``/proc/net/tcp``."""
+    found = set()
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 9 and fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+            found.add(fields[9])
+    return found
+
+
+def _listening_pid(port: int) -> int | None:
+    inodes: set[str] = set()
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        with contextlib.suppress(OSError):
+            inodes |= listening_inodes(table.read_text(), port)
+    if not inodes:
+        return _listening_pid_with_lsof(port)
+    links = {f"socket:[{inode}]" for inode in inodes}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                for descriptor in (folder / "fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        if str(descriptor.readlink()) in links:
+                            return int(folder.name)
+    return None
+
+
+def _listening_pid_with_lsof(port: int) -> int | None:
+    """The same where there is no /proc (macOS)."""
+    if shutil.which("lsof") is None:
+        return None
+    out = subprocess.run(
+        ["lsof", "-nP", "-t", f"-iTCP:{port}", "-sTCP:LISTEN"], capture_output=True, text=True, check=False
+    ).stdout.split()
+    return int(out[0]) if out else None
+
+
+def _command_of(pid: int) -> str:
+    """What the process calls itself: its command line, cut to a readable length."""
+    try:
+        words = (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
+        text = b" ".join(words).decode("utf-8", errors="replace").strip()
+    except OSError:
+        text = subprocess.run(
+            ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
+        ).stdout.strip()
+    return shortened(text or "a process without a name")
+
+
+def shortened(text: str) -> str:
+    """A command line of readable length: the program, and the end, which tells one Java or Python from another."""
+    text = " ".join(text.split())  # a program given with -c may hold lines; the refusal is one sentence
+    if len(text) <= _COMMAND_LENGTH:
+        return text
+    program = text.split(" ", 1)[0].rpartition("/")[2]
+    return f"{program} ... {text[len(program) + 5 - _COMMAND_LENGTH :]}"
+
+
+def shared_folder() -> Path:
+    """Where runs on this machine meet, whatever TMPDIR says for each of them."""
+    common = Path("/tmp")
+    return common if os.access(common, os.W_OK) else Path(tempfile.gettempdir())
+
+
+class Reservations:
+    """Ports that belong to a folder, whether bound at the moment or not: no other first ``up`` may choose them.
+
+    They are not bound yet while a cluster starts, and not while one of its processes is down, which comes back to them.
+    One small file per user, under a lock. A reservation ends when its cluster is taken down (``release``), when its
+    folder is gone, or when none of its processes has run for a minute.
+    """
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        now_seconds: Callable[[], float] = time.time,
+        runs: Callable[[Path], bool] = layout.runs,
+    ) -> None:
+        self._path = path or shared_folder() / f"tidegauge-ports-{os.getuid()}.json"
+        self._now_seconds = now_seconds
+        self._runs = runs
+
+    @contextlib.contextmanager
+    def choosing(self, directory: Path) -> Iterator[Reserved]:
+        """Hold the file; gives what others have reserved and takes what this folder chooses."""
+        with self._path.open("a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            now = self._now_seconds()
+            found = _read_reservations(file.read())
+            others = {folder: since for folder, since in found.values() if folder != str(directory)}
+            last = {folder: now if self._runs(Path(folder)) else since for folder, since in others.items()}
+            entries = {
+                port: (folder, last[folder])
+                for port, (folder, _) in found.items()
+                if folder in last and 0 <= now - last[folder] < _RESERVED_SECONDS and Path(folder).is_dir()
+            }
+            reserved = Reserved(frozenset(entries))
+            yield reserved
+            file.truncate(0)
+            mine = dict.fromkeys(reserved.chosen, (str(directory), now))
+            file.write(json.dumps({str(port): entry for port, entry in {**entries, **mine}.items()}))
+
+    def owned(self) -> frozenset[int]:
+        """All ports that belong to some folder."""
+        with self.choosing(Path()) as reserved:
+            return reserved.others
+
+    def hold(self, directory: Path, ports: Collection[int]) -> None:
+        """The folder's cluster runs on these ports."""
+        with self.choosing(directory) as reserved:
+            reserved.chosen.extend(ports)
+
+    def release(self, directory: Path) -> None:
+        """The folder's cluster is down: its ports are for all again."""
+        with self.choosing(directory):
+            pass
+
+
+class Reserved:
+    """Ports that other folders have reserved, and those chosen now."""
+
+    def __init__(self, others: frozenset[int]) -> None:
+        self.others = others
+        self.chosen: list[int] = []
+
+
+def _read_reservations(text: str) -> dict[int, tuple[str, float]]:
+    """The file's entries; a damaged file (its writer was killed) holds none."""
+    try:
+        return {int(port): (str(folder), float(since)) for port, (folder, since) in json.loads(text or "{}").items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}

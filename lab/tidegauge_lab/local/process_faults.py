@@ -1,0 +1,237 @@
+"""What may be done to processes of a running cluster: kill, stop, pause, resume, start.
+
+Rules (design, section 6):
+- All targets are looked at first; if one of them can't be treated so, nothing is done to any.
+- What is already so changes nothing and is no error.
+- A fault is noted in ``logs/lab.events.jsonl`` at the moment of its signal, before its effect.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_lab.local import layout, startup
+from tidegauge_lab.local.fault_log import note_fault
+from tidegauge_lab.local.layout import LOGS
+from tidegauge_lab.local.processes import LabProcess, ProcessState
+from tidegauge_lab.local.waiting import TimeLimitError, holds_within
+
+ZOOKEEPER = "zookeeper"
+Target = int | str  # a broker id, or ZOOKEEPER
+Processes = Mapping[Target, LabProcess]
+
+START_LIMIT_SECONDS = 60.0
+STOP_LIMIT_SECONDS = 30.0
+_CAUSE = "Lab"
+
+
+class Outcome(NamedTuple):
+    """What a fault did to one process.
+
+    Attributes:
+        process: ``broker-1`` or ``zookeeper``.
+        target: its broker id, or ``zookeeper``.
+        changed: False when it was so already.
+        pid: the process it was done to; the new one after a start; None when there was none.
+        state: its state now.
+        lost_bytes: what was never flushed, and is gone by a power cut.
+    """
+
+    process: str
+    target: Target
+    changed: bool
+    pid: int | None
+    state: ProcessState
+    lost_bytes: int = 0
+
+
+class StartWith(NamedTuple):
+    """What a broker starts with.
+
+    Attributes:
+        held: partitions whose follower on it is held from the start.
+        after_power_cut: its disk has only what was flushed.
+    """
+
+    held: Sequence[TopicPartition] = ()
+    after_power_cut: bool = False
+
+
+def kill(processes: Processes, logs: Path) -> list[Outcome]:
+    """SIGKILL to all, then wait until all are gone."""
+    pids = {target: process.pid for target, process in processes.items()}
+    for target, process in processes.items():
+        if pids[target] is not None:
+            _note(logs, "kill", target, process)
+            process.send(signal.SIGKILL)
+    for process in processes.values():
+        process.kill()
+    return [
+        Outcome(process.name, target, pids[target] is not None, pids[target], ProcessState.DOWN)
+        for target, process in processes.items()
+    ]
+
+
+def stop(processes: Processes, logs: Path, limit_seconds: float) -> list[Outcome]:
+    """SIGTERM to all, then wait until all are gone; brokers move their leaders away first.
+
+    Raises:
+        TimeLimitError: one is not gone in time.
+    """
+    pids = {target: process.pid for target, process in processes.items()}
+    for target, process in processes.items():
+        if pids[target] is not None:
+            _note(logs, "stop", target, process)
+            process.send(signal.SIGTERM)
+            process.send(signal.SIGCONT)  # a paused process takes SIGTERM only when it runs again
+    left: list[str] = []
+
+    def all_gone() -> bool:
+        left[:] = [process.name for process in processes.values() if process.pid is not None]
+        return not left
+
+    if not holds_within(all_gone, limit_seconds):
+        raise TimeLimitError(
+            f"{', '.join(left)} did not end within {limit_seconds:g} s after SIGTERM; `tidegauge logs` shows what it "
+            "waits for, `tidegauge kill` ends it"
+        )
+    return [
+        Outcome(process.name, target, pids[target] is not None, pids[target], ProcessState.DOWN)
+        for target, process in processes.items()
+    ]
+
+
+def pause(processes: Processes, logs: Path) -> list[Outcome]:
+    """SIGSTOP, and wait until every thread stands.
+
+    Raises:
+        TidegaugeError: one is down, or does not stand still.
+    """
+    return _switch(processes, logs, "pause", signal.SIGSTOP, ProcessState.PAUSED)
+
+
+def resume(processes: Processes, logs: Path) -> list[Outcome]:
+    """SIGCONT, and wait until they run.
+
+    Raises:
+        TidegaugeError: one is down.
+    """
+    return _switch(processes, logs, "resume", signal.SIGCONT, ProcessState.UP)
+
+
+def _switch(
+    processes: Processes, logs: Path, action: str, number: signal.Signals, wanted: ProcessState
+) -> list[Outcome]:
+    before = {target: (process.state, process.pid) for target, process in processes.items()}
+    for target, (state, _) in before.items():
+        if state is ProcessState.DOWN:
+            raise TidegaugeError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"{_called(target)} is down, there is nothing to {action}; nothing was done",
+            )
+    for target, process in processes.items():
+        if before[target][0] is not wanted:
+            _note(logs, action, target, process)
+            process.send(number)
+    outcomes = []
+    for target, process in processes.items():
+        if not process.wait_state(wanted):
+            raise TidegaugeError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"{_called(target)} is {process.state.value} after {number.name}, not {wanted.value}",
+            )
+        outcomes.append(Outcome(process.name, target, before[target][0] is not wanted, before[target][1], wanted))
+    return outcomes
+
+
+def start(
+    directory: Path, file: ClusterFile, processes: Processes, limit_seconds: float, start_with: StartWith | None = None
+) -> list[Outcome]:
+    """Start those that are down, ZooKeeper first, and wait until each is ready by itself.
+
+    Raises:
+        TidegaugeError: one is paused, a port is busy, there is no ZooKeeper, or one ended; or one is up that was to
+            start held or after a power cut.
+        TimeLimitError: one is not ready in time.
+    """
+    start_with = start_with or StartWith()
+    states = {target: process.state for target, process in processes.items()}
+    for target, state in states.items():
+        if state is ProcessState.PAUSED:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"{_called(target)} is paused, not down: use `tidegauge resume {_argument(target)}`; nothing was done",
+            )
+        if state is ProcessState.UP and isinstance(target, int):
+            _refuse_for_running(target, start_with)
+    down = [target for target, state in states.items() if state is ProcessState.DOWN]
+    broker_ids = [target for target in down if isinstance(target, int)]
+    startup.require_ports(file, broker_ids, with_zookeeper=ZOOKEEPER in down)
+    if ZOOKEEPER in down:
+        _note(directory / LOGS, "start", ZOOKEEPER, processes[ZOOKEEPER])
+        startup.start_zookeeper(directory, file)
+    if broker_ids:
+        startup.require_zookeeper(directory, file)
+    lost: dict[Target, int] = {}
+    if start_with.after_power_cut:
+        lost = {broker_id: cut_power(directory, broker_id) for broker_id in broker_ids}
+    places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
+    for broker_id in broker_ids:
+        _note(directory / LOGS, "start", broker_id, processes[broker_id])
+        startup.start_broker(directory, file, file.broker(broker_id), held=start_with.held)
+    # Those that were up already are waited for too: a `start` that follows another means the same readiness.
+    wanted = [target for target in processes if isinstance(target, int)]
+    startup.wait_brokers(
+        directory, [file.broker(target) for target in wanted], startup.each_ready(wanted), limit_seconds, places
+    )
+    return [
+        Outcome(process.name, target, target in down, process.pid, process.state, lost.get(target, 0))
+        for target, process in processes.items()
+    ]
+
+
+def cut_power(directory: Path, broker_id: int) -> int:
+    """Take from the disk of a broker that is down what was never flushed; gives how many bytes that were.
+
+    Raises:
+        TidegaugeError: KAFKA_STORAGE_ERROR, it runs, or nobody noted what was flushed (lab.enable=false).
+    """
+    from tidegauge_broker.log.synced_disk import restore_synced  # noqa: PLC0415 - only this fault pays for it
+
+    data = layout.broker_data(directory, broker_id)
+    cut = restore_synced(data) if data.exists() else {}
+    note_fault(directory / LOGS, "power-cut", f"broker-{broker_id}", broker_id, _CAUSE)
+    return sum(before - after for before, after in cut.values())
+
+
+def _refuse_for_running(broker_id: int, start_with: StartWith) -> None:
+    if start_with.after_power_cut:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {broker_id} is up, and a power cut ends its process first: `tidegauge kill {broker_id}`; "
+            "nothing was done",
+        )
+    if start_with.held:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {broker_id} is up already: `tidegauge hold-fetch {start_with.held[0]} --broker {broker_id}` "
+            "holds it; nothing was done",
+        )
+
+
+def _note(logs: Path, action: str, target: Target, process: LabProcess) -> None:
+    note_fault(logs, action, process.name, target if isinstance(target, int) else None, _CAUSE)
+
+
+def _called(target: Target) -> str:
+    return f"broker {target}" if isinstance(target, int) else "ZooKeeper"
+
+
+def _argument(target: Target) -> str:
+    return str(target) if isinstance(target, int) else "--zookeeper"

@@ -1,0 +1,187 @@
+"""Start ZooKeeper and brokers, and wait until they are what was asked for.
+
+Rules:
+- Ports are looked at before a process starts, so that the sentence names the holder; a recorded port never changes.
+- ZooKeeper serves before the first broker starts. What brokers load is loaded meanwhile (``launcher``).
+- A process that ends while it is waited for fails the wait at once, with the last line it wrote: brokers tell in one
+  sentence why they refuse to start.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, load_cluster_file
+from tidegauge_lab.local import layout, ports, readiness, zookeeper
+from tidegauge_lab.local.ask import Brokers, View
+from tidegauge_lab.local.broker_settings import server_properties
+from tidegauge_lab.local.launcher import Launcher, environment_of_brokers
+from tidegauge_lab.local.processes import LabProcess
+from tidegauge_lab.local.waiting import TimeLimitError, holds_within
+
+_ZOOKEEPER_LIMIT_SECONDS = 60.0
+_CONFIG_FILE = "zoo.cfg"
+
+
+def require_ports(file: ClusterFile, broker_ids: Collection[int], *, with_zookeeper: bool) -> None:
+    """Refuse a busy port of a process that is about to start.
+
+    Raises:
+        TidegaugeError: with the holder's name.
+    """
+    if with_zookeeper:
+        [(_, port)] = zookeeper.split_address(file.zookeeper_address)
+        ports.require_free(port, "ZooKeeper")
+    for broker_id in sorted(broker_ids):
+        ports.require_free(file.broker(broker_id).port, f"broker {broker_id}")
+
+
+def start_zookeeper(directory: Path, file: ClusterFile) -> int:
+    """Start the cluster's own ZooKeeper and wait until it serves; gives its pid.
+
+    Raises:
+        TidegaugeError: Java or PySpark is missing, or it ended.
+        TimeLimitError: it does not serve in time.
+    """
+    process = layout.zookeeper_process(directory)
+    [(_, port)] = zookeeper.split_address(file.zookeeper_address)
+    config = process.folder / _CONFIG_FILE
+    command = zookeeper.server_command(config)
+    process.folder.mkdir(parents=True, exist_ok=True)
+    config.write_text(zookeeper.server_config(process.folder / "data", port), encoding="utf-8")
+    since = process.log_size()
+    pid = process.spawn(command)
+
+    def serves() -> bool:
+        if process.pid is None:
+            raise ended(process, since)
+        return zookeeper.answers(file.zookeeper_address)
+
+    if not holds_within(serves, _ZOOKEEPER_LIMIT_SECONDS):
+        raise TimeLimitError(
+            f"ZooKeeper does not serve after {_ZOOKEEPER_LIMIT_SECONDS:g} s; its log is {process.log_file}"
+        )
+    return pid
+
+
+def require_zookeeper(directory: Path, file: ClusterFile) -> None:
+    """Refuse to start brokers without a ZooKeeper.
+
+    Raises:
+        TidegaugeError: BROKER_NOT_AVAILABLE, it is down, paused or out of reach.
+    """
+    if file.zookeeper_managed:
+        state = layout.zookeeper_process(directory).state.value
+        if state != "up":
+            verb = "resume" if state == "paused" else "start"
+            raise TidegaugeError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"ZooKeeper is {state}, and a broker can't register without it: `tidegauge {verb} --zookeeper` first",
+            )
+    elif not zookeeper.is_reachable(file.zookeeper_address):
+        raise TidegaugeError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"no ZooKeeper listens at {file.zookeeper_address}; start it first"
+        )
+
+
+def start_broker(
+    directory: Path,
+    file: ClusterFile,
+    broker: BrokerEntry,
+    *,
+    held: Collection[TopicPartition] = (),
+    launcher: Launcher | None = None,
+) -> int:
+    """Write its ``server.properties`` and start it, without waiting; gives its pid.
+
+    Followers of ``held`` partitions are held on it from the start; the next start knows nothing of that. With a
+    ``launcher`` it need not load what that has loaded.
+    """
+    process = layout.broker_process(directory, broker.id)
+    process.folder.mkdir(parents=True, exist_ok=True)
+    config = process.folder / "server.properties"
+    config.write_text(
+        server_properties(
+            broker,
+            directory,
+            zookeeper_connect=file.zookeeper_address,
+            profile=file.profile,
+            settings=file.settings,
+        ),
+        encoding="utf-8",
+    )
+    # -P: a module of the user's that lies in the folder must not stand in for one of ours.
+    command = [sys.executable, "-P", "-m", "tidegauge_broker.server.verb", "--config", str(config)]
+    if held:
+        command += ["--override", f"lab.held={','.join(map(str, held))}"]
+    environment = environment_of_brokers()
+    if launcher is not None:
+        return launcher.start(process, command, environment)
+    return process.spawn(command, environment)
+
+
+def wait_brokers(
+    directory: Path,
+    brokers: Collection[BrokerEntry],
+    lacks: Callable[[Mapping[int, View]], str],
+    limit_seconds: float,
+    log_places: Mapping[int, int] | None = None,
+) -> None:
+    """Wait until nothing is lacking any more.
+
+    Args:
+        directory: the cluster's folder.
+        brokers: whose views count; none of them may end meanwhile.
+        lacks: says what is lacking, by their views.
+        limit_seconds: for all of it.
+        log_places: sizes of the brokers' logs before their start.
+
+    Raises:
+        TidegaugeError: a broker ended.
+        TimeLimitError: with what was lacking at the end.
+    """
+    processes = {broker.id: layout.broker_process(directory, broker.id) for broker in brokers}
+    lacking = ""
+    security = load_cluster_file(directory).security
+    with Brokers({broker.id: broker.address for broker in brokers}, security) as asked:
+
+        def complete() -> bool:
+            nonlocal lacking
+            for broker_id, process in processes.items():
+                if process.pid is None:
+                    raise ended(process, (log_places or {}).get(broker_id, 0))
+            lacking = lacks(asked.views())
+            return lacking == ""
+
+        if not holds_within(complete, limit_seconds):
+            raise TimeLimitError(
+                f"after {limit_seconds:g} s {lacking}; logs are in {directory / layout.LOGS} (`tidegauge logs`)"
+            )
+
+
+def all_ready(expected: Collection[int]) -> Callable[[Mapping[int, View]], str]:
+    """What the whole cluster lacks."""
+    return lambda views: readiness.lacks(views, expected)
+
+
+def each_ready(expected: Collection[int]) -> Callable[[Mapping[int, View]], str]:
+    """What these brokers lack, each by itself."""
+
+    def lacks(views: Mapping[int, View]) -> str:
+        sentences = (readiness.broker_lacks(broker_id, views.get(broker_id), {broker_id}) for broker_id in expected)
+        return next((sentence for sentence in sentences if sentence), "")
+
+    return lacks
+
+
+def ended(process: LabProcess, log_place: int) -> TidegaugeError:
+    """The error of a process that ended while it was waited for."""
+    words = process.last_words(log_place).splitlines()
+    why = words[-1].strip() if words else "it wrote nothing"
+    return TidegaugeError(
+        ErrorCode.BROKER_NOT_AVAILABLE, f"{process.name} ended while it started: {why} (its log: {process.log_file})"
+    )

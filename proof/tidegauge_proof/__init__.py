@@ -1,0 +1,1 @@
+"""Prove the core: the seeded simulator, the exhaustive search, and their verbs."""

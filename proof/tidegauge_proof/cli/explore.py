@@ -1,0 +1,214 @@
+"""``tidegauge explore``: every schedule of a small cluster of the real cores, breadth first (row B7).
+
+A verb of its own, for it shares nothing with ``simulate`` but the core: bounds, not seeds and runs. Exit 0 if every
+invariant held in every state that was reached, 1 if one was broken, 3 if the exploration itself failed. In text the
+first schedule of each broken invariant follows, none of which can be shorter. With ``-o json`` one document:
+``{"truncation","bounds":{NAME: VALUE},"states","transitions","depth","complete","digest","seconds","states_per_second",
+"violations":[{"invariant","steps","schedule":[WORDS]}]}``; ``complete`` says that there is no other state within the
+bounds. ``--svg`` draws the first schedule.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from tidegauge.cli import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_TOOL_FAILED,
+    fail,
+    offline_verb_options,
+    print_json,
+    say,
+    tells_errors,
+)
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_broker.replica.rules import RULES
+from tidegauge_lab.timeline.choice import Choice
+from tidegauge_lab.timeline.drawing import draw
+from tidegauge_proof.exhaustive.cluster import KAFKA, MODEL, Bounds
+from tidegauge_proof.exhaustive.explorer import Exploration, Explorer, Found
+from tidegauge_proof.exhaustive.live import Played
+from tidegauge_proof.exhaustive.words import picture, tell
+
+_RULES = click.Choice([rule.name for rule in RULES])
+_DEFAULT = Bounds()
+_MOST_STATES = 1_000_000
+_MANY_STATES = 50_000
+
+
+_BOUNDS = (
+    ("--replicas", _DEFAULT.replicas, 1, 4, "Brokers, each with a replica."),
+    ("--records", _DEFAULT.records, 0, 32, "Records that are produced."),
+    ("--elections", _DEFAULT.elections, 0, 16, "The highest leader epoch."),
+    ("--messages", 0, 0, 4, "Messages that may be on their way at a time; 0: request and answer are one step."),
+    ("--crashes", 0, 0, 4, "Processes that die; with --controller kafka."),
+    ("--power-cuts", 0, 0, 4, "The same, and unflushed records go that nobody was told of."),
+    ("--sessions", 0, 0, 4, "Sessions that end though the process lives; with --controller kafka."),
+    ("--min-isr", 1, 1, 4, "min.insync.replicas."),
+    ("--max-states", _MOST_STATES, 1, 100_000_000, "Where to stop."),
+)
+"""Name, default, least, most, meaning."""
+
+
+def _bounded(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that are numbers."""
+    for name, default, least, most, words in reversed(_BOUNDS):
+        number = click.IntRange(min=least, max=most)
+        command = click.option(name, type=number, default=default, show_default=True, help=words)(command)
+    return command
+
+
+@click.command("explore")
+@click.option(
+    "--truncation",
+    "--rule",
+    "truncation",
+    type=_RULES,
+    default="kip-320",
+    show_default=True,
+    help="How replicas find out where their logs part.",
+)
+@click.option(
+    "--controller",
+    type=click.Choice([MODEL, KAFKA]),
+    default=MODEL,
+    show_default=True,
+    help="Who elects: the published models' controller, which elects any member of the ISR and drops any whenever it "
+    "likes; or Kafka's, as sessions end and begin.",
+)
+@_bounded
+@click.option("--unclean", is_flag=True, help="unclean.leader.election.enable=true; with --controller kafka.")
+@click.option(
+    "--as-model",
+    is_flag=True,
+    help="Grant two liberties of the published models: a cut at every new epoch, even of the same leader; and an "
+    "epoch question answered by a broker that does not lead.",
+)
+@click.option("--acquits", type=_RULES, help="Count only what this other rule survives by the same schedule.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first violation.")
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the first schedule as a diagram.")
+@offline_verb_options
+@tells_errors
+def explore(
+    truncation: str,
+    controller: str,
+    unclean: bool,
+    as_model: bool,
+    acquits: str | None,
+    max_states: int,
+    fail_fast: bool,
+    svg: Path | None,
+    output: str,
+    directory: Path,
+    bootstrap_server: str | None,
+    **bounds: int,
+) -> None:
+    """Try every schedule of a small cluster, and tell which invariants the replication core breaks.
+
+    Every order of produces, fetches, elections, ISR changes and late control requests within the bounds; with Kafka's
+    controller also of crashes, power cuts and lost sessions. The first schedule found for an invariant is a shortest
+    one. The same bounds always give the same number of states. No cluster is needed.
+    """
+    del directory, bootstrap_server  # every verb takes them; nothing is contacted here
+    wanted = Bounds(controller=controller, unclean=unclean, as_model=as_model, **bounds)
+    _check(wanted)
+    begin = time.monotonic()
+    explorer = Explorer(
+        wanted, truncation, max_states=max_states, fail_fast=fail_fast, acquits=acquits, progress=_progress
+    )
+    try:
+        result = explorer.run()
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it is no verdict on the core
+        fail(f"The exploration itself failed: {type(problem).__name__}: {problem}", output, exit_code=EXIT_TOOL_FAILED)
+    seconds = time.monotonic() - begin
+    stories = [(found, _story(wanted, truncation, found)) for found in result.found]
+    if output == "json":
+        print_json(_json_of(wanted, truncation, result, stories, seconds))
+    else:
+        _print(truncation, max_states, result, stories, seconds)
+    if svg is not None and result.found:
+        _draw(svg, Played(wanted, truncation, result.found[0].schedule))
+    raise SystemExit(EXIT_FAILED if result.found else EXIT_OK)
+
+
+def _progress(depth: int, states: int) -> None:
+    """What takes long says where it is."""
+    if states >= _MANY_STATES:
+        say(f"{states} states, {depth} steps deep ...")
+
+
+def _check(bounds: Bounds) -> None:
+    """Refuse what would be silently without effect."""
+    if bounds.controller == KAFKA and bounds.as_model:
+        raise click.UsageError("--as-model grants what the models take: it goes with --controller model")
+    faults = bounds.crashes or bounds.power_cuts or bounds.sessions or bounds.unclean
+    if bounds.controller == MODEL and faults:
+        raise click.UsageError(
+            "--crashes, --power-cuts, --sessions and --unclean need --controller kafka; in the models a broker that "
+            "does nothing more is dead enough"
+        )
+
+
+def _story(bounds: Bounds, rule: str, found: Found) -> list[str]:
+    played = Played(bounds, rule, found.schedule)
+    return [*tell(found.schedule, played.states), picture(played.states[-1])]
+
+
+def _json_of(
+    bounds: Bounds, rule: str, result: Exploration, stories: list[tuple[Found, list[str]]], seconds: float
+) -> dict[str, object]:
+    return {
+        "truncation": rule,
+        "bounds": asdict(bounds),
+        "states": result.states,
+        "transitions": result.transitions,
+        "depth": result.depth,
+        "complete": result.complete,
+        "digest": result.digest,
+        "seconds": round(seconds, 3),
+        "states_per_second": _rate(result, seconds),
+        "violations": [
+            {"invariant": found.invariant, "steps": len(found.schedule), "schedule": words[:-1]}
+            for found, words in stories
+        ],
+    }
+
+
+def _rate(result: Exploration, seconds: float) -> int:
+    return round(result.states / max(seconds, 1e-6))
+
+
+def _print(
+    rule: str, max_states: int, result: Exploration, stories: list[tuple[Found, list[str]]], seconds: float
+) -> None:
+    click.echo(
+        f"{result.states} states and {result.transitions} transitions under {rule}, {result.depth} steps deep, in "
+        f"{seconds:.1f} s ({_rate(result, seconds)} states a second), digest {result.digest}"
+    )
+    if result.complete:
+        click.echo("Complete: there is no other state within the bounds.")
+    elif result.states >= max_states:
+        click.echo(f"Bounded at {max_states} states: there are more within the bounds.")
+    else:
+        click.echo("Stopped at the first violation.")
+    if not stories:
+        click.echo("All invariants held.")
+    for found, words in stories:
+        click.echo(f"{found.invariant} is broken in {len(found.schedule)} steps:")
+        for number, line in enumerate(words[:-1], 1):
+            click.echo(f"  {number:3}  {line}")
+        click.echo(f"  {words[-1]}")
+
+
+def _draw(svg: Path, played: Played) -> None:
+    try:
+        svg.write_text(draw(played.events, Choice())[0], encoding="utf-8")
+    except OSError as problem:
+        raise TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{svg} can not be written: {problem.strerror}") from None
+    say(f"{svg} is written.")

@@ -1,0 +1,234 @@
+"""``tidegauge simulate``: random histories of a cluster of the real cores, all from one seed (row B7).
+
+Exit 0 if every invariant held after every event of every run, 1 if one was broken, 3 if the simulator itself failed.
+With ``-o json`` one document: ``{"seed","runs","steps","seconds","steps_per_second","truncation",
+"violations":[{"seed","run","step","invariant","message"}],"mode","lost":[{"seed","message"}],"coverage":{"states",
+"transitions","events":{KIND: COUNT}},"events","events_per_second","losses","compiled"}``; runs and steps are those that
+were done, events are calls of brokers' cores and controllers' requests to ZooKeeper. With ``--record`` a long search is
+done in pieces that a file keeps (record.py); ``lost`` is empty then. A violation's own seed gives the same history with
+``--runs 1``. In text the first violation is told as a short schedule, too; ``--svg`` draws that. ``--scenario`` and
+``--schedule`` write files that ``tidegauge scenario run`` plays on real processes: a story that breaks an invariant
+there, and the short schedule as far as it can be forced.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from tidegauge.cli import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_TOOL_FAILED,
+    fail,
+    offline_verb_options,
+    print_json,
+    say,
+    tells_errors,
+)
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_broker.replica.rules import RULES
+from tidegauge_lab.timeline.choice import Choice
+from tidegauge_lab.timeline.drawing import draw
+from tidegauge_proof.simulator.actions import MAY_LOSE, MUST_SURVIVE
+from tidegauge_proof.simulator.coverage import EACH
+from tidegauge_proof.simulator.lab_story import LIMIT, as_scenario, find_story
+from tidegauge_proof.simulator.record import search_in_pieces
+from tidegauge_proof.simulator.schedule_scenario import as_scenario as scenario_of_schedule
+from tidegauge_proof.simulator.search import IS_COMPILED, Finding, SearchPlan, SearchResult, SimulatorFailed, search
+from tidegauge_proof.simulator.shrink import shrink
+from tidegauge_proof.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, POWER_MODES, History, history_of
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("simulate")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the first run.")
+@click.option("--runs", type=click.IntRange(min=1), default=1000, show_default=True, help="How many histories.")
+@click.option("--steps", type=click.IntRange(min=1), default=500, show_default=True, help="Events in each history.")
+@click.option(
+    "--truncation",
+    type=click.Choice([rule.name for rule in RULES]),
+    default=DEFAULT_RULE,
+    show_default=True,
+    help="How replicas find out where their logs part.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice([MUST_SURVIVE, MAY_LOSE]),
+    default=DEFAULT_POWER,
+    show_default=True,
+    help="Power cuts that nothing may break; or any, and then records go by name, with the last in-sync copy only.",
+)
+@click.option(
+    "--power",
+    type=click.Choice([power for power in POWER_MODES if power not in {MUST_SURVIVE, MAY_LOSE}]),
+    help="Instead of a mode: what a power cut may take: nothing; unflushed records that nobody else has seen; those "
+    "not reported by a follower; those that are not committed; any that are not flushed.",
+)
+@click.option("--svg", type=_FILE, help="Draw the first violation's short schedule as a sequence diagram.")
+@click.option(
+    "--scenario",
+    type=_FILE,
+    help="Write a scenario that breaks an invariant under the same rule on real processes; where none is found, as "
+    "--schedule does.",
+)
+@click.option(
+    "--schedule",
+    type=_FILE,
+    help="Write the short schedule itself as a scenario: what can't be forced on real processes stands as comments.",
+)
+@click.option(
+    "--record",
+    type=_FILE,
+    help="Keep what came of each 2000 histories as a line of JSON in this file, and go on where it ends.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first violation.")
+@offline_verb_options
+@tells_errors
+def simulate(
+    seed: int,
+    runs: int,
+    steps: int,
+    truncation: str,
+    mode: str,
+    power: str | None,
+    svg: Path | None,
+    scenario: Path | None,
+    schedule: Path | None,
+    record: Path | None,
+    jobs: int | None,
+    fail_fast: bool,
+    output: str,
+    directory: Path,
+    bootstrap_server: str | None,
+) -> None:
+    """Search for a history in which the replication core breaks an invariant.
+
+    Crashes, power cuts, partitions, lost and late messages, elections and dying controllers in every order, from one
+    seed; the same seed gives the same histories. No cluster is needed.
+    """
+    del directory, bootstrap_server  # every verb takes them; nothing is contacted here
+    plan = SearchPlan(seed, runs, steps, truncation, power or mode)
+    try:
+        result = _search(plan, record, jobs or _cores(), fail_fast=fail_fast)
+    except SimulatorFailed as problem:
+        fail(f"The simulator itself failed: {problem}", output, exit_code=EXIT_TOOL_FAILED)
+    if output == "json":
+        print_json(_json_of(plan, result))
+    else:
+        _print(plan, result)
+    if result.findings:
+        _explain(plan, result.findings[0], _Files(svg, scenario, schedule), in_words=output != "json")
+    raise SystemExit(EXIT_FAILED if result.findings else EXIT_OK)
+
+
+def _search(plan: SearchPlan, record: Path | None, jobs: int, *, fail_fast: bool) -> SearchResult:
+    if record is None:
+        return search(plan, jobs=jobs, fail_fast=fail_fast)
+    try:
+        return search_in_pieces(plan, record, jobs=jobs, fail_fast=fail_fast)
+    except OSError as problem:
+        words = f"{record} can not be used: {problem.strerror}"
+        raise TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, words) from None
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _json_of(plan: SearchPlan, result: SearchResult) -> dict[str, object]:
+    return {
+        "seed": plan.seed,
+        "runs": result.runs,
+        "steps": result.steps,
+        "seconds": round(result.seconds, 3),
+        "steps_per_second": _rate(result.steps, result),
+        "truncation": plan.rule,
+        "violations": [finding._asdict() for finding in result.findings],
+        "mode": plan.power,
+        "lost": [{"seed": seed, "message": words} for seed, words in result.lost],
+        "coverage": result.coverage.as_json(),
+        "events": result.events,
+        "events_per_second": _rate(result.events, result),
+        "losses": result.losses,
+        "compiled": IS_COMPILED,
+    }
+
+
+def _rate(count: int, result: SearchResult) -> int:
+    return round(count / max(result.seconds, 1e-6))
+
+
+def _print(plan: SearchPlan, result: SearchResult) -> None:
+    click.echo(
+        f"{result.runs} runs from seed {plan.seed} under {plan.rule}: {result.steps} steps in {result.seconds:.1f} s "
+        f"({_rate(result.steps, result)} a second; {result.events} events, {_rate(result.events, result)} a second), "
+        f"{result.leader_epochs} leader epochs, {result.acknowledged} acknowledged produces"
+        f"{'; compiled' * IS_COMPILED}"
+    )
+    seen = result.coverage
+    click.echo(
+        f"Seen in every {EACH}th run: {len(seen.states)} states of replicas and {len(seen.transitions)} transitions by "
+        f"{len(seen.events)} kinds of events."
+    )
+    for seed, words in result.lost:
+        click.echo(f"seed {seed}: lost by power: {words}")
+    if result.losses > len(result.lost):
+        click.echo(f"Power cuts took committed records {result.losses} times, with the last in-sync copy.")
+    if not result.findings:
+        click.echo("All invariants held.")
+        return
+    for finding in result.findings:
+        click.echo(f"seed {finding.seed}: step {finding.step} breaks {finding.invariant}: {finding.message}")
+
+
+class _Files(NamedTuple):
+    """What is to be written of the first violation."""
+
+    svg: Path | None
+    scenario: Path | None
+    schedule: Path | None
+
+
+def _explain(plan: SearchPlan, finding: Finding, files: _Files, *, in_words: bool) -> None:
+    """The first violation: a short schedule in words and as a picture, and a story for real processes."""
+    svg, scenario, schedule = files
+    found = None if scenario is None else find_story(finding.seed, plan.rule)
+    if scenario is not None and found is None:
+        say(f"{LIMIT} stories of what can be done to real processes break nothing under {plan.rule}.")
+        schedule = schedule or scenario
+    if in_words or svg is not None or schedule is not None:
+        say(f"Looking for a short schedule of seed {finding.seed} ...")
+        short = shrink(history_of(finding.seed, plan.steps, plan.rule, plan.power), plan.rule, plan.power)
+        if in_words:
+            _tell(short)
+        if svg is not None:
+            _write(svg, draw(short.events, Choice())[0])
+        if schedule is not None:
+            _write(schedule, scenario_of_schedule(short, plan.rule, plan.power))
+    if scenario is not None and found is not None:
+        number, story = found
+        _write(scenario, as_scenario(story, number, plan.rule))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} can not be written: {problem.strerror}") from None
+    say(f"{path} is written.")
+
+
+def _tell(short: History) -> None:
+    assert short.violation is not None
+    seed, count = short.seed, len(short.story)
+    click.echo(f"The settings of seed {seed} break {short.violation.invariant} in {count} steps:")
+    for number, words in enumerate(short.story, 1):
+        click.echo(f"  {number:3}  {words or 'nothing'}")
+    click.echo(f"  {short.violation.message}")

@@ -1,0 +1,437 @@
+"""One broker of the exploration: the simulator's MemoryBroker with the real core, set to a state, given one event.
+
+``handle`` does one thing to a broker and says what came out of it. ``freeze`` tells the state as a value, ``thaw``
+makes a broker of it, with a new core whose parts are what they were. An event is a tuple, its kind first:
+
+| event | what happens |
+|---|---|
+| leader_and_isr, letter | the controller's request arrives |
+| produce, number | a record, acks=1 |
+| ask, number | the follower's next request, under this number; None where it has nothing to ask |
+| fetch, follower, question, may_join | a request arrives; ``may_join``: the leader takes the follower for live |
+| answer, leader, number, answer | the answer arrives |
+| fail, leader, number | the follower waits for it no longer |
+| shrink, spared | the lag time is over: who is behind leaves the ISR, but for the spared |
+| verdict, proposal, verdict | the controller's answer to a proposal |
+| checkpoint | the high watermark is written to disk |
+| kill / power, keep | the process dies; a power cut takes unflushed records beyond an offset |
+| start, life / register, life | a new process; a new session of the same one |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from tidegauge.control import (
+    ControlHeader,
+    IsrProposal,
+    IsrVerdict,
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
+    PartitionState,
+)
+from tidegauge.errors import ErrorCode
+from tidegauge.record_batch import BatchHeader
+from tidegauge_broker.replica.epoch_cache import EpochCache
+from tidegauge_broker.replica.follower import Follower
+from tidegauge_broker.replica.isr import CommittedIsr, PendingExpand, PendingShrink
+from tidegauge_broker.replica.leader import Leader
+from tidegauge_broker.replica.messages import (
+    CoreSettings,
+    EpochAnswer,
+    EpochEnd,
+    EpochEntry,
+    EpochQuestion,
+    EpochRound,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchRound,
+    ProducePartition,
+    ProduceRequest,
+    TopicRules,
+    Wait,
+)
+from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.remote_replica import RemoteReplica
+from tidegauge_broker.replica.rounds import Rounds
+from tidegauge_broker.replica.rules import TruncationRule, rule_named
+from tidegauge_proof.exhaustive.frozen import (
+    Answer,
+    BrokerState,
+    FollowerPart,
+    LeaderPart,
+    Letter,
+    Proposal,
+    Question,
+    ReplicaPart,
+    Verdict,
+)
+from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
+from tidegauge_proof.simulator.memory_log import START_MS, batch_of, header_of, patched
+from tidegauge_proof.simulator.replay import EveryoneLives
+
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+STEP_MS = 60_000
+"""Twice the lag time: what was caught up a step ago counts no more."""
+CONTROLLER_EPOCH = 1
+
+
+class Setting:
+    """What all brokers of an exploration have in common.
+
+    Attributes:
+        replicas: their ids.
+        rule: the truncation rule.
+        power: whether power cuts can come, so that states tell what one would take.
+        liberal: the rule with the liberties of the published models, where they are granted (see replay.py).
+    """
+
+    def __init__(self, replicas: int, rule: str, *, power: bool, min_isr: int, unclean: bool, as_model: bool) -> None:
+        self.replicas = tuple(range(1, replicas + 1))
+        self.rule = rule_named(rule)
+        self.power = power
+        self.settings = CoreSettings(replica_fetch_max_bytes=1, replica_fetch_backoff_ms=1, truncation_rule=rule)
+        self.rules = TopicRules(min_insync_replicas=min_isr, unclean_leader_election=unclean)
+        self.liberal: TruncationRule | None = None
+        if as_model:
+            kind = type(self.rule)
+            self.liberal = type(f"{kind.__name__}AsModel", (kind,), {"follows_anew": lambda *_: True})()
+
+
+class BrokerMachine:
+    """A broker that does one event after the other."""
+
+    def __init__(self, broker_id: int, setting: Setting) -> None:
+        self.setting = setting
+        self.now_ms = START_MS
+        self.broker = MemoryBroker(broker_id, setting.settings, setting.rules, metadata=EveryoneLives)
+
+    def handle(self, event: tuple[Any, ...]) -> Any:
+        """One event; what it gave.
+
+        Raises:
+            AssertionError: the core finds one of its invariants broken.
+        """
+        self.now_ms += STEP_MS
+        out = _EVENTS[event[0]](self, *event[1:])
+        self.broker.told.proposals.clear()
+        return out
+
+    # What the controller says
+
+    def _leader_and_isr(self, letter: Letter) -> str:
+        state = PartitionState(
+            AT,
+            TOPIC_ID,
+            CONTROLLER_EPOCH,
+            letter.leader,
+            letter.leader_epoch,
+            letter.isr,
+            letter.partition_epoch,
+            self.setting.replicas,
+        )
+        header = ControlHeader(0, CONTROLLER_EPOCH, letter.life)
+        request = LeaderAndIsrRequest(header, [LeaderAndIsrPartition(state, is_new=False)], ())
+        response = self.broker.leader_and_isr(request, self.now_ms)
+        partition = self.broker.partition
+        if partition is not None and self.setting.liberal is not None:
+            partition.truncation_rule = self.setting.liberal
+        error: ErrorCode = response.partitions.get(AT, response.error)
+        return error.name
+
+    def _verdict(self, proposal: Proposal, verdict: Verdict) -> None:
+        partition = self.broker.partition
+        if partition is None or partition.leader_role is None:
+            return
+        known = partition.leader_role.isr.proposal
+        if known is None or _proposal_of(known) != proposal:
+            return  # of a change that is no longer under way: the shell has given that request up
+        told = IsrVerdict(
+            AT, ErrorCode[verdict.error], verdict.leader, verdict.leader_epoch, verdict.isr, verdict.partition_epoch
+        )
+        self.broker.execute(self.broker.core.isr_verdict(known, told, self.now_ms))
+
+    # Clients
+
+    def _produce(self, number: int) -> str:
+        broker = self.broker
+        request = ProduceRequest(1, 0, [ProducePartition(AT, batch_of(number))])
+        broker.execute(broker.core.produce(request, number, self.now_ms))
+        ((_, result),) = broker.told.produced
+        broker.told.produced.clear()
+        return result.error.name
+
+    # Followers
+
+    def _ask(self, number: int) -> Question | None:
+        core, partition = self.broker.core, self.broker.partition
+        if partition is None or partition.follower_role is None:
+            return None
+        rounds_of(core)._last_request_id = number - 1  # noqa: SLF001 - numbers are those that are free
+        chosen = core.next_round(partition.follower_role.leader, self.now_ms)
+        if isinstance(chosen, Wait):
+            return None
+        assert chosen.request_id == number
+        life = core.broker_epoch
+        if isinstance(chosen, EpochRound):
+            asked = chosen.partitions[0]
+            return Question("epoch", chosen.leader, number, life, -1, asked.leader_epoch, asked.current_leader_epoch)
+        wanted = chosen.partitions[0]
+        self.broker.reported = max(self.broker.reported, wanted.fetch_offset)
+        current, last = wanted.current_leader_epoch, wanted.last_fetched_epoch
+        return Question("fetch", chosen.leader, number, life, wanted.fetch_offset, last, current)
+
+    def _answer(self, leader: int, number: int, answer: Answer) -> None:
+        broker, error = self.broker, ErrorCode[answer.error]
+        end = None if answer.end is None else EpochEnd(*answer.end)
+        if answer.log_end == _OF_EPOCH:
+            assert end is not None
+            effects = broker.core.epochs_answered(leader, number, [EpochAnswer(AT, error, end)], self.now_ms)
+        else:
+            records = b"" if answer.record is None else batch_at(*answer.record)[1]
+            told = FetchedPartition(AT, error, answer.high_watermark, 0, answer.log_end, end, None, records)
+            effects = broker.core.fetch_answered(leader, number, [told], self.now_ms)
+        broker.execute(effects)
+
+    def _fail(self, leader: int, number: int) -> None:
+        self.broker.execute(self.broker.core.round_failed(leader, number, self.now_ms))
+
+    # Leaders
+
+    def _fetch(self, follower: int, question: Question, may_join: bool) -> Answer:
+        broker = self.broker
+        if question.kind == "epoch":
+            assert question.epoch is not None
+            return self._epoch_end(EpochQuestion(AT, question.epoch, question.current_epoch))
+        wanted = FetchPartition(AT, question.offset, 1, question.current_epoch, question.epoch, 0)
+        broker.metadata.eligible = frozenset({follower} if may_join else ())
+        broker.execute(
+            broker.core.fetch(FetchRequest(follower, 0, 1, 1, [wanted], question.life), question, self.now_ms)
+        )
+        broker.metadata.eligible = frozenset()
+        ((_, told),) = broker.told.fetched
+        broker.told.fetched.clear()
+        record = None
+        if told.records:
+            header = header_of(told.records)
+            record = (header.base_offset, header.leader_epoch, _NUMBERS[header.crc])
+        end = None if told.diverging is None else (told.diverging.epoch, told.diverging.end_offset)
+        return Answer(told.error.name, told.high_watermark, told.log_end_offset, end, record)
+
+    def _epoch_end(self, question: EpochQuestion) -> Answer:
+        broker, liberal = self.broker, self.setting.liberal
+        answer = broker.core.offset_for_leader_epoch(question)
+        if answer.error is not ErrorCode.NONE and liberal is not None:
+            epochs = EpochCache(broker.log.epochs)
+            end = liberal.end_of_epoch(epochs, question.leader_epoch, broker.log.log_end_offset)
+            answer = EpochAnswer(AT, ErrorCode.NONE, end)
+        return Answer(answer.error.name, -1, _OF_EPOCH, (answer.end.epoch, answer.end.end_offset), None)
+
+    def _shrink(self, spared: tuple[int, ...]) -> None:
+        partition = self.broker.partition
+        assert partition is not None
+        role = partition.leader_role
+        assert role is not None
+        for broker_id, remote in role.remotes.items():
+            remote.last_caught_up_time_ms = self.now_ms if broker_id in spared else 0
+        out: list[Any] = []
+        role.maybe_shrink(self.now_ms, out)
+        self.broker.execute(out)
+
+    # Processes and disks
+
+    def _checkpoint(self) -> None:
+        self.broker.write_checkpoint()
+
+    def _kill(self) -> None:
+        self.broker.kill()
+
+    def _power(self, keep: int) -> None:
+        self.broker.kill()
+        self.broker.lose_beyond(keep)
+
+    def _start(self, life: int) -> None:
+        self.broker.start(life)
+
+    def _register(self, life: int) -> None:
+        self.broker.broker_epoch = life
+        self.broker.core.set_broker_epoch(life)
+
+    # States
+
+    def freeze(self) -> BrokerState:
+        """The broker as it is now."""
+        broker = self.broker
+        partition = broker.partition
+        epochs = _pairs(broker.log.epochs)
+        power = self.setting.power
+        rounds = () if partition is None else _rounds_of(broker)
+        return BrokerState(
+            broker.broker_epoch,
+            broker.is_running,
+            tuple((record.leader_epoch, _NUMBERS[record.batch_crc]) for record in broker.log.records),
+            epochs,
+            _pairs(broker._flushed_epochs) if power else epochs,  # noqa: SLF001 - what the disk has for good
+            broker.checkpoint,
+            broker.reported if power else 0,
+            broker.flushed if power else 0,
+            None if partition is None else self._replica_part(partition),
+            rounds,
+        )
+
+    def _replica_part(self, partition: Partition) -> ReplicaPart:
+        leads, follows = partition.leader_role, partition.follower_role
+        leader_part = follower_part = None
+        if leads is not None:
+            pending = leads.isr.proposal
+            leader_part = LeaderPart(
+                tuple(sorted(leads.isr.isr)),
+                None if pending is None else _proposal_of(pending),
+                leads.isr.new_replica if isinstance(leads.isr, PendingExpand) else None,
+                tuple(sorted((broker, remote.log_end_offset) for broker, remote in leads.remotes.items())),
+                leads.epoch_start_offset,
+            )
+        if follows is not None:
+            reconciled = follows.lag is not None
+            if self.setting.rule.name != "kip-320":
+                reconciled = not follows.truncating
+            follower_part = FollowerPart(
+                follows.leader, follows.outstanding or 0, follows.failed, follows.truncating, reconciled
+            )
+        return ReplicaPart(
+            partition.leader,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            partition.high_watermark,
+            _pairs(partition.epochs.entries),
+            leader_part,
+            follower_part,
+        )
+
+    @classmethod
+    def thaw(cls, broker_id: int, setting: Setting, state: BrokerState) -> BrokerMachine:
+        """A broker in this state."""
+        machine = cls(broker_id, setting)
+        broker = machine.broker
+        for offset, (epoch, number) in enumerate(state.records):
+            broker.log.append(*batch_at(offset, epoch, number))
+        broker.log.epochs = [EpochEntry(*entry) for entry in state.epochs]
+        broker._flushed_epochs = [EpochEntry(*entry) for entry in state.safe_epochs]  # noqa: SLF001 - as it was frozen
+        broker.checkpoint = state.checkpoint
+        broker.reported, broker.flushed = state.reported, state.safe_end
+        broker.broker_epoch = state.life
+        if state.running:
+            broker.start(state.life)
+            broker.checkpoint = state.checkpoint
+        if state.replica is not None:
+            machine._host(state, state.replica)
+        return machine
+
+    def _host(self, state: BrokerState, part: ReplicaPart) -> None:
+        broker, core = self.broker, self.broker.core
+        core.controller_epoch = CONTROLLER_EPOCH
+        loaded = broker.log.loaded(state.checkpoint)
+        partition = Partition(AT, broker.broker_id, self.setting.settings, self.setting.rules, TOPIC_ID, loaded)
+        core._partitions[AT] = partition  # noqa: SLF001 - as leader_and_isr leaves it
+        if self.setting.liberal is not None:
+            partition.truncation_rule = self.setting.liberal
+        partition.leader = part.leader
+        partition.leader_epoch = part.leader_epoch
+        partition.partition_epoch = part.partition_epoch
+        partition.high_watermark = part.high_watermark
+        partition.epochs = EpochCache()
+        partition.epochs._entries = [EpochEntry(*entry) for entry in part.epochs]  # noqa: SLF001 - also under broken rules
+        if part.leader_epoch >= 0:
+            partition.controller_epoch = CONTROLLER_EPOCH
+            partition.replicas = self.setting.replicas
+        rounds = rounds_of(core)
+        for number, leader in state.rounds:
+            rounds._outstanding[number] = FetchRound(number, leader, [FetchPartition(AT, 0, 1)])  # noqa: SLF001 - the same
+        if part.leads is not None:
+            partition.role = Role.LEADER
+            partition.leader_role = _leader(partition, part.leads)
+        if part.follows is not None:
+            partition.role = Role.FOLLOWER
+            role = partition.follower_role = Follower(partition)
+            role.leader = part.follows.leader
+            role.outstanding = part.follows.outstanding or None
+            role.failed = part.follows.failed
+            role.truncating = part.follows.truncating
+            role.lag = 0 if part.follows.reconciled else None
+            rounds.begin(partition, role.leader)
+
+
+def _leader(partition: Partition, part: LeaderPart) -> Leader:
+    role = Leader(partition)
+    role.epoch_start_offset = part.epoch_start
+    role.remotes = {broker: RemoteReplica(broker, end) for broker, end in part.remotes}
+    if part.pending is None:
+        role.isr = CommittedIsr(part.isr)
+        return role
+    pending = part.pending
+    proposal = proposal_from(pending, TOPIC_ID)
+    if part.joins is not None:
+        role.isr = PendingExpand(part.isr, part.joins, proposal)
+    else:
+        role.isr = PendingShrink(part.isr, proposal)
+    return role
+
+
+def rounds_of(core: Any) -> Rounds:
+    """The requests that a core has under way."""
+    rounds: Rounds = core._rounds  # noqa: SLF001 - the core's own bookkeeping, set to what it was
+    return rounds
+
+
+def _rounds_of(broker: MemoryBroker) -> tuple[tuple[int, int], ...]:
+    outstanding = rounds_of(broker.core)._outstanding  # noqa: SLF001 - see rounds_of
+    return tuple(sorted((number, chosen.leader) for number, chosen in outstanding.items()))
+
+
+def _proposal_of(proposal: IsrProposal) -> Proposal:
+    isr = tuple(sorted(proposal.new_isr))
+    return Proposal(proposal.leader_epoch, proposal.partition_epoch, isr, proposal.joiner_epoch)
+
+
+def proposal_from(proposal: Proposal, topic_id: str) -> IsrProposal:
+    """The proposal as brokers and the controller speak of it."""
+    epoch, version, isr, joiner_life = proposal
+    return IsrProposal(AT, topic_id, epoch, isr, version, joiner_epoch=joiner_life)
+
+
+def _pairs(entries: Any) -> tuple[tuple[int, int], ...]:
+    return tuple((entry.epoch, entry.start_offset) for entry in entries)
+
+
+_OF_EPOCH = -2
+"""Stands for the log end in the answer to an epoch question."""
+_NUMBERS: dict[int, int] = {header_of(batch_of(number)).crc: number for number in range(1, 65)}
+"""The number of a record, by the CRC of its batch."""
+
+
+@lru_cache(maxsize=4096)
+def batch_at(offset: int, epoch: int, number: int) -> tuple[BatchHeader, bytes]:
+    """A record as it stands in a log."""
+    data = batch_of(number)
+    header = header_of(data)._replace(base_offset=offset, leader_epoch=epoch)
+    return header, patched(data, header)
+
+
+_EVENTS: dict[str, Callable[..., Any]] = {
+    "leader_and_isr": BrokerMachine._leader_and_isr,  # noqa: SLF001 - the class's own table of events
+    "verdict": BrokerMachine._verdict,  # noqa: SLF001 - the class's own table of events
+    "produce": BrokerMachine._produce,  # noqa: SLF001 - the class's own table of events
+    "ask": BrokerMachine._ask,  # noqa: SLF001 - the class's own table of events
+    "answer": BrokerMachine._answer,  # noqa: SLF001 - the class's own table of events
+    "fail": BrokerMachine._fail,  # noqa: SLF001 - the class's own table of events
+    "fetch": BrokerMachine._fetch,  # noqa: SLF001 - the class's own table of events
+    "shrink": BrokerMachine._shrink,  # noqa: SLF001 - the class's own table of events
+    "checkpoint": BrokerMachine._checkpoint,  # noqa: SLF001 - the class's own table of events
+    "kill": BrokerMachine._kill,  # noqa: SLF001 - the class's own table of events
+    "power": BrokerMachine._power,  # noqa: SLF001 - the class's own table of events
+    "start": BrokerMachine._start,  # noqa: SLF001 - the class's own table of events
+    "register": BrokerMachine._register,  # noqa: SLF001 - the class's own table of events
+}

@@ -1,0 +1,521 @@
+"""What may happen in a simulated history: one function for each kind of event, and how often it is tried.
+
+An action draws what it needs (which broker, which message) and does nothing where it has no object. The weights are for
+histories in which records flow, epochs pass, and faults overlap; ``Swarm`` turns faults up, down and off for each
+history, since faults that always come together hide one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from tidegauge_broker.replica.messages import ACKS_ALL
+from tidegauge_controller.decisions.leaders import partitions_to_rebalance
+from tidegauge_proof.simulator.dice import Dice
+from tidegauge_proof.simulator.world import World
+
+MUST_SURVIVE, MAY_LOSE = "must-survive", "may-lose"
+"""The two modes of histories; see ``swarm_of``."""
+FLUSHING = 0.3
+"""The part of the histories that must survive in which every record is flushed before anybody hears of it."""
+
+_TORN_BYTES = 160
+"""Up to so many bytes may be left of a batch that a power cut took; small batches have less."""
+
+Action = Callable[[World, Dice, "Swarm"], str]
+"""Does it; the words are for people, empty where nothing was done."""
+DONE = "done"
+"""Instead of words that take long to make, where nobody reads them (``World.tells``)."""
+
+
+@dataclass(slots=True)
+class Swarm:
+    """The settings of one history, drawn from its seed."""
+
+    min_insync_replicas: int
+    replicas: tuple[int, ...]
+    max_records: int
+    loss: float
+    weights: tuple[float, ...]
+    power: str
+    flushes: bool
+
+
+def produce(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A client sends a batch to somebody who believes that he leads."""
+    leaders = world.leaders()
+    if not leaders:
+        return ""
+    broker_id = dice.choose(leaders)
+    acks = (ACKS_ALL, ACKS_ALL, 1)[dice.below(3)]
+    count = 1 + dice.below(swarm.max_records)
+    world.produce(broker_id, acks, count, (5000, 500)[dice.below(2)])
+    return f"produce {count} with acks={'all' if acks == ACKS_ALL else acks} at {broker_id}"
+
+
+def produce_idempotently(world: World, dice: Dice, swarm: Swarm) -> str:
+    """The idempotent producer sends its batch, or sends it again, to somebody who believes that he leads."""
+    leaders = world.leaders()
+    if not leaders:
+        return ""
+    broker_id = dice.choose(leaders)
+    again = world.clients.under_way is not None
+    produced = world.produce_idempotently(broker_id, 1 + dice.below(swarm.max_records), (5000, 500)[dice.below(2)])
+    return f"idempotent produce of sequence {produced.first_sequence}{' again' * again} at {broker_id}"
+
+
+def consume(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A consumer reads at somebody who believes that he leads."""
+    del swarm
+    leaders = world.leaders()
+    if not leaders:
+        return ""
+    broker_id = dice.choose(leaders)
+    offset = dice.below(len(world.checker.committed) + 1)
+    world.consume(broker_id, offset)
+    return f"consume from {offset} at {broker_id}"
+
+
+def _up(world: World) -> list[int]:
+    paused = world.paused
+    return [broker_id for broker_id, broker in world.brokers.items() if broker.is_running and broker_id not in paused]
+
+
+def _victim(world: World, dice: Dice, among: Sequence[int]) -> int:
+    """One of these, the leader as often as all others together: what happens to it has consequences."""
+    leader = world.state_now.leader
+    if leader in among and dice.happens(0.5):
+        return leader
+    return dice.choose(among)
+
+
+def whole_round(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A round without a hitch."""
+    del swarm
+    following = [b for b in _up(world) if world.brokers[b].core.leaders_followed()]
+    if not following:
+        return ""
+    broker_id = dice.choose(following)
+    return f"round of {broker_id}" if world.whole_round(broker_id) else ""
+
+
+def ask(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A follower sends its next requests."""
+    del swarm
+    up = _up(world)
+    if not up:
+        return ""
+    broker_id = dice.choose(up)
+    asked = world.ask(broker_id)
+    world.traffic.requests += asked
+    return f"{broker_id} asks {', '.join(str(exchange.chosen.leader) for exchange in asked)}" if asked else ""
+
+
+def arrive(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A request arrives, or is lost on the way."""
+    requests = world.traffic.requests
+    if not requests:
+        return ""
+    place = dice.below(len(requests))
+    exchange = requests[place]
+    follower, leader = exchange.follower.broker_id, exchange.chosen.leader
+    if leader in world.paused or world.is_cut(follower, leader):
+        return ""
+    del requests[place]
+    if dice.happens(swarm.loss):
+        return f"request of {follower} to {leader} is lost"
+    world.arrive(exchange)
+    return f"request of {follower} arrives at {leader}"
+
+
+def answer(world: World, dice: Dice, swarm: Swarm) -> str:
+    """An answer arrives, perhaps once more later, or is lost."""
+    answers = world.traffic.answers
+    if not answers:
+        return ""
+    place = dice.below(len(answers))
+    exchange = answers[place]
+    follower, leader = exchange.follower.broker_id, exchange.chosen.leader
+    if follower in world.paused or world.is_cut(follower, leader):
+        return ""
+    if not dice.happens(swarm.loss):
+        del answers[place]
+    if dice.happens(swarm.loss):
+        return f"answer of {leader} to {follower} is lost"
+    world.answer(exchange)
+    return f"answer of {leader} arrives at {follower}"
+
+
+def give_up(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A follower waits no longer for an answer, or a leader for a verdict."""
+    del swarm
+    asking = [b for b in _up(world) if b in world.asking]
+    if asking and dice.happens(0.2):
+        world.ask_again(asking[0])
+        return f"{asking[0]} gives up its ISR proposal, and will send it anew"
+    waiting = [exchange for b in _up(world) for exchange in world.open_rounds[b]]
+    if not waiting:
+        return ""
+    exchange = dice.choose(waiting)
+    world.give_up(exchange)
+    return f"{exchange.follower.broker_id} gives up its round with {exchange.chosen.leader}"
+
+
+def deliver(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A controller's next request arrives at a broker."""
+    paused, brokers, cut_links = world.paused, world.brokers, world.cut_links
+    waiting = [
+        (term, broker_id)
+        for term in world.controllers.values()
+        for broker_id, queue in term.queues.items()
+        if queue
+        and term.broker_id not in paused
+        and broker_id not in paused
+        and brokers[broker_id].is_running
+        and (term.broker_id, broker_id) not in cut_links
+    ]
+    if not waiting:
+        return ""
+    term, broker_id = dice.choose(waiting)
+    queue = term.queues[broker_id]
+    count = 1 if dice.happens(0.5) else len(queue)
+    kinds = [type(message).__name__.removesuffix("Request") for message in list(queue)[:count]] if world.tells else []
+    for _ in range(count):
+        if not queue:  # an answer can end the term, and its queues with it
+            break
+        world.deliver(term, broker_id, again=dice.happens(swarm.loss))
+    return f"{' and '.join(kinds)} of controller epoch {term.context.epoch} arrive at {broker_id}" if kinds else DONE
+
+
+def deliver_stray(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A late request of a controller that is gone, or to a registration that is."""
+    strays = world.traffic.strays
+    if not strays:
+        return ""
+    broker_id, message = strays.pop(dice.below(len(strays)))
+    if dice.happens(max(swarm.loss, 0.3)) or not world.is_up(broker_id):
+        return ""
+    world.hand_over(broker_id, message)
+    return f"a late {type(message).__name__.removesuffix('Request')} arrives at {broker_id}"
+
+
+def decide(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A controller goes on, to the end of its decision or by a few requests to ZooKeeper."""
+    del swarm
+    busy = [b for b, term in world.controllers.items() if term.is_busy and b not in world.paused]
+    if not busy:
+        return ""
+    broker_id = dice.choose(busy)
+    if dice.happens(0.2):
+        world.decide(broker_id, 1 + dice.below(8))
+    else:
+        world.decide(broker_id, 1000)
+        while not dice.happens(0.5) and broker_id in world.controllers and world.controllers[broker_id].is_busy:
+            world.decide(broker_id, 1000)
+    if not world.tells:
+        return DONE
+    state = world.state_now
+    return (
+        f"controller {broker_id} decides; leader {state.leader} epoch {state.leader_epoch} "
+        f"ISR {','.join(map(str, state.isr))}"
+    )
+
+
+def propose(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A leader's ISR change reaches the controller, seldom one that is none any more."""
+    waiting = [b for b in _up(world) if world.outbox[b] and b not in world.asking]
+    if not waiting:
+        return ""
+    broker_id = dice.choose(waiting)
+    target = world.elected
+    if dice.happens(swarm.loss):
+        target = dice.choose(sorted(world.controllers)) if world.controllers else None
+    if target not in world.controllers or target in world.paused or world.is_cut(broker_id, target):
+        return ""
+    if not world.may_ask(broker_id, target):
+        return ""
+    isr = world.outbox[broker_id][0].new_isr
+    world.propose(broker_id, target)
+    return f"{broker_id} proposes ISR {','.join(map(str, isr))}"
+
+
+def tell(world: World, dice: Dice, swarm: Swarm) -> str:
+    """The controller's verdict arrives, or is lost."""
+    verdicts = world.traffic.verdicts
+    if not verdicts:
+        return ""
+    place = dice.below(len(verdicts))
+    verdict = verdicts[place]
+    if verdict.broker.broker_id in world.paused:
+        return ""
+    del verdicts[place]
+    if dice.happens(swarm.loss):
+        verdict.verdict = None
+    world.tell(verdict)
+    if not world.tells:
+        return DONE
+    words = "none" if verdict.verdict is None else verdict.verdict.error.name
+    return f"verdict {words} for {verdict.broker.broker_id}"
+
+
+def pass_time(world: World, dice: Dice, swarm: Swarm) -> str:
+    """Time goes on."""
+    del swarm
+    ms = (10, 100, 500, 1000, 2500)[dice.below(5)]
+    world.pass_time(ms)
+    return f"{ms} ms pass"
+
+
+def write_checkpoint(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A broker writes its high watermark."""
+    del swarm
+    up = _up(world)
+    if not up:
+        return ""
+    broker_id = dice.choose(up)
+    world.brokers[broker_id].write_checkpoint()
+    return f"{broker_id} writes its high watermark"
+
+
+def flush(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A broker's log reaches the disk for good."""
+    del swarm
+    up = _up(world)
+    if not up:
+        return ""
+    broker_id = dice.choose(up)
+    world.brokers[broker_id].flush()
+    return f"{broker_id} flushes its log"
+
+
+def kill(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A process dies."""
+    del swarm
+    running = [b for b, broker in world.brokers.items() if broker.is_running]
+    if not running or (len(running) == 1 and not dice.happens(0.3)):
+        return ""
+    broker_id = _victim(world, dice, running)
+    world.kill(broker_id)
+    return f"kill {broker_id}"
+
+
+def cut_power(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A machine loses its power, and records that were never flushed.
+
+    By the swarm's ``power`` these are any ("any"), those that are not committed ("uncommitted"), those of them that the
+    broker has not reported as a follower ("unreported"), for what is reported may be committed any moment; or those
+    that it has not given away as a leader either ("unseen").
+    """
+    running = [b for b, broker in world.brokers.items() if broker.is_running]
+    if not running or swarm.power == "none":
+        return ""
+    broker_id = _victim(world, dice, running)
+    broker = world.brokers[broker_id]
+    end = broker.log.log_end_offset
+    least = broker.flushed
+    if swarm.power != "any":
+        least = max(least, len(world.checker.committed))
+    if swarm.power in {"unseen", "unreported"}:
+        least = max(least, broker.reported)
+    if swarm.power == "unseen":
+        least = max(least, broker.given)
+    least = min(end, least)
+    keep = broker.log.whole_batches_below(end - dice.below(end - least + 1))
+    torn = dice.below(_TORN_BYTES) if keep < end else 0
+    world.cut_power(broker_id, keep, torn)
+    return f"power cut at {broker_id}, which keeps {keep} of {end}{' and a part of the next batch' * bool(torn)}"
+
+
+def expire(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A session ends: of a dead broker, one that is paused or cut off, seldom of another."""
+    del swarm
+    absent = [
+        b
+        for b in world.brokers
+        if b not in world.without_session and (not world.is_up(b) or any(b in link for link in world.cut_links))
+    ]
+    if not absent and dice.happens(0.3):
+        absent = [b for b in world.brokers if b not in world.without_session]
+    if not absent:
+        return ""
+    broker_id = _victim(world, dice, absent)
+    world.expire(broker_id)
+    return f"session of {broker_id} ends"
+
+
+def start(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A dead broker starts, or one without a session gets a new one."""
+    del swarm
+    absent = [
+        b
+        for b, broker in world.brokers.items()
+        if not broker.is_running or (b in world.without_session and world.is_up(b))
+    ]
+    if not absent:
+        return ""
+    broker_id = dice.choose(absent)
+    if world.brokers[broker_id].is_running:
+        world.register_again(broker_id)
+        return f"{broker_id} registers again"
+    world.start(broker_id)
+    return f"start {broker_id}"
+
+
+def pause(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A process stands still."""
+    del swarm
+    up = _up(world)
+    if len(up) < 2:
+        return ""
+    broker_id = _victim(world, dice, up)
+    world.paused.add(broker_id)
+    world.note("fault", broker_id, action="pause")
+    return f"pause {broker_id}"
+
+
+def resume(world: World, dice: Dice, swarm: Swarm) -> str:
+    """It goes on."""
+    del swarm
+    if not world.paused:
+        return ""
+    broker_id = dice.choose(sorted(world.paused))
+    world.paused.discard(broker_id)
+    world.note("fault", broker_id, action="resume")
+    world.pass_time(0)
+    return f"resume {broker_id}"
+
+
+def cut_links(world: World, dice: Dice, swarm: Swarm) -> str:
+    """Links are cut for calls: one way, both ways, or all into or out of a broker. Answers take their call's way."""
+    del swarm
+    ids = sorted(world.brokers)
+    one = _victim(world, dice, ids)
+    others = [b for b in ids if b != one]
+    kind = dice.below(4)
+    if kind == 0:
+        world.cut_links.add((one, dice.choose(others)))
+    elif kind == 1:
+        other = dice.choose(others)
+        world.cut_links |= {(one, other), (other, one)}
+    else:
+        world.cut_links |= {(other, one) if kind == 2 else (one, other) for other in others}
+    if not world.tells:
+        return DONE
+    return f"links cut: {', '.join(f'{a}>{b}' for a, b in sorted(world.cut_links))}"
+
+
+def heal_links(world: World, dice: Dice, swarm: Swarm) -> str:
+    """All links work again."""
+    del dice, swarm
+    if not world.cut_links:
+        return ""
+    world.cut_links.clear()
+    return "links healed"
+
+
+def elect(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A broker becomes the controller, where there is none."""
+    del swarm
+    able = [b for b in _up(world) if b not in world.without_session]
+    if world.elected is not None or not able:
+        return ""
+    broker_id = dice.choose(able)
+    world.elect(broker_id)
+    return f"{broker_id} becomes the controller"
+
+
+def rebalance(world: World, dice: Dice, swarm: Swarm) -> str:
+    """The automatic preferred election, where it has something to do."""
+    del swarm
+    able = [b for b, term in world.controllers.items() if partitions_to_rebalance(term.context)]
+    if not able:
+        return ""
+    broker_id = dice.choose(able)
+    world.rebalance(broker_id)
+    return f"controller {broker_id} looks for preferred leaders"
+
+
+def leave(world: World, dice: Dice, swarm: Swarm) -> str:
+    """A broker shuts down in order: it asks the controller first, and goes when its leaders are moved."""
+    del swarm
+    ready = [b for b in sorted(world.leaving) if world.is_up(b)]
+    if ready:
+        broker_id = dice.choose(ready)
+        world.stop(broker_id)
+        return f"controlled shutdown of {broker_id} ends"
+    up = [b for b in _up(world) if b not in world.without_session]
+    if len(up) < 2 or world.elected is None or world.elected not in world.controllers:
+        return ""
+    broker_id = dice.choose(up)
+    world.leave(broker_id, world.elected)
+    return f"{broker_id} asks to shut down"
+
+
+ACTIONS: tuple[tuple[Action, float, bool], ...] = (
+    (whole_round, 24, False),
+    (produce, 16, False),
+    (produce_idempotently, 4, False),
+    (consume, 2, False),
+    (ask, 14, False),
+    (arrive, 14, False),
+    (answer, 16, False),
+    (give_up, 4, False),
+    (deliver, 26, False),
+    (deliver_stray, 1, False),
+    (decide, 30, False),
+    (propose, 8, False),
+    (tell, 8, False),
+    (pass_time, 4, False),
+    (write_checkpoint, 1, False),
+    (flush, 1, False),
+    (start, 8, False),
+    (resume, 2, False),
+    (elect, 8, False),
+    (heal_links, 1, False),
+    (kill, 2.5, True),
+    (cut_power, 0.5, True),
+    (expire, 3, True),
+    (pause, 0.5, True),
+    (cut_links, 3, True),
+    (rebalance, 8, True),
+    (leave, 0.3, True),
+)
+"""Each with its weight, and whether it is a fault that a history may have more, less or nothing of."""
+
+
+def swarm_of(seed: int, rule: str, power: str) -> Swarm:
+    """The settings of the history with this seed.
+
+    In a history that must survive, a power cut takes what lies below no replica's high watermark, or, where
+    ``log.flush.interval.messages=1``, whatever is not flushed. In one that may lose, any record that is not flushed.
+    """
+    random = Random(f"swarm {seed}")
+    replicas = list(range(1, random.choice((3, 3, 3, 2, 4)) + 1))
+    random.shuffle(replicas)
+    weights = [weight * (random.choice((0, 0.5, 1, 3)) if is_fault else 1) for _, weight, is_fault in ACTIONS]
+    for slow in (deliver, whole_round, decide):
+        place = [action for action, _, _ in ACTIONS].index(slow)
+        weights[place] *= random.choice((0.3, 1, 1))
+    flushes = power == MUST_SURVIVE and random.random() < FLUSHING
+    kept = "any" if flushes or power == MAY_LOSE else "unreported" if power == MUST_SURVIVE else power
+    return Swarm(
+        min_insync_replicas=random.choice((1, 1, 2)),
+        replicas=tuple(replicas),
+        max_records=random.choice((1, 1, 3)) if rule == "kip-320" else 1,
+        loss=random.choice((0.0, 0.03, 0.1)),
+        weights=tuple(weights),
+        power=kept,
+        flushes=flushes,
+    )
+
+
+def bounds(weights: Sequence[float]) -> list[int]:
+    """The weights as rising bounds, in thousandths."""
+    total = 0
+    rising = []
+    for weight in weights:
+        total += round(weight * 1000)
+        rising.append(total)
+    return rising

@@ -1,0 +1,358 @@
+"""What must hold of a simulated cluster, looked at after every event.
+
+``committed`` is the truth: the records that any replica has had below its high watermark, in order. It only grows.
+
+Where histories may lose records, a power cut may take what is committed. An ISR member whose own power cut took a
+record may be without it until it has it again; a member that lost it in any other way breaks StrongIsr. Once no member
+of the ISR has it, it is lost, and named; ``committed`` ends before it, and who still has it (a broker out of the ISR, a
+zombie) has not seen yet that it is gone: that must end, too (Converges). Before that, different records below two high
+watermarks are forgiven only where one of them is such a lost record, or was written on top of one. Should one who still
+has it, or the first of it, enter the ISR before anything else is committed, by a proposal that was under way, so much
+was not lost after all.
+
+| name | statement |
+|---|---|
+| HwLeLeo | high watermark <= log end offset, and the core's log end is the log's |
+| HwMonotone | a leader's high watermark never falls within its leadership |
+| LogMatchingHw | what stands below any replica's high watermark is the same everywhere and for ever |
+| StrongIsr | every member of the ISR in ZooKeeper holds all that is committed, be its process alive or not |
+| OneLeaderPerEpoch | no two brokers lead in the same leader epoch |
+| EpochsMonotone | record epochs never fall along a log |
+| LeaderInIsr | the leader in ZooKeeper is none or in the ISR; the ISR is not empty and within the assigned replicas |
+| EpochLaw | leader and partition epoch in ZooKeeper never fall; another leader has another leader epoch |
+| AckedIsCommitted | an acks=all answer names the place at which the record is committed |
+| MinIsr | nothing is committed on fewer disks than min.insync.replicas |
+| ConsumerSeesCommitted | a consumer gets committed records only, those of the offsets it asked for |
+| WholeBatches | a log is cut between two batches, never inside one |
+| ClientHistory | in the end the accountant finds no record lost, twice, reordered or invented, no read that changed |
+| Converges | after the faults all replicas are in sync, equal, and have all that is committed |
+
+Together StrongIsr and AckedIsCommitted say that no record acknowledged with acks=all is ever lost. The core's own
+invariants (I1 to I8) are asserted in it and reported under their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegauge.control import NO_LEADER
+from tidegauge.record_batch import BatchHeader, iterate_headers
+from tidegauge_broker.replica.messages import ACKS_ALL, FetchedPartition, ProduceResult
+from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
+from tidegauge_proof.simulator.memory_log import RecordName, header_of
+
+if TYPE_CHECKING:
+    from tidegauge_proof.simulator.clients import Produced
+    from tidegauge_proof.simulator.world import Consumed, World
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, message: str) -> None:
+        super().__init__(f"{invariant}: {message}")
+        self.invariant = invariant
+        self.message = message
+
+
+@dataclass(slots=True)
+class _Loss:
+    """What went with the last in-sync copy: ``names`` from offset ``begin`` on, as ``lost[place]`` tells."""
+
+    begin: int
+    names: list[RecordName]
+    isr: tuple[int, ...]
+    place: int
+
+
+class Checker:
+    """Looks at one world. ``may_lose`` lets a power cut take committed records from the last in-sync copy."""
+
+    def __init__(self, min_insync_replicas: int = 1, *, may_lose: bool = False) -> None:
+        self.world: World
+        self.committed: list[RecordName] = []
+        self.chain: list[int] = [0]
+        self.lost: list[str] = []
+        self.lost_numbers: set[int] = set()
+        self._lost_names: set[RecordName] = set()
+        self._taken: dict[int, set[RecordName]] = {}
+        self._newest_loss: _Loss | None = None
+        self._acknowledged: set[RecordName] = set()
+        self._min_insync_replicas = min_insync_replicas
+        self._may_lose = may_lose
+        self._seen: dict[int, tuple[int, int, int, int, int, bool]] = {}
+        self._leaders: dict[int, int] = {}
+        self._state: tuple[int, int, int] = (-1, -1, NO_LEADER)
+
+    def look_at(self, broker: MemoryBroker) -> None:
+        """After an event of this broker."""
+        partition = broker.partition
+        if partition is None:
+            return
+        leads = partition.leader_role is not None
+        log, high_watermark = broker.log, partition.high_watermark
+        seen = (broker.life, high_watermark, partition.log_end_offset, partition.leader_epoch, log.cuts, leads)
+        before = self._seen.get(broker.broker_id)
+        if seen == before:
+            return
+        self._seen[broker.broker_id] = seen
+        name = f"broker {broker.broker_id}"
+        if partition.log_end_offset != log.log_end_offset or not 0 <= high_watermark <= log.log_end_offset:
+            raise Violation("HwLeLeo", f"{name} has high watermark {high_watermark} and ends at {log.log_end_offset}")
+        if before is not None and before[0] == broker.life and before[5] and leads and high_watermark < before[1]:
+            raise Violation("HwMonotone", f"leader {name} went back from {before[1]} to {high_watermark}")
+        if leads and self._leaders.setdefault(partition.leader_epoch, broker.broker_id) != broker.broker_id:
+            other = self._leaders[partition.leader_epoch]
+            raise Violation("OneLeaderPerEpoch", f"{name} and broker {other} lead in epoch {partition.leader_epoch}")
+        if self._may_lose:
+            self._has_again(broker)
+        if before is None or before[2] != log.log_end_offset or before[4] != log.cuts:
+            self._check_epochs(broker, 1 if before is None or before[4] != log.cuts else before[2])
+        self._check_committed(broker, high_watermark)
+        self.check_isr()
+
+    def _check_epochs(self, broker: MemoryBroker, first: int) -> None:
+        records = broker.log.records
+        for offset in range(max(first, 1), len(records)):
+            if records[offset].leader_epoch < records[offset - 1].leader_epoch:
+                raise Violation(
+                    "EpochsMonotone",
+                    f"on broker {broker.broker_id} offset {offset} is of epoch {records[offset].leader_epoch}, the one "
+                    f"before of epoch {records[offset - 1].leader_epoch}",
+                )
+
+    def _check_committed(self, broker: MemoryBroker, high_watermark: int) -> None:
+        log, chain = broker.log, self.chain
+        common = min(high_watermark, len(self.committed))
+        if self._may_lose and self._stands_on_lost(log.records[:high_watermark]):
+            return
+        if log.chain[common] != chain[common]:
+            offset = self._first_difference(broker)
+            if self._may_lose and self._stands_on_a_former_life(broker, offset):
+                self._lose_beside(broker, offset, high_watermark)
+                return
+            raise Violation(
+                "LogMatchingHw",
+                f"broker {broker.broker_id} (high watermark {high_watermark}) has {_words(log.records[offset])} at "
+                f"offset {offset}, where {_words(self.committed[offset])} was committed",
+            )
+        if high_watermark > common:
+            self.committed += log.records[common:high_watermark]
+            chain += log.chain[common + 1 : high_watermark + 1]
+            holders = sum(
+                len(other.log.chain) > high_watermark and other.log.chain[high_watermark] == chain[high_watermark]
+                for other in self.world.brokers.values()
+            )
+            if self._may_lose:
+                last = log.records[high_watermark - 1]
+                holders += sum(last in taken for taken in self._taken.values())
+            if holders < min(self._min_insync_replicas, len(self.world.brokers)):
+                raise Violation(
+                    "MinIsr",
+                    f"offset {high_watermark - 1} is committed by broker {broker.broker_id} and stands on {holders} of "
+                    f"{self._min_insync_replicas} disks",
+                )
+
+    def _stands_on_a_former_life(self, broker: MemoryBroker, offset: int) -> bool:
+        """Whether a leader of a former epoch hears only now of a replica whose record a power cut has taken since.
+
+        The report was on its way when the power went, and the leader can't know: it was paused, perhaps. What it
+        commits is gone with that replica's disk, and another record may stand at its place.
+        """
+        partition = broker.partition
+        assert partition is not None
+        if partition.leader_role is None or partition.leader_epoch >= self.world.state_now.leader_epoch:
+            return False
+        return any(broker.log.records[offset] in taken for taken in self._taken.values())
+
+    def _lose_beside(self, broker: MemoryBroker, offset: int, high_watermark: int) -> None:
+        """Name what is lost though its leader, of a former epoch, commits it only now."""
+        gone = broker.log.records[offset:high_watermark]
+        self.lost.append(
+            f"{len(gone)} from offset {offset} on, which broker {broker.broker_id} commits in a former epoch on the "
+            "word of a replica that has lost them since"
+        )
+        self._are_lost(gone)
+
+    def _first_difference(self, broker: MemoryBroker) -> int:
+        for offset, (mine, true) in enumerate(zip(broker.log.records, self.committed, strict=False)):
+            if mine != true:
+                return offset
+        return len(broker.log.records)
+
+    def check_isr(self) -> None:
+        """StrongIsr."""
+        loss = self._newest_loss
+        if loss is not None and loss.begin == len(self.committed):
+            self._find_again(loss)
+        length = len(self.committed)
+        without = 0
+        for member in self.world.state_now.isr:
+            broker = self.world.brokers[member]
+            chain = broker.log.chain
+            if len(chain) <= length or chain[length] != self.chain[length]:
+                offset = self._first_difference(broker)
+                if self._may_lose and self.committed[offset] in self._taken.get(member, ()):
+                    without += 1
+                    continue
+                has = "nothing" if offset >= len(broker.log.records) else _words(broker.log.records[offset])
+                raise Violation(
+                    "StrongIsr",
+                    f"broker {member} is in the ISR and has {has} at offset {offset}, where "
+                    f"{_words(self.committed[offset])} was committed",
+                )
+        if without and without == len(self.world.state_now.isr):
+            self._lose()
+
+    def _lose(self) -> None:
+        """No member of the ISR has all that is committed any more, and power cuts took it: name what is gone."""
+        isr = self.world.state_now.isr
+        keep = max(self._first_difference(self.world.brokers[member]) for member in isr)
+        loss = self._newest_loss = _Loss(keep, self.committed[keep:], isr, len(self.lost))
+        self.lost.append(self._told(loss))
+        self._are_lost(loss.names)
+        del self.committed[keep:]
+        del self.chain[keep + 1 :]
+
+    def _told(self, loss: _Loss) -> str:
+        acknowledged = [str(self._number(name)) for name in loss.names if name in self._acknowledged]
+        return (
+            f"{len(loss.names)} from offset {loss.begin} on, with the last in-sync copy, on broker "
+            f"{', '.join(map(str, loss.isr))}; "
+            f"acknowledged with acks=all: {f'records {chr(44).join(acknowledged)}' if acknowledged else 'none'}"
+        )
+
+    def _find_again(self, loss: _Loss) -> None:
+        """What a member of the ISR has of that which seemed lost, all or the first of it, is not lost."""
+        begin = loss.begin
+        for member in self.world.state_now.isr:
+            log = self.world.brokers[member].log
+            while loss.names and log.records[loss.begin : loss.begin + 1] == loss.names[:1]:
+                if log.chain[loss.begin] != self.chain[loss.begin]:
+                    break
+                name = loss.names.pop(0)
+                loss.begin += 1
+                self.committed.append(name)
+                self.chain.append(log.chain[loss.begin])
+                self.lost_numbers.discard(self._number(name))
+                self._lost_names.discard(name)
+        if not loss.names:
+            del self.lost[loss.place]
+            self._newest_loss = None
+        elif loss.begin != begin:
+            self.lost[loss.place] = self._told(loss)
+
+    def _are_lost(self, names: Sequence[RecordName]) -> None:
+        self._lost_names.update(names)
+        self.lost_numbers.update(self._number(name) for name in names)
+
+    def _number(self, name: RecordName) -> int:
+        return self.world.clients.number_of[name.batch_crc] + name.place
+
+    def _stands_on_lost(self, records: Sequence[RecordName]) -> bool:
+        """Whether one of them is lost; then all that follow it are, too."""
+        if not self._lost_names:
+            return False
+        for offset, name in enumerate(records):
+            if name in self._lost_names:
+                self._are_lost(records[offset:])
+                return True
+        return False
+
+    def _has_again(self, broker: MemoryBroker) -> None:
+        """A record that a power cut took and that was fetched again is excused no longer."""
+        taken = self._taken.get(broker.broker_id)
+        if taken:
+            taken.difference_update(broker.log.records)
+
+    def look_at_state(self) -> None:
+        """After a write to ZooKeeper."""
+        state = self.world.state_now
+        version = self.world.zookeeper.version(AT)
+        leader_epoch, partition_epoch, leader = self._state
+        leads_outside = state.leader != NO_LEADER and state.leader not in state.isr
+        if not state.isr or leads_outside or not set(state.isr) <= set(self.world.replicas):
+            raise Violation("LeaderInIsr", f"leader {state.leader}, ISR {list(state.isr)}")
+        if state.leader_epoch < leader_epoch or version < partition_epoch:
+            raise Violation(
+                "EpochLaw",
+                f"leader epoch {leader_epoch} became {state.leader_epoch}, partition epoch {partition_epoch} {version}",
+            )
+        if state.leader_epoch == leader_epoch and state.leader != leader:
+            raise Violation("EpochLaw", f"leader {leader} became {state.leader} within leader epoch {leader_epoch}")
+        self._state = state.leader_epoch, version, state.leader
+        self.check_isr()
+
+    def acknowledged(self, broker: MemoryBroker, produced: Produced, result: ProduceResult) -> None:
+        """A produce was answered without an error."""
+        if produced.acks != ACKS_ALL:
+            return
+        base = result.base_offset
+        header = header_of(produced.data)
+        end = base + produced.record_count
+        there = self.committed[base:end]
+        expected = [(header.crc, place) for place in range(produced.record_count)]
+        if [(record.batch_crc, record.place) for record in there] == expected:
+            if self._may_lose:
+                self._acknowledged.update(there)
+            return
+        if self._may_lose and self._stands_on_lost(broker.log.records[:end]):
+            self.lost.append(
+                f"acknowledged with acks=all by broker {broker.broker_id}, on top of what is lost: "
+                f"{produced.record_count} at offset {base}"
+            )
+            return
+        raise Violation(
+            "AckedIsCommitted",
+            f"broker {broker.broker_id} acknowledged offset {base}, where something else or nothing is committed",
+        )
+
+    def consumed(self, broker: MemoryBroker, consumed: Consumed, answer: FetchedPartition) -> None:
+        """A consumer got an answer."""
+        for header in iterate_headers(answer.records):
+            end = header.next_offset
+            expected = [RecordName(header.leader_epoch, header.crc, place) for place in range(header.record_count)]
+            self._note_read(header)
+            if self.committed[header.base_offset : end] != expected or end <= consumed.offset:
+                if self._may_lose and self._stands_on_lost(broker.log.records[:end]):
+                    continue
+                raise Violation(
+                    "ConsumerSeesCommitted",
+                    f"broker {broker.broker_id} gave a consumer offset {header.base_offset}, where something else or "
+                    "nothing is committed",
+                )
+
+    def _note_read(self, header: BatchHeader) -> None:
+        for place in range(header.record_count):
+            self.world.clients.has_read(header.base_offset + place, header.crc, place)
+
+    def loses_power(self, broker: MemoryBroker, keep: int) -> None:
+        """A broker is about to lose what lies beyond an offset."""
+        if self._may_lose:
+            self._taken.setdefault(broker.broker_id, set()).update(broker.log.records[keep:])
+
+    def converged(self) -> None:
+        """After the faults have ended and everything was delivered."""
+        world = self.world
+        if set(world.state_now.isr) != set(world.replicas):
+            raise Violation("Converges", f"the ISR stays {list(world.state_now.isr)}")
+        ends = {b: (broker.log.log_end_offset, self._hw(broker)) for b, broker in world.brokers.items()}
+        if len({end for both in ends.values() for end in both}) != 1:
+            raise Violation("Converges", f"log ends and high watermarks stay {ends}")
+        if len({broker.log.chain[-1] for broker in world.brokers.values()}) != 1:
+            raise Violation("Converges", "the logs stay different")
+        if len(self.committed) != next(iter(ends.values()))[0]:
+            raise Violation("Converges", f"{len(self.committed)} records are committed, the logs hold {ends}")
+        piled = {b: len(broker.core._rounds) for b, broker in world.brokers.items()}  # noqa: SLF001 - shown nowhere else
+        if any(piled.values()):
+            raise Violation("Converges", f"rounds that nobody answers any more pile up: {piled}")
+
+    @staticmethod
+    def _hw(broker: MemoryBroker) -> int:
+        return -1 if broker.partition is None else broker.partition.high_watermark
+
+
+def _words(record: RecordName) -> str:
+    return f"a record of epoch {record.leader_epoch} (CRC {record.batch_crc:08x}, place {record.place})"

@@ -1,0 +1,160 @@
+"""What the clients of a simulated cluster sent, heard and read; in the end the accountant audits it.
+
+The same audit judges real clusters (``tidegauge verify``): lost, duplicated, reordered, misplaced and phantom records,
+reads that changed. With acks=1 a record may be lost; nothing else is forgiven. Of records that power cuts took with the
+last in-sync copy, and that the checker has named, nothing is expected here: an idempotent producer may send one again.
+
+An idempotent producer has one batch under way, and sends it again, perhaps to another leader, until it hears that it is
+committed. Every other batch is sent once, by a producer of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tidegauge.errors import ErrorCode
+from tidegauge.record_batch import HEADER_BYTES, make_batch
+from tidegauge_broker.replica.messages import ACKS_ALL
+from tidegauge_client.history import FAIL, INFO, OK, SentRecord
+from tidegauge_lab.accountant.audit import audit
+from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, Kind, ReadRecord
+from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog, batch_of, header_of
+
+PRODUCER_ID = 7
+_TOPIC = "orders"
+_FORGIVEN_WITH_ACKS_1 = frozenset({Kind.LOST, Kind.LOST_TAIL})
+
+
+@dataclass(slots=True, eq=False)
+class Produced:
+    """One batch of a client.
+
+    ``first_number`` is the value of its first record, ``first_sequence`` is -1 if it is not idempotent; ``invoked`` and
+    ``answered`` are places in the order of events.
+    """
+
+    acks: int
+    first_number: int
+    record_count: int
+    data: bytes
+    invoked: int
+    first_sequence: int = -1
+    outcome: str = INFO
+    answered: int = -1
+    base_offset: int = -1
+    error: str = ""
+
+
+@lru_cache(maxsize=4096)
+def idempotent_batch(first_number: int, record_count: int, first_sequence: int) -> bytes:
+    """A batch of the idempotent producer: the same records under another header."""
+    data = batch_of(first_number, record_count)
+    header = header_of(data)._replace(producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=first_sequence)
+    return make_batch(header, data[HEADER_BYTES:])
+
+
+class Clients:
+    """The book."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.numbers = 0
+        self.acknowledged = 0
+        self.under_way: Produced | None = None
+        """The idempotent producer's batch."""
+        self._sequence = 0
+        self._sent: list[Produced] = []
+        self._reads: list[tuple[int, int, int]] = []
+        self.number_of: dict[int, int] = {}
+        """The first number of each batch, by its CRC."""
+
+    def send(self, acks: int, record_count: int) -> Produced:
+        """A batch of a producer that sends no other."""
+        return self._send(acks, record_count, batch_of(self.numbers, record_count))
+
+    def send_idempotent(self, record_count: int) -> Produced:
+        """The idempotent producer's batch under way, to be sent again; the next one where there is none."""
+        if self.under_way is None:
+            data = idempotent_batch(self.numbers, record_count, self._sequence)
+            self.under_way = self._send(ACKS_ALL, record_count, data, self._sequence)
+            self._sequence += record_count
+        return self.under_way
+
+    def _send(self, acks: int, record_count: int, data: bytes, first_sequence: int = -1) -> Produced:
+        self.now += 1
+        produced = Produced(acks, self.numbers, record_count, data, self.now, first_sequence)
+        self.numbers += record_count
+        self.number_of[header_of(data).crc] = produced.first_number
+        self._sent.append(produced)
+        return produced
+
+    def answered(self, produced: Produced, error: ErrorCode, base_offset: int, *, at_once: bool) -> None:
+        """An answer; an error that came at once says that nothing was written. The first acknowledgement counts."""
+        if produced.outcome == OK:
+            return
+        self.now += 1
+        if error is ErrorCode.NONE:
+            produced.outcome, produced.answered, produced.base_offset = OK, self.now, base_offset
+            self.acknowledged += 1
+            if self.under_way is produced:
+                self.under_way = None
+        elif produced.first_sequence < 0:
+            produced.outcome, produced.error = FAIL if at_once else INFO, error.name
+
+    def has_read(self, offset: int, batch_crc: int, place: int) -> None:
+        """A consumer got a record."""
+        self._reads.append((offset, batch_crc, place))
+
+    def complaint(self, log: MemoryLog, lost: Collection[int]) -> str:
+        """What the accountant finds that must not be, of a log that is committed to its end; empty where all is well.
+
+        ``lost`` are the numbers of records that may be lost.
+        """
+        kept = [
+            KeptRecord(offset, None, self._value(name.batch_crc, name.place), START_MS, name.leader_epoch)
+            for offset, name in enumerate(log.records)
+        ]
+        reads = [
+            ReadRecord(0, offset, None, self._value(crc, place))
+            for offset, crc, place in self._reads
+            if self.number_of[crc] + place not in lost
+        ]
+        sent = [record for produced in self._sent for record in _records(produced, lost)]
+        committed = CommittedLog(0, 0, log.log_end_offset, kept, log_end_offset=log.log_end_offset)
+        report = audit(Books(_TOPIC, sent, {0: committed}, reads=reads, is_complete=True))
+        for kind, tally in report.tallies.items():
+            forgiven = tally.by_acks["1"] if kind in _FORGIVEN_WITH_ACKS_1 else 0
+            if tally.count > forgiven:
+                return f"{kind.value}: {tally.examples[0].message}"
+        return ""
+
+    def _value(self, batch_crc: int, place: int) -> bytes:
+        return (self.number_of[batch_crc] + place).to_bytes(4, "big")
+
+
+def _records(produced: Produced, lost: Collection[int]) -> list[SentRecord]:
+    is_idempotent = produced.first_sequence >= 0
+    is_lost = any(produced.first_number + place in lost for place in range(produced.record_count))
+    outcome = INFO if is_lost else produced.outcome
+    producer = "idempotent" if is_idempotent else f"producer {produced.first_number}"
+    acks = "all" if produced.acks == ACKS_ALL else str(produced.acks)
+    return [
+        SentRecord(
+            producer,
+            produced.first_number + place,
+            None,
+            (produced.first_number + place).to_bytes(4, "big"),
+            START_MS,
+            acks,
+            is_idempotent,
+            produced.invoked,
+            outcome,
+            produced.answered if outcome == OK else -1,
+            0,
+            produced.base_offset + place if outcome == OK else -1,
+            produced.error,
+        )
+        for place in range(produced.record_count)
+    ]

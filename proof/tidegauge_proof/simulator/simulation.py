@@ -1,0 +1,243 @@
+"""One simulated history: a seed, so many steps, the faults' end, and whether every invariant held.
+
+The same seed gives the same history, on every machine: chance comes from ``Dice`` alone. ``history_of`` runs a seed;
+``replay_schedule`` runs a recorded schedule under the same settings, and can tell each step in words.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge.collections_off import collections_off
+from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
+from tidegauge_proof.simulator import sim_controller
+from tidegauge_proof.simulator.actions import ACTIONS, MAY_LOSE, MUST_SURVIVE, Swarm, bounds, swarm_of
+from tidegauge_proof.simulator.checker import Checker, Violation
+from tidegauge_proof.simulator.coverage import Coverage
+from tidegauge_proof.simulator.dice import Dice, Schedule, Step
+from tidegauge_proof.simulator.world import World
+
+DEFAULT_RULE = "kip-320"
+POWER_MODES = (MUST_SURVIVE, MAY_LOSE, "none", "unseen", "unreported", "uncommitted", "any")
+"""What a power cut may take: see ``actions.swarm_of`` for the first two, ``actions.cut_power`` for the others."""
+DEFAULT_POWER = MUST_SURVIVE
+_LAG_MS = 2000
+_HEAL_ROUNDS = 30
+_ATTEMPTS = 12
+_ACTIONS = tuple(action for action, _, _ in ACTIONS)
+_CORE_INVARIANT = re.compile(r"I\d+|WholeBatches")
+
+
+@dataclass(slots=True)
+class History:
+    """What came of a seed.
+
+    Attributes:
+        steps: how many were done; with a violation its number, counted from 1, and one more than all where it showed
+            only after the faults had ended.
+        schedule: the numbers drawn, step by step.
+        story: the steps in words, where they were asked for.
+        events: the brokers' and controllers' events as their logs would have them, where the story was asked for.
+        lost: what power cuts took with the last in-sync copy, where histories may lose that.
+        inputs: what cores and ZooKeeper were given in it (``World.inputs``).
+    """
+
+    seed: int
+    steps: int = 0
+    violation: Violation | None = None
+    schedule: Schedule = field(default_factory=list)
+    story: list[str] = field(default_factory=list)
+    events: list[dict[str, object]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    inputs: int = 0
+    acknowledged: int = 0
+    leader_epochs: int = 0
+    controller_epochs: int = 0
+
+
+def history_of(
+    seed: int, steps: int, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWER, coverage: Coverage | None = None
+) -> History:
+    """Run a seed; ``coverage`` takes what is seen."""
+    dice = Dice(seed)
+    with collections_off():  # a history makes few cycles, and a search costs a tenth of the time
+        return _run(seed, dice, ((),) * steps, swarm_of(seed, rule, power), rule, tells=False, coverage=coverage)
+
+
+def replay_schedule(
+    seed: int, schedule: Schedule, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWER, *, tells: bool = False
+) -> History:
+    """Run recorded steps under the settings of a seed."""
+    with collections_off():
+        return _run(seed, Dice(), schedule, swarm_of(seed, rule, power), rule, tells=tells)
+
+
+def _run(
+    seed: int,
+    dice: Dice,
+    schedule: Iterable[Step],
+    swarm: Swarm,
+    rule: str,
+    *,
+    tells: bool,
+    coverage: Coverage | None = None,
+) -> History:
+    history = History(seed)
+    checker = Checker(swarm.min_insync_replicas, may_lose=swarm.power == "any" and not swarm.flushes)
+    settings = CoreSettings(
+        replica_lag_time_max_ms=_LAG_MS,
+        replica_fetch_backoff_ms=100,
+        truncation_rule=rule,
+        refuses_former_lives=not sim_controller.SETTINGS.trusts_restarted_brokers,
+        tells=tells,
+    )
+    world = World(swarm.replicas, settings, TopicRules(min_insync_replicas=swarm.min_insync_replicas), checker)
+    for broker in world.brokers.values():
+        broker.flushes = swarm.flushes
+    rising = bounds(swarm.weights)
+    events = world.keep_events() if tells else None
+    if coverage is not None:
+        coverage.begin()
+    try:
+        for recorded in schedule:
+            history.steps += 1
+            dice.begin(recorded)
+            try:
+                words = _step(world, dice, swarm, rising, coverage)
+            finally:
+                history.schedule.append(tuple(dice.step))
+            if tells:
+                history.story.append(words)
+                _date(events, world)
+        history.steps += 1
+        if tells:
+            history.story.append("the faults end")
+        heal(world)
+        history.steps -= 1
+    except (Violation, AssertionError) as broken:
+        history.violation = _as_violation(broken)
+    _date(events, world)
+    history.events = events or []
+    history.lost = checker.lost
+    history.inputs = world.inputs
+    history.acknowledged = world.clients.acknowledged
+    history.leader_epochs = world.state_now.leader_epoch
+    history.controller_epochs = int(world.zookeeper.nodes["/controller_epoch"].data or b"0")
+    return history
+
+
+def _date(events: list[dict[str, object]] | None, world: World) -> None:
+    """What has happened since the last call happened now."""
+    for event in reversed(events or []):
+        if "time_ms" in event:
+            return
+        event["time_ms"] = world.now_ms
+
+
+def _step(world: World, dice: Dice, swarm: Swarm, rising: Sequence[int], coverage: Coverage | None) -> str:
+    """One event: actions are drawn until one finds something to do."""
+    end, is_recorded = rising[-1], dice.is_recorded
+    for _ in range(_ATTEMPTS):
+        action = _ACTIONS[bisect_right(rising, dice.below(end))]
+        words = action(world, dice, swarm)
+        if words or (is_recorded and dice.is_spent):
+            if coverage is not None:
+                coverage.look_at(world, action.__name__)
+            return words
+    return ""
+
+
+def _as_violation(broken: Violation | AssertionError) -> Violation:
+    if isinstance(broken, Violation):
+        return broken
+    name = _CORE_INVARIANT.match(str(broken))
+    if name is None:
+        raise broken
+    return Violation(name[0], f"the core's own invariant: {broken}")
+
+
+def heal(world: World) -> None:
+    """The faults end; then everything must come to rest in order (Converges)."""
+    world.cut_links.clear()
+    world.paused.clear()
+    world.traffic.strays.clear()
+    for broker_id, broker in world.brokers.items():
+        if not broker.is_running:
+            world.start(broker_id)
+        elif broker_id in world.without_session:
+            world.register_again(broker_id)
+    for broker_id in [b for b in world.controllers if b != world.elected]:
+        world.end_term(broker_id)
+    if world.elected is None:
+        world.elect(min(world.brokers))
+    world.traffic.requests.clear()
+    world.traffic.answers.clear()
+    for rounds in world.open_rounds.values():
+        for exchange in [*rounds]:
+            world.give_up(exchange)
+    calm = 0
+    for _ in range(_HEAL_ROUNDS):
+        before = _picture(world)
+        world.pass_time(_LAG_MS + 500)
+        for _ in _until_quiet(world):
+            pass
+        calm = calm + 1 if _picture(world) == before else 0
+        if calm == 2:
+            break
+    world.checker.converged()
+    _last_produce(world)
+
+
+def _picture(world: World) -> object:
+    brokers = world.brokers.values()
+    ends = [(b.log.log_end_offset, b.partition.high_watermark if b.partition else -1) for b in brokers]
+    return ends, world.state_now
+
+
+def _until_quiet(world: World) -> Iterator[None]:
+    """Deliver all that is on its way, and let everybody fetch, until nothing changes."""
+    before: object = None
+    for _ in range(_HEAL_ROUNDS):
+        for broker_id in [*world.controllers]:
+            while broker_id in world.controllers and world.controllers[broker_id].is_busy:
+                world.decide(broker_id, 1000)
+        for broker_id in world.brokers:
+            world.deliver_all(broker_id)
+            world.whole_round(broker_id)
+            elected = world.elected
+            while elected in world.controllers and world.outbox[broker_id] and broker_id not in world.asking:
+                world.propose(broker_id, elected)
+        while world.traffic.verdicts:
+            world.tell(world.traffic.verdicts.pop())
+        for broker_id in sorted(world.leaving | world.unheard):
+            world.stop(broker_id)
+            world.start(broker_id)
+            if world.elected is None:
+                world.elect(broker_id)
+        yield
+        after = _picture(world)
+        if (
+            after == before
+            and not any(world.outbox.values())
+            and not any(t.is_busy for t in world.controllers.values())
+        ):
+            return
+        before = after
+
+
+def _last_produce(world: World) -> None:
+    """And records flow again."""
+    leader = world.state_now.leader
+    before = world.clients.acknowledged
+    world.produce(leader, ACKS_ALL, 1, 60_000)
+    for _ in _until_quiet(world):
+        pass
+    if world.clients.acknowledged == before:
+        raise Violation("Converges", f"leader {leader} acknowledges no record after the faults have ended")
+    world.checker.converged()
+    complaint = world.clients.complaint(world.brokers[leader].log, world.checker.lost_numbers)
+    if complaint:
+        raise Violation("ClientHistory", complaint)
