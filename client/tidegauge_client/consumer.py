@@ -201,8 +201,11 @@ class Consumer:
             if found is not None:
                 return found
             if now_ms() >= deadline_ms:
+                why = self._subscription.troubles().get(topic_partition)
                 raise TidegaugeError(
-                    ErrorCode.REQUEST_TIMED_OUT, f"the position of {topic_partition} could not be determined in time"
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"the position of {topic_partition} could not be determined in time"
+                    + (f": {why.message}" if why is not None else ""),
                 )
             self._send()
             await self._wait(min(deadline_ms, now_ms() + self._retry_backoff_ms))
@@ -210,6 +213,14 @@ class Consumer:
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         """The high watermark as of the last fetch; None before the first."""
         return self._subscription.high_watermark(topic_partition)
+
+    def troubles(self) -> dict[TopicPartition, TidegaugeError]:
+        """Return the partitions that can't be read at the moment, each with the reason; reading them is tried again."""
+        return self._subscription.troubles()
+
+    def take_notices(self) -> list[str]:
+        """Return what happened to positions since the last call, such as a reset by ``auto_offset_reset``."""
+        return self._subscription.take_notices()
 
     # Reading ------------------------------------------------------------------------------------------------
 
@@ -283,7 +294,8 @@ class Consumer:
     def _address(self, topic_partition: TopicPartition) -> str | None:
         leader = self._cluster.leader(topic_partition)
         if leader is None:
-            self._subscription.back_off(topic_partition, now_ms() + self._retry_backoff_ms)
+            why = TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader at the moment")
+            self._subscription.back_off(topic_partition, now_ms() + self._retry_backoff_ms, why)
             self._cluster.request_refresh()
             return None
         return leader.address
@@ -323,7 +335,7 @@ class Consumer:
         self._cluster.request_refresh()
         for topic_partition in asked:
             if problem.retriable:
-                self._subscription.back_off(topic_partition, now_ms() + self._retry_backoff_ms)
+                self._subscription.back_off(topic_partition, now_ms() + self._retry_backoff_ms, problem)
             else:
                 self._subscription.report(problem)
 

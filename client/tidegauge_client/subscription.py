@@ -14,6 +14,7 @@ Rules (FetchCollector, OffsetsForLeaderEpochUtils, SubscriptionState; kafka-beha
     4. A position below which the log was cut (a diverging epoch) goes on where the logs part, or is raised where
        there is no policy: records that were read may be gone.
     5. CORRUPT_MESSAGE is raised when what stands before it was given.
+    6. What is not raised is noted: why a partition can't be read now, and that a position was reset.
 """
 
 from __future__ import annotations
@@ -153,6 +154,8 @@ class PartitionState:
     fetched: Fetched | None = None
     high_watermark: int | None = None
     retry_at_ms: float = 0.0
+    trouble: TidegaugeError | None = None
+    reset_because: str = ""
 
 
 class Subscription:
@@ -163,6 +166,7 @@ class Subscription:
         self._check_crcs = check_crcs
         self._states: dict[TopicPartition, PartitionState] = {}
         self._problems: deque[TidegaugeError] = deque()
+        self._notices: deque[str] = deque()
 
     # The application's side -----------------------------------------------------------------------------------
 
@@ -267,6 +271,16 @@ class Subscription:
                 f"Undefined offset with no reset policy for partitions: {', '.join(sorted(unset))}; seek first",
             )
 
+    def troubles(self) -> dict[TopicPartition, TidegaugeError]:
+        """Return the partitions whose last attempt failed and is repeated, each with what it failed with (rule 6)."""
+        return {tp: state.trouble for tp, state in self._states.items() if state.trouble is not None}
+
+    def take_notices(self) -> list[str]:
+        """Return what happened to positions since the last call, a sentence each (rule 6)."""
+        taken = list(self._notices)
+        self._notices.clear()
+        return taken
+
     # The brokers' side ------------------------------------------------------------------------------------------
 
     def due(self, *phases: Phase, now_ms: float) -> list[TopicPartition]:
@@ -281,11 +295,12 @@ class Subscription:
         """When the next back-off is over."""
         return min((s.retry_at_ms for s in self._states.values() if s.retry_at_ms > now_ms), default=math.inf)
 
-    def back_off(self, topic_partition: TopicPartition, until_ms: float) -> None:
+    def back_off(self, topic_partition: TopicPartition, until_ms: float, why: TidegaugeError) -> None:
         """Do not ask before."""
         state = self._states.get(topic_partition)
         if state is not None:
             state.retry_at_ms = until_ms
+            state.trouble = why
 
     def leader_epoch_seen(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         """Metadata shows this epoch; a higher one puts what was read in doubt."""
@@ -334,6 +349,7 @@ class Subscription:
         if code is not ErrorCode.NONE:
             self._ask_last(topic_partition)
             return self._retry_or_report(state, TidegaugeError(code, result.error_message), retry_at_ms)
+        state.trouble = None
         if result.HasField("diverging_epoch"):
             end = result.diverging_epoch
             self._truncated(topic_partition, end.end_offset if end.HasField("end_offset") else None, retry_at_ms)
@@ -357,6 +373,7 @@ class Subscription:
     def _retry_or_report(self, state: PartitionState, problem: TidegaugeError, retry_at_ms: float) -> bool:
         """Rule 2. UNKNOWN_SERVER_ERROR is tried again too, as Kafka's consumer does."""
         state.retry_at_ms = retry_at_ms
+        state.trouble = problem
         if problem.code is ErrorCode.CORRUPT_MESSAGE or not (
             problem.retriable or problem.code is ErrorCode.UNKNOWN_SERVER_ERROR
         ):
@@ -374,6 +391,7 @@ class Subscription:
             )
         else:
             self.reset(topic_partition, self._policy)
+            self._states[topic_partition].reset_because = message
 
     def _truncated(self, topic_partition: TopicPartition, end_offset: int | None, retry_at_ms: float) -> None:
         """Rule 4: the log was cut below the position."""
@@ -382,6 +400,10 @@ class Subscription:
             message = f"The log of {topic_partition} was truncated{cut}: records that were read may be gone"
             self._reset_or_report(topic_partition, message, retry_at_ms)
         else:
+            self._notices.append(
+                f"The log of {topic_partition} was truncated at offset {end_offset}: records that were read may be "
+                "gone; reading goes on there"
+            )
             self.seek(topic_partition, Position(end_offset))
 
     def offset_found(
@@ -399,6 +421,9 @@ class Subscription:
         code = ErrorCode.of(result.error)
         if code is not ErrorCode.NONE:
             return self._retry_or_report(state, TidegaugeError(code, result.error_message), retry_at_ms)
+        because, state.reset_because, state.trouble = state.reset_because, "", None
+        if because:
+            self._notices.append(f"{because}; reading goes on at offset {result.offset}, the {asked.value} one")
         self.seek(topic_partition, Position(result.offset))
         return False
 
@@ -417,6 +442,7 @@ class Subscription:
         code = ErrorCode.of(result.error)
         if code is not ErrorCode.NONE:
             return self._retry_or_report(state, TidegaugeError(code, result.error_message), retry_at_ms)
+        state.trouble = None
         is_defined = result.end.HasField("end_offset") and result.end.HasField("leader_epoch")
         if not is_defined:
             self._truncated(topic_partition, None, retry_at_ms)

@@ -4,7 +4,7 @@ Verbs live in several packages and register through the entry-point group ``tide
 the part of the contract (design, section 6) that must be the same in all of them. It imports nothing heavy.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 the tool itself failed, 4 a condition waited for does not hold,
-124 the verb's own time limit, 130 Ctrl-C.
+124 the verb's own time limit, 130 Ctrl-C, 143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ EXIT_TOOL_FAILED = 3
 EXIT_CONDITION = 4
 EXIT_TIME_LIMIT = 124
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 
 DIRECTORY_VARIABLE = "TIDEGAUGE_DIR"
 BOOTSTRAP_VARIABLE = "TIDEGAUGE_BOOTSTRAP_SERVER"

@@ -56,17 +56,83 @@ def test_an_offset_holds_in_each_partition_that_is_read(cluster: LocalCluster) -
     assert len(set(all_of_them)) == 15
 
 
+def test_a_negative_offset_is_the_last_records_of_each_partition(cluster: LocalCluster) -> None:
+    """As ``kcat -o -N``; where there are fewer, all of them."""
+    create(cluster, "console-last")
+    for partition, count in enumerate((5, 1, 0)):
+        run(cluster, "produce", "console-last", "--count", str(count), "--partition", str(partition))
+    read = ("consume", "console-last", "--timeout-ms", "3000", "--format", "%p@%o\\n")
+    assert sorted(run(cluster, *read, "--offset", "-2")[0].split()) == ["0@3", "0@4", "1@0"]
+
+
+def test_headers_come_back_as_they_were_produced(cluster: LocalCluster) -> None:
+    create(cluster, "console-headers", 1)
+    producer = start(
+        cluster, "produce", "console-headers", "--headers-separator", "|", "--key-separator", ":", "--header", "by=cli"
+    )
+    _, err = producer.communicate("trace=7,span=é|k:v\n|:w\n", timeout=120)
+    assert producer.returncode == 0, err
+    read = ("consume", "console-headers", "--from-beginning", "--max-messages", "2", "--timeout-ms", "60000")
+    assert run(cluster, *read, "--format", "%h|%k:%v\\n")[0] == "trace=7,span=é,by=cli|k:v\nby=cli|:w\n"
+
+
+def test_an_offset_out_of_range_is_told(cluster: LocalCluster) -> None:
+    create(cluster, "console-range", 1)
+    run(cluster, "produce", "console-range", "--count", "5")
+    _, err = run(cluster, "consume", "console-range", "--offset", "999999", "--timeout-ms", "4000")
+    assert err.splitlines() == [
+        "The fetch offset 999999 is out of range for partition console-range-0; reading goes on at offset 5, the "
+        "latest one",
+        "Processed a total of 0 messages",
+    ]
+
+
+def test_a_partition_without_a_leader_is_told_and_holds_up_no_other(cluster: LocalCluster) -> None:
+    run(cluster, "create-topic", "console-dead", "--replica-assignment", "1,2")
+    run(cluster, "produce", "console-dead", "--count", "5", "--partition", "1")
+    cluster.kill(1)
+    try:
+        run(cluster, "wait", "--isr", "console-dead-0=1")
+        until(lambda: "Leader: none" in run(cluster, "describe-topic", "console-dead")[0], 60)
+        for where in (("--from-beginning",), ("--offset", "-5")):
+            out, err = run(cluster, "consume", "console-dead", *where, "--timeout-ms", "3000")
+            assert out.splitlines() == ["0", "1", "2", "3", "4"]
+            told, count = err.splitlines()
+            assert told.startswith("Nothing can be read from console-dead-0, which is tried again: LEADER_NOT_AVAIL")
+            assert count == "Processed a total of 5 messages"
+    finally:
+        cluster.start(1)
+
+
+def test_a_deletion_that_waits_for_a_dead_broker_says_so(cluster: LocalCluster) -> None:
+    create(cluster, "console-gone", 1)
+    cluster.kill(2)
+    try:
+        until(lambda: '"offline_brokers":[{"id":2' in run(cluster, "describe-cluster", "-o", "json")[0], 60)
+        out, err = run(cluster, "delete-topic", "console-gone", "-o", "json")
+        assert json.loads(out)["topics"] == [{"name": "console-gone", "deleted": True, "waits_for": [2]}]
+        assert "marked for deletion; that waits for broker 2" in err
+        _, refused = run(cluster, "create-topic", "console-gone", code=1)
+        assert "marked for deletion" in refused
+    finally:
+        cluster.start(2)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("output", ["text", "json"])
-def test_ctrl_c_tells_the_summary_and_completes_the_history(cluster: LocalCluster, tmp_path: Path, output: str) -> None:
-    create(cluster, f"console-{output}", 1)
+def test_a_signal_lets_produce_print_the_summary_and_complete_the_history(
+    cluster: LocalCluster, tmp_path: Path, output: str, number: signal.Signals, code: int
+) -> None:
+    """Ctrl-C, and SIGTERM, which a CI or an init system sends."""
+    create(cluster, f"console-{output}-{code}", 1)
     history = tmp_path / "history"
-    producer = start(cluster, "produce", f"console-{output}", "--history", str(history), "-o", output)
+    producer = start(cluster, "produce", f"console-{output}-{code}", "--history", str(history), "-o", output)
     assert producer.stdin is not None
-    for number in range(10):
-        producer.stdin.write(f"{number}\n")
+    for line in range(10):
+        producer.stdin.write(f"{line}\n")
     until(lambda: history.exists() and answers(history)["ok"] == 10)
-    producer.send_signal(signal.SIGINT)
-    assert producer.wait(150) == 130
+    producer.send_signal(number)
+    assert producer.wait(150) == code
     out, err = producer.communicate()
     if output == "json":
         assert (json.loads(out)["sent"], json.loads(out)["acked"], err) == (10, 10, "")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from tidegauge.cli import command_config
+from tidegauge.cli import EXIT_INTERRUPTED, EXIT_TERMINATED, command_config
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.bootstrap import BootstrapServers, resolve_bootstrap
@@ -41,6 +43,29 @@ def servers(bootstrap_server: str | None, directory: Path) -> BootstrapServers:
 def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run a verb's work on an event loop of its own; Ctrl-C cancels it, so that it cleans up first."""
     return asyncio.run(coroutine)
+
+
+class Ending:
+    """Lets SIGTERM cancel the running task, as Ctrl-C does, so that a verb ends what it has begun.
+
+    A second SIGTERM ends the process at once.
+
+    Attributes:
+        exit_code: which one a verb that was cancelled ends with.
+    """
+
+    def __init__(self) -> None:
+        self.exit_code = EXIT_INTERRUPTED
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread
+            self._loop.add_signal_handler(signal.SIGTERM, self._terminate)
+
+    def _terminate(self) -> None:
+        self.exit_code = EXIT_TERMINATED
+        self._loop.remove_signal_handler(signal.SIGTERM)
+        if self._task is not None:
+            self._task.cancel()
 
 
 def usage(error: TidegaugeError) -> click.UsageError:

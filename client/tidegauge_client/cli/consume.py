@@ -1,19 +1,24 @@
-"""``consume``: committed records of a topic on stdout, as kcat prints them (design, section 6)."""
+"""``consume``: committed records of a topic on stdout, as kcat prints them.
+
+What can't be read is said on stderr: a partition without a leader or whose leader does not answer, once for each
+reason, when nothing has come for a while; and an offset that is out of range, with where reading goes on.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tidegauge.cli import say, tells_errors, verb_options
+from tidegauge.cli import EXIT_TERMINATED, say, tells_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.common import JSON, Ending, run, servers
 from tidegauge_client.cli.formatting import compile_format, record_json
 from tidegauge_client.consumer import Consumer
 from tidegauge_client.subscription import ConsumerRecord
@@ -21,10 +26,11 @@ from tidegauge_client.subscription import ConsumerRecord
 TOPIC_TIMEOUT_MS = 2_000
 POLL_MS = 500
 POLL_RECORDS = 2_000
+LOOKUP_SECONDS = 2.0
 
 
 class OffsetType(click.ParamType[int | str]):
-    """A number, or earliest or latest."""
+    """A number, earliest or latest; a negative number counts back from the high watermark, as for kcat."""
 
     name = "offset"
 
@@ -33,17 +39,14 @@ class OffsetType(click.ParamType[int | str]):
         if value in {"earliest", "latest"}:
             return str(value)
         try:
-            number = int(value)
+            return int(value)
         except ValueError:
-            number = -1
-        if number < 0:
             self.fail(
-                f"The provided offset value '{value}' is incorrect. Valid values are 'earliest', 'latest', or a "
-                "non-negative long.",
+                f"The provided offset value '{value}' is incorrect. Valid values are 'earliest', 'latest', a "
+                "non-negative long, or -N for the last N records of each partition.",
                 param,
                 ctx,
             )
-        return number
 
 
 def _json_line(record: ConsumerRecord) -> bytes:
@@ -59,6 +62,7 @@ class Printing:
         self._render = render
         self._max_messages = max_messages
         self._timeout_ms = timeout_ms
+        self._told: dict[TopicPartition, str] = {}
         self.count = 0
 
     async def run(self, consumer: Consumer) -> None:
@@ -67,18 +71,32 @@ class Printing:
             limit = POLL_RECORDS if self._max_messages is None else min(POLL_RECORDS, self._max_messages - self.count)
             wait_ms = POLL_MS if self._timeout_ms is None else self._timeout_ms
             records = await consumer.poll(wait_ms, limit)
+            self.tell_news(consumer, has_waited=not records)
             if not records and self._timeout_ms is not None:
                 return
             sys.stdout.buffer.write(b"".join(map(self._render, records)))
             sys.stdout.buffer.flush()
             self.count += len(records)
 
+    def tell_news(self, consumer: Consumer, *, has_waited: bool) -> None:
+        """Say what happened to positions, and, when nothing has come for a while, what can't be read and why."""
+        for notice in consumer.take_notices():
+            say(notice)
+        now = {at: str(problem) for at, problem in consumer.troubles().items()}
+        if has_waited:
+            for at, words in now.items():
+                if self._told.get(at) != words:
+                    say(f"Nothing can be read from {at}, which is tried again: {words}")
+            self._told = now
+        else:
+            self._told = {at: words for at, words in self._told.items() if at in now}
+
     def tell_count(self) -> None:
         """Kafka's last line."""
         say(f"Processed a total of {self.count} messages")
 
 
-async def begin(consumer: Consumer, topic: str, partition: int | None, offset: int | str) -> None:
+async def begin(consumer: Consumer, topic: str, partition: int | None, offset: int | str, printing: Printing) -> None:
     """Assign the topic's partitions, or one, and go to the offset in each.
 
     Raises:
@@ -94,12 +112,38 @@ async def begin(consumer: Consumer, topic: str, partition: int | None, offset: i
                 f"There is no partition {chosen}; the topic has {known} partitions",
             )
         consumer.assign([chosen])
-    if isinstance(offset, int):
+    if isinstance(offset, int) and offset >= 0:
         for assigned in consumer.assignment():
             consumer.seek(assigned, offset)
-    elif offset == "latest":
+    elif offset != "earliest":
         # Where "new" begins is settled before anything is waited for.
-        await consumer.seek_to_end()
+        await settle(consumer, consumer.seek_to_end(), printing)
+        if isinstance(offset, int):
+            await settle(consumer, go_back(consumer, -offset), printing)
+
+
+async def go_back(consumer: Consumer, count: int) -> None:
+    """Go to the last ``count`` records of each partition that has an end by now, or to the first that there is."""
+    unreadable = consumer.troubles()
+    ends = {at: await consumer.position(at) for at in consumer.assignment() if at not in unreadable}
+    if ends:
+        await consumer.seek_to_beginning(ends)
+    for at, end in ends.items():
+        consumer.seek(at, max(await consumer.position(at), end - count))
+
+
+async def settle(consumer: Consumer, lookup: Coroutine[Any, Any, None], printing: Printing) -> None:
+    """Wait until offsets are looked up; a partition without a leader, which may take for ever, holds up no other."""
+    settling = asyncio.ensure_future(lookup)
+    try:
+        while not (await asyncio.wait({settling}, timeout=LOOKUP_SECONDS))[0]:
+            printing.tell_news(consumer, has_waited=True)
+            troubles = consumer.troubles().values()
+            if troubles and all(problem.code is ErrorCode.LEADER_NOT_AVAILABLE for problem in troubles):
+                return
+    finally:
+        settling.cancel()
+    await settling
 
 
 @click.command("consume")
@@ -107,7 +151,10 @@ async def begin(consumer: Consumer, topic: str, partition: int | None, offset: i
 @click.option("--from-beginning", is_flag=True, help="From the log start offset; else only new records.")
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
 @click.option(
-    "--offset", type=OffsetType(), metavar="N|earliest|latest", help="Where to begin, in each partition that is read."
+    "--offset",
+    type=OffsetType(),
+    metavar="N|-N|earliest|latest",
+    help="Where to begin, in each partition that is read; -N: at the last N records.",
 )
 @click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="End after N records.")
 @click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="End when no record has come for N ms.")
@@ -140,10 +187,11 @@ def consume(
     printing = Printing(render, max_messages, timeout_ms)
 
     async def work() -> None:
+        Ending()
         async with Consumer(
             bootstrap, auto_offset_reset="earliest" if where == "earliest" else "latest", max_poll_records=POLL_RECORDS
         ) as consumer:
-            await begin(consumer, topic, partition, where)
+            await begin(consumer, topic, partition, where, printing)
             await printing.run(consumer)
 
     try:
@@ -155,4 +203,7 @@ def consume(
     except KeyboardInterrupt:
         printing.tell_count()
         raise
+    except asyncio.CancelledError:
+        printing.tell_count()
+        raise SystemExit(EXIT_TERMINATED) from None
     printing.tell_count()

@@ -1,20 +1,23 @@
-"""``delete-topic`` (kafka-topics.sh --delete; kafka-behaviour 8.16, 11.1).
+"""``delete-topic`` (kafka-topics.sh --delete, TopicCommand.deleteTopic).
 
-As Kafka's tool it prints nothing when all went well. It returns when no live broker's metadata shows the topics any
-more; replicas on dead brokers are deleted when these return. A name is a name here, no regular expression.
+As Kafka's tool it prints nothing on stdout. It returns when no live broker's metadata shows the topics any more.
+Replicas on dead brokers are deleted when these return; until then the topic is marked for deletion, and its name can't
+be used again (TopicDeletionManager): stderr says so, and for which brokers the deletion waits. A name is a name here,
+no regular expression.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import click
 
-from tidegauge.cli import print_json, tells_errors, verb_options
+from tidegauge.cli import print_json, say, tells_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.metadata import TopicInfo
 
 DELETE_TIMEOUT_MS = 30_000
 
@@ -30,7 +33,7 @@ def delete_topic(
     """Delete topics, and wait until no broker knows them."""
     bootstrap = servers(bootstrap_server, directory)
 
-    async def work() -> list[bool]:
+    async def work() -> tuple[list[bool], list[list[int]]]:
         async with Admin(bootstrap) as admin:
             known = (await admin.metadata()).topics
             missing = [name for name in names if name not in known]
@@ -40,11 +43,37 @@ def delete_topic(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"Topic '{missing[0]}' does not exist as expected; `tidegauge list-topics` shows what does",
                 )
-            return [name not in missing and await _delete(admin, name, if_exists=if_exists) for name in names]
+            deleted = [name not in missing and await _delete(admin, name, if_exists=if_exists) for name in names]
+            live = (await admin.metadata([])).brokers
+            return deleted, [waits_for(known[name], live) if name in known else [] for name in names]
 
-    deleted = run(work())
+    deleted, waiting = run(work())
+    for name, gone, brokers in zip(names, deleted, waiting, strict=True):
+        if gone and brokers:
+            say(waiting_sentence(name, brokers))
     if output == JSON:
-        print_json({"topics": [{"name": name, "deleted": gone} for name, gone in zip(names, deleted, strict=True)]})
+        rows = zip(names, deleted, waiting, strict=True)
+        print_json({"topics": [{"name": name, "deleted": gone, "waits_for": ids} for name, gone, ids in rows]})
+
+
+def waits_for(topic: TopicInfo, live: Collection[int]) -> list[int]:
+    """Return the brokers with a replica of the topic that are not registered, and so can't delete it now."""
+    assigned = {broker for part in topic.partitions.values() for broker in part.replicas}
+    return sorted(assigned.difference(live))
+
+
+def waiting_sentence(name: str, brokers: Sequence[int]) -> str:
+    """Say for which brokers the deletion waits, and what that means."""
+    ids = ", ".join(map(str, brokers))
+    them = (
+        f"brokers {ids}, which are assigned replicas and are"
+        if len(brokers) > 1
+        else (f"broker {ids}, which is assigned a replica and is")
+    )
+    return (
+        f"Topic {name} is marked for deletion; that waits for {them} not registered. Until then no topic can be "
+        "created under this name."
+    )
 
 
 async def _delete(admin: Admin, name: str, *, if_exists: bool) -> bool:

@@ -117,6 +117,30 @@ def _printer(parts: Sequence[bytes | Part]) -> Callable[[ConsumerRecord], bytes]
     return render
 
 
+def parse_header(text: bytes) -> tuple[str, bytes]:
+    """Read ``name=value``.
+
+    Raises:
+        ValueError: there is no ``=``, no name, or the name is not UTF-8.
+    """
+    name, equals, content = text.partition(b"=")
+    if not equals or not name:
+        raise ValueError(f"'{text.decode(errors='replace')}' is no header; write NAME=VALUE")
+    try:
+        return name.decode(), content
+    except UnicodeDecodeError:
+        raise ValueError(f"the header name '{name.decode(errors='replace')}' is not UTF-8") from None
+
+
+def parse_headers(text: bytes) -> list[tuple[str, bytes]]:
+    """Read headers as ``%h`` prints them: ``name=value,name=value``; empty bytes are no headers.
+
+    Raises:
+        ValueError: one of them is malformed.
+    """
+    return [parse_header(one) for one in text.split(b",")] if text else []
+
+
 def json_bytes(content: bytes | None) -> Any:
     """Text where it is UTF-8, else ``{"base64": ...}``; null is null."""
     if content is None:

@@ -1,7 +1,11 @@
 """``produce``: lines of a file or of stdin, or numbered records, into a topic (design, section 6).
 
-Order is kept per key and per partition. Every record ends acknowledged or failed: sent = acked + failed. Ctrl-C stops
-the reading; what was handed over gets a few seconds for its acknowledgement, then the summary is told (exit 130).
+Order is kept per key and per partition. Every record ends acknowledged or failed: sent = acked + failed. Ctrl-C and
+SIGTERM stop the reading; what was handed over gets a few seconds for its acknowledgement, then the summary is printed
+(exit 130 and 143).
+
+A line may begin with headers, then with a key, each ended by a separator of its own, as ``parse.headers`` and
+``parse.key`` of kafka-console-producer.sh; headers have the form that ``consume`` prints for ``%h``.
 
 ``--history F`` appends what happened to each record to F, for the accountant (``tidegauge verify``); its format stands
 in ``tidegauge_client.history``.
@@ -13,7 +17,7 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,14 +26,15 @@ from typing import Literal, NoReturn
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, fail, print_json, say, tells_errors, verb_options
+from tidegauge.cli import EXIT_FAILED, fail, print_json, say, tells_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_client.cli.common import JSON, run, servers
-from tidegauge_client.cli.formatting import unescape
+from tidegauge_client.cli.common import JSON, Ending, run, servers
+from tidegauge_client.cli.formatting import parse_header, parse_headers, unescape
 from tidegauge_client.cli.lines import read_lines
 from tidegauge_client.history import HistoryWriter
 from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_client.producer import Producer
+from tidegauge_client.records import Headers
 from tidegauge_client.sender import Counters
 
 TOPIC_TIMEOUT_MS = 2_000
@@ -43,8 +48,8 @@ PROBLEMS_TOLD = 5
 ACKS: dict[str, Literal["all", 0, 1]] = {"all": "all", "-1": "all", "1": 1, "0": 0}
 
 
-class NoKeySeparator(Exception):
-    """A line has no key separator."""
+class MalformedLine(Exception):
+    """A line has no separator where one is needed, or its headers can't be read."""
 
 
 @dataclass
@@ -58,6 +63,8 @@ class Work:
     history: HistoryWriter | None
     acks: Literal["all", 0, 1] = "all"
     delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
+    headers: Headers = ()
+    headers_separator: bytes | None = None
     refused: int = 0
     line_number: int = 0
     problems: Counter[tuple[ErrorCode, str]] = field(default_factory=Counter)
@@ -73,15 +80,29 @@ class Work:
             request_timeout_ms=min(REQUEST_TIMEOUT_MS, self.delivery_timeout_ms - LINGER_MS),
         )
 
-    def split(self, line: bytes) -> tuple[bytes | None, bytes]:
-        """Key and value of a line."""
+    def split(self, line: bytes) -> tuple[Headers, bytes | None, bytes]:
+        """Return headers, key and value of a line.
+
+        Raises:
+            MalformedLine: a separator is missing, or the headers have another form.
+        """
         self.line_number += 1
-        if self.separator is None:
-            return None, line
-        key, separator, value = line.partition(self.separator)
-        if not separator:
-            raise NoKeySeparator(f"No key separator found on line number {self.line_number}")
-        return key, value
+        headers, key = self.headers, None
+        if self.headers_separator is not None:
+            begin, line = self._parted(line, self.headers_separator, "headers")
+            try:
+                headers = [*parse_headers(begin), *headers]
+            except ValueError as problem:
+                raise MalformedLine(f"Malformed headers on line number {self.line_number}: {problem}") from None
+        if self.separator is not None:
+            key, line = self._parted(line, self.separator, "key")
+        return headers, key, line
+
+    def _parted(self, line: bytes, separator: bytes, name: str) -> tuple[bytes, bytes]:
+        begin, found, rest = line.partition(separator)
+        if not found:
+            raise MalformedLine(f"No {name} separator found on line number {self.line_number}")
+        return begin, rest
 
     def failed(self, index: int, problem: TidegaugeError, *, is_definite: bool) -> None:
         """A record was refused, or its fate is unknown."""
@@ -110,13 +131,13 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
     """Hand all lines over, at the rate asked for.
 
     Raises:
-        NoKeySeparator: a line has none; those before it were handed over.
+        MalformedLine: a line can't be split; those before it were handed over.
     """
     begun = time.monotonic()
     index = 0
     async for some in lines:
         for line in some:
-            key, value = work.split(line)
+            headers, key, value = work.split(line)
             if work.rate is not None:
                 ahead = index / work.rate - (time.monotonic() - begun)
                 if ahead > 0:
@@ -126,7 +147,7 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
                 work.history.invoked(index, key, value, work.partition, timestamp_ms)
             try:
                 future = await producer.send(
-                    work.topic, value, key, partition=work.partition, timestamp_ms=timestamp_ms
+                    work.topic, value, key, partition=work.partition, timestamp_ms=timestamp_ms, headers=headers
                 )
             except TidegaugeError as problem:
                 work.refused += 1
@@ -153,6 +174,14 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
     help="Who must have a record: the in-sync replicas, the leader (1), nobody (0).",
 )
 @click.option("--key-separator", metavar="S", help="The key stands before its first occurrence; escapes as \\t work.")
+@click.option(
+    "--header", "fixed_headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; may be repeated."
+)
+@click.option(
+    "--headers-separator",
+    metavar="S",
+    help="Headers stand before its first occurrence, in front of the key: NAME=VALUE,NAME=VALUE, as %h of `consume`.",
+)
 @click.option("--partition", type=click.IntRange(min=0), metavar="P", help="Write to this partition.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records a second, at most.")
 @click.option(
@@ -176,6 +205,8 @@ def produce(
     count: int | None,
     acks: str,
     key_separator: str | None,
+    fixed_headers: Sequence[str],
+    headers_separator: str | None,
     partition: int | None,
     rate: float | None,
     delivery_timeout_ms: int,
@@ -185,12 +216,14 @@ def produce(
     output: str,
 ) -> None:
     """Write lines to a topic: bytes in, bytes out."""
-    if count is not None and (file is not None or key_separator is not None):
-        raise click.UsageError("Option --count can't be used with --file or --key-separator")
+    separator = _separator("--key-separator", key_separator)
+    before_key = _separator("--headers-separator", headers_separator)
+    if count is not None and (file is not None or separator is not None or before_key is not None):
+        raise click.UsageError("Option --count can't be used with --file, --key-separator or --headers-separator")
     try:
-        separator = None if key_separator is None else unescape(key_separator)
+        headers = [parse_header(text.encode(errors="surrogateescape")) for text in fixed_headers]
     except ValueError as problem:
-        raise click.UsageError(f"Invalid value for '--key-separator': {problem}") from None
+        raise click.UsageError(f"Invalid value for '--header': {problem}") from None
     bootstrap = servers(bootstrap_server, directory)
     with ExitStack() as files:
         level = str(ACKS[acks])
@@ -200,17 +233,26 @@ def produce(
             else files.enter_context(HistoryWriter(history, topic, level, is_idempotent=level == "all"))
         )
         source = sys.stdin.buffer if file is None else files.enter_context(file.open("rb"))
-        work = Work(topic, partition, separator, rate, written, ACKS[acks], delivery_timeout_ms)
+        work = Work(topic, partition, separator, rate, written, ACKS[acks], delivery_timeout_ms, headers, before_key)
         lines = read_lines(source) if count is None else numbered(count)
         sentence = run(_produce(bootstrap, work, lines, output))
     if sentence is not None:
         fail(sentence, output)
 
 
+def _separator(option: str, text: str | None) -> bytes | None:
+    """Return the bytes that a separator means; a usage error where it means none."""
+    try:
+        return None if text is None else unescape(text)
+    except ValueError as problem:
+        raise click.UsageError(f"Invalid value for '{option}': {problem}") from None
+
+
 async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[bytes]], output: str) -> str | None:
     """Write all; prints the summary, and gives the sentence to fail with."""
     stopped: str | None = None
     interrupted = False
+    ending = Ending()
     async with work.producer(bootstrap) as producer:
         info = await producer.partitions_for(work.topic, timeout_ms=TOPIC_TIMEOUT_MS)
         if work.partition is not None and work.partition not in info.partitions:
@@ -222,7 +264,7 @@ async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[b
         try:
             try:
                 await send_all(producer, work, lines)
-            except NoKeySeparator as problem:
+            except MalformedLine as problem:
                 stopped = str(problem)
             await producer.flush()
         except asyncio.CancelledError:
@@ -233,7 +275,7 @@ async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[b
         await asyncio.sleep(0)
     _tell(work, producer.counters, seconds, output)
     if interrupted:
-        raise SystemExit(EXIT_INTERRUPTED)
+        raise SystemExit(ending.exit_code)
     if stopped is None and (producer.counters.failed or work.refused):
         if output == JSON:
             fail_as_json(work.problems)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import click
@@ -43,6 +43,17 @@ def parse_configs(texts: Sequence[str]) -> dict[str, str]:
             raise ValueError(f"'{text}' is no setting; write NAME=VALUE, for example min.insync.replicas=2")
         configs[name.strip()] = value.strip()
     return configs
+
+
+def warn_of_unknown_brokers(assignment: Sequence[Sequence[int]], registered: Collection[int]) -> None:
+    """Say which assigned brokers are not registered; Kafka takes such an assignment, and so is it here."""
+    unknown = sorted({broker for partition in assignment for broker in partition}.difference(registered))
+    if unknown:
+        ids = ", ".join(map(str, unknown))
+        say(
+            f"WARNING: the assignment names broker {ids}, not registered at the moment: these replicas are out of "
+            "sync, and a deletion of the topic waits for them."
+        )
 
 
 @click.command("create-topic")
@@ -102,6 +113,8 @@ def create_topic(
                     raise
                 return "", False
             await admin.wait_for_topic(name, timeout_ms=CREATE_TIMEOUT_MS)
+            if assignment:
+                warn_of_unknown_brokers(assignment, (await admin.metadata([])).brokers)
             return topic_id, True
 
     topic_id, is_new = run(work())

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegauge_client.cli.formatting import compile_format, json_bytes, record_json, unescape
+from tidegauge_client.cli.formatting import (
+    compile_format,
+    json_bytes,
+    parse_header,
+    parse_headers,
+    record_json,
+    unescape,
+)
 from tidegauge_client.cli.lines import Splitter, read_lines
 from tidegauge_client.subscription import ConsumerRecord
 
@@ -33,6 +40,19 @@ NULLS = ConsumerRecord("t", 2, 8, 1_000, 0, None, None, (), 3)
 )
 def test_fields_and_escapes_print_as_in_kcat(template: str, expected: bytes) -> None:
     assert compile_format(template)(RECORD) == expected
+
+
+def test_headers_are_read_as_they_are_printed() -> None:
+    printed = compile_format("%h")(RECORD)
+    assert parse_headers(printed) == [("a", b"1"), ("b", b"")], "null and empty print alike, as in kcat"
+    assert parse_headers(b"") == []
+    assert parse_header(b"a=1,b=2") == ("a", b"1,b=2")
+
+
+@pytest.mark.parametrize("text", [b"a", b"=1", b"a=1,", b"\xff=1"])
+def test_what_is_no_header_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"is no header|not UTF-8"):
+        parse_headers(text)
 
 
 def test_null_prints_as_nothing_and_has_length_minus_one() -> None:

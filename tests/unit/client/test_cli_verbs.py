@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin, TopicConfig
-from tidegauge_client.cli import consume, produce, wait
+from tidegauge_client.cli import consume, delete_topic, produce, wait
 from tidegauge_client.cli.describe import Filter, partition_line, replica_table, topic_json, topic_lines
 from tidegauge_client.cli.main import root, run, wants_json
 from tidegauge_client.cli.topics import parse_assignment, parse_configs
@@ -64,7 +65,10 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ["produce", "t", "--file", "/nonexistent/file"],
         ["produce", "t", "--delivery-timeout-ms", "0"],
         ["consume", "t", "--format", "%q"],
-        ["consume", "t", "--partition", "0", "--offset", "-1"],
+        ["consume", "t", "--partition", "0", "--offset", "soon"],
+        ["produce", "t", "--header", "no-value"],
+        ["produce", "t", "--headers-separator", ""],
+        ["produce", "t", "--count", "3", "--headers-separator", "|"],
         ["consume", "t", "--partition", "0", "--offset", "3", "--from-beginning"],
         ["wait"],
         ["wait", "--leader", "t-0", "--hw", "t-0=1"],
@@ -377,6 +381,78 @@ def test_consume_counts_also_when_it_is_interrupted(
     monkeypatch.setattr(consume, "run", interrupted)
     assert outcome(["consume", "t", "-b", "127.0.0.1:1"]) == 130
     assert capsys.readouterr().err == "Processed a total of 0 messages\n"
+
+
+def test_consume_counts_also_when_it_is_terminated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SIGTERM, which an init system or a CI sends, ends it as Ctrl-C does, with the code of that signal."""
+
+    def terminated(work: Coroutine[Any, Any, None]) -> None:
+        work.close()
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(consume, "run", terminated)
+    assert outcome(["consume", "t", "-b", "127.0.0.1:1"]) == 143
+    assert capsys.readouterr().err == "Processed a total of 0 messages\n"
+
+
+class Silent:
+    """What ``consume`` asks of a consumer between two polls."""
+
+    def __init__(self) -> None:
+        self.notices = ["The fetch offset 9 is out of range for partition t-0; reading goes on at offset 5"]
+        self.trouble = {T0: TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, "t-0 has no leader at the moment")}
+
+    def take_notices(self) -> list[str]:
+        taken, self.notices = self.notices, []
+        return taken
+
+    def troubles(self) -> dict[TopicPartition, TidegaugeError]:
+        return self.trouble
+
+
+def test_consume_says_once_what_it_cannot_read_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    consumer = Silent()
+    printing = consume.Printing(lambda _: b"", None, None)
+
+    def told(*, has_waited: bool) -> list[str]:
+        printing.tell_news(cast("consume.Consumer", consumer), has_waited=has_waited)
+        return capsys.readouterr().err.splitlines()
+
+    (notice,) = told(has_waited=False)
+    assert notice.endswith("reading goes on at offset 5")
+    (trouble,) = told(has_waited=True)
+    assert trouble.startswith("Nothing can be read from t-0, which is tried again: LEADER_NOT_AVAILABLE")
+    assert told(has_waited=True) == []
+    consumer.trouble = {}
+    assert told(has_waited=False) == []
+    consumer.trouble = Silent().trouble
+    assert len(told(has_waited=True)) == 1, "it was read again meanwhile"
+
+
+def test_a_line_begins_with_headers_then_a_key() -> None:
+    """``parse.headers`` and ``parse.key`` of ConsoleProducer's LineMessageReader; headers as ``consume`` prints %h."""
+    fixed = [("source", b"cli")]
+    work = produce.Work("t", None, b"=>", None, None, headers=fixed, headers_separator=b"|")
+    assert work.split(b"a=1,b=x=y|k=>v|w") == ([("a", b"1"), ("b", b"x=y"), *fixed], b"k", b"v|w")
+    assert work.split(b"|k=>") == (fixed, b"k", b"")
+    with pytest.raises(produce.MalformedLine, match="No headers separator found on line number 3"):
+        work.split(b"k=>v")
+    with pytest.raises(produce.MalformedLine, match="Malformed headers on line number 4: 'a' is no header"):
+        work.split(b"a|k=>v")
+    with pytest.raises(produce.MalformedLine, match="No key separator found on line number 5"):
+        work.split(b"a=1|v")
+
+
+def test_a_deletion_says_for_which_brokers_it_waits() -> None:
+    """TopicDeletionManager: replicas on dead brokers are ineligible, and the topic stays in /admin/delete_topics."""
+    assert delete_topic.waits_for(TOPIC, {0, 1, 2}) == []
+    assert delete_topic.waits_for(TOPIC, {1}) == [0, 2]
+    assert "waits for broker 2, which is assigned a replica and is not registered" in delete_topic.waiting_sentence(
+        "t", [2]
+    )
+    assert "waits for brokers 0, 2, which" in delete_topic.waiting_sentence("t", [0, 2])
 
 
 def test_records_that_failed_are_one_error_as_json(capsys: pytest.CaptureFixture[str]) -> None:

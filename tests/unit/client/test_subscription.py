@@ -103,6 +103,32 @@ def test_out_of_range_resets_by_the_policy() -> None:
     assert subscription.position(TP) is None
 
 
+def test_a_reset_by_the_policy_is_noted_with_where_reading_goes_on() -> None:
+    """Rule 6. Kafka's consumer logs it; without a word, a reader of ``--offset 99`` waits for nothing."""
+    subscription = at(99, Reset.LATEST)
+    answer(subscription, error=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert subscription.take_notices() == []
+    found = offsets_pb2.ListOffsetsResult(topic=TP.topic, partition=TP.partition, offset=5)
+    subscription.offset_found(TP, Reset.LATEST, found, retry_at_ms=RETRY_MS)
+    assert subscription.take_notices() == [
+        "The fetch offset 99 is out of range for partition t-0; reading goes on at offset 5, the latest one"
+    ]
+    assert subscription.take_notices() == []
+
+
+def test_a_partition_that_can_not_be_read_is_in_trouble_until_it_is() -> None:
+    """Rule 6."""
+    subscription = at(0)
+    answer(subscription, error=int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert [(tp, problem.code) for tp, problem in subscription.troubles().items()] == [
+        (TP, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    ]
+    subscription.back_off(TP, RETRY_MS, TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, "t-0 has no leader"))
+    assert subscription.troubles()[TP].code is ErrorCode.LEADER_NOT_AVAILABLE
+    answer(subscription)
+    assert subscription.troubles() == {}
+
+
 def test_out_of_range_is_raised_without_a_policy() -> None:
     subscription = at(99, Reset.NONE)
     answer(subscription, error=int(ErrorCode.OFFSET_OUT_OF_RANGE))
@@ -180,6 +206,14 @@ def test_a_position_that_was_not_read_here_needs_no_validation() -> None:
     subscription = at(5)
     subscription.leader_epoch_seen(TP, 3)
     assert subscription.due(Phase.FETCHING, now_ms=0) == [TP]
+
+
+def test_a_log_cut_below_the_position_is_noted() -> None:
+    """Rules 4 and 6."""
+    subscription = read_two_then_new_leader()
+    checked(subscription, leader_epoch=0, end_offset=1)
+    (notice,) = subscription.take_notices()
+    assert "The log of t-0 was truncated at offset 1" in notice
 
 
 def test_a_log_cut_below_the_position_goes_on_where_it_ends() -> None:
