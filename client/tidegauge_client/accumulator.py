@@ -162,13 +162,17 @@ class Accumulator:
         oldest_ms = min((batch.created_ms for batch in self.incomplete), default=math.inf)
         return late, oldest_ms + delivery_timeout_ms
 
-    def settle_epochs(self) -> None:
-        """Begin a new producer epoch where a partition needs one and nothing of it is unanswered (rules 4 to 6).
+    def settle_epochs(self) -> list[Batch]:
+        """Begin a new producer epoch where a partition needs one and has no batch in flight (rules 4 to 6).
 
         Without an epoch left, ``producer`` becomes None: a new id must be asked for.
+
+        Returns:
+            Batches that may be in the log and so can't go on under another sequence; the caller reports them.
         """
+        uncertain: list[Batch] = []
         if self.producer is None:
-            return
+            return uncertain
         for queue in self._queues.values():
             queue.resolve()
             if not queue.needs_new_epoch or queue.wire or self.producer is None:
@@ -177,7 +181,9 @@ class Accumulator:
                 producer_id, epoch = self.producer
                 self.producer = None if epoch == MAX_PRODUCER_EPOCH else Identity(producer_id, epoch + 1)
             if self.producer is not None:
-                queue.begin_epoch(self.producer)
+                uncertain += queue.begin_epoch(self.producer)
+        self.incomplete.difference_update(uncertain)
+        return uncertain
 
     def split(self, batch: Batch) -> None:
         """Cut a batch that the broker finds too large in two."""

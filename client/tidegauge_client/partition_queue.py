@@ -10,13 +10,16 @@ Rules (KafkaProducer: RecordAccumulator, TransactionManager, ProducerBatch):
        would take the repetition of an older one for a gap. (Kafka's answers come in order, which gives the same.)
     3. A batch to be retried goes back to its place in the order of sequences, and is sent again only when no
        earlier one is unanswered: after a failure there is one batch in flight until the gap is closed.
-    4. Out of order although an earlier batch is still to be retried: that one's failure caused it; retry. Out of
-       order although it is the next expected one: the broker lost what it had acknowledged, or a batch given up
-       has left a gap; the partition goes on under a new producer epoch from sequence 0.
-    5. A batch given up after its delivery timeout may or may not lie in the log: no new batch is taken until
-       later answers tell, or a new epoch begins.
-    6. A new epoch begins only when nothing of the partition is unanswered: no batch is ever in the log twice
-       because its answer was still on its way when it got another sequence.
+    4. OUT_OF_ORDER_SEQUENCE_NUMBER for a batch behind one that is still to be retried: the failure of that one caused
+       it, and both are sent again, in order. For the oldest batch: the leader lost what it had acknowledged, or an
+       earlier batch left a gap when it failed; the partition goes on under a new producer epoch from sequence 0.
+    5. A batch that failed, by an error that is not retried or by its delivery timeout, may or may not be in the log:
+       no new batch is taken until the responses to later ones tell, or a new epoch begins.
+    6. No batch is ever in the log under two sequences. A new epoch begins only when no batch of the partition is in
+       flight, and it numbers only batches of which every request was rejected with a definite error. A batch that may
+       be in the log keeps its sequence: it is sent again under this one until a response tells, or reported as of
+       unknown outcome. KafkaProducer renumbers such a batch too (TransactionManager.bumpIdempotentProducerEpoch and
+       startSequencesAtBeginning), and can write it twice; see docs/fidelity.md.
     7. Other partitions change to the new epoch when they have nothing of the old one left.
     8. Until the first batch under an identity is acknowledged it travels alone: a leader that has nothing of a
        producer takes any first sequence (kafka-behaviour 12.3), so that, were the first batch refused for the
@@ -227,13 +230,23 @@ class PartitionQueue:
         self.unresolved = False
         self.needs_new_epoch = False
 
-    def begin_epoch(self, identity: Identity) -> None:
-        """Go on under a new epoch: what is to be retried is numbered anew from 0 (rule 6)."""
-        assert not self.wire, "an unanswered batch must keep its sequence"
+    def begin_epoch(self, identity: Identity) -> list[Batch]:
+        """Number the batches to be retried from sequence 0 of a new epoch, and return those that must not be (rule 6).
+
+        Returns:
+            Batches that may be in the log under their old sequences. They are no longer in the queue; the caller
+            reports them.
+        """
+        assert not self.wire, "a batch in flight must keep its sequence"
         self._begin(identity)
+        uncertain = [batch for batch in self.tracked if batch.may_be_written]
+        for batch in uncertain:
+            self.tracked.remove(batch)
+            self.pending.remove(batch)
         for batch in self.tracked:
             batch.stamp(identity, self.next_sequence)
             self.next_sequence = increment_sequence(self.next_sequence, batch.record_count)
+        return uncertain
 
     def acknowledged(self, batch: Batch) -> None:
         """The broker has it."""
@@ -244,16 +257,6 @@ class PartitionQueue:
             self.tracked.remove(batch)
         if self.last_acked_sequence == NO_SEQUENCE or _is_after(batch.last_sequence, self.last_acked_sequence):
             self.last_acked_sequence = batch.last_sequence
-
-    def is_next_expected(self, batch: Batch) -> bool:
-        """Whether the batch follows directly on what was acknowledged."""
-        return batch.base_sequence == self._expected
-
-    @property
-    def _expected(self) -> int:
-        if self.last_acked_sequence == NO_SEQUENCE:
-            return 0
-        return increment_sequence(self.last_acked_sequence, 1)
 
     def requeue(self, batch: Batch) -> None:
         """Back to its place among those that wait (rule 3)."""
@@ -267,17 +270,17 @@ class PartitionQueue:
         self.pending.insert(position, batch)
 
     def out_of_order(self, batch: Batch) -> None:
-        """The broker expected another sequence (rule 4)."""
-        if self.unresolved or self.is_next_expected(batch):
+        """Handle a batch for which the leader expected another sequence (rule 4)."""
+        if self.tracked[0] is batch:
             self.needs_new_epoch = True
         self.requeue(batch)
 
     def failed(self, batch: Batch) -> None:
-        """The broker refused it for good: the gap that it leaves is closed by a new epoch."""
+        """Remove a batch that is not sent again, after an error that is final or came too late (rule 5)."""
         self.wire.remove(batch)
         if batch in self.tracked:
             self.tracked.remove(batch)
-            self.needs_new_epoch = True
+            self.unresolved = True
 
     def give_up(self, batch: Batch) -> None:
         """Its delivery timeout is over (rule 5). One on the wire stays there until its answer or the break."""
@@ -290,11 +293,12 @@ class PartitionQueue:
             self.unresolved = True
 
     def resolve(self) -> None:
-        """See whether what was given up has turned out to be in the log (rule 5)."""
+        """Find out whether the batches that failed are in the log, once nothing is left to tell (rule 5)."""
         if not self.unresolved or self.tracked or self.wire:
             return
         self.unresolved = False
-        if self._expected != self.next_sequence:
+        expected = 0 if self.last_acked_sequence == NO_SEQUENCE else increment_sequence(self.last_acked_sequence, 1)
+        if expected != self.next_sequence:
             self.needs_new_epoch = True
 
     def dropped(self, batch: Batch) -> None:

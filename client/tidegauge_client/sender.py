@@ -158,7 +158,8 @@ class Sender:
             for batch in late:
                 self._report(batch, _expired(batch, now_ms))
             self._expire_at_ms = min(next_ms, now_ms + self._delivery_timeout_ms)
-        self._accumulator.settle_epochs()
+        for batch in self._accumulator.settle_epochs():
+            self._report(batch, _uncertain(batch))
         look_again_ms = self._send_ready(now_ms)
         for link in self._links.values():
             for waiting in itertools.islice(link.in_flight.values(), 1):
@@ -340,6 +341,15 @@ class Sender:
         for batch in self._accumulator.abandon():
             batch.may_be_written = batch.may_be_written or batch.attempts > 0  # an answer may be on its way
             self._report(batch, problem)
+
+
+def _uncertain(batch: Batch) -> TidegaugeError:
+    return TidegaugeError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"{batch.record_count} record(s) for {batch.topic_partition} may or may not be in the log: the outcome of an "
+        "earlier request is unknown, and now the leader expects another sequence. They are not sent again under a new "
+        f"sequence, because they could then be written twice; last: {batch.last_problem}",
+    )
 
 
 def _expired(batch: Batch, now_ms: float) -> TidegaugeError:

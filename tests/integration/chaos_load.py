@@ -36,6 +36,9 @@ class Workload(NamedTuple):
     """How a producer writes.
 
     Attributes:
+        request_timeout_ms: how long a broker may take to respond.
+        delivery_timeout_ms: after this a record has failed; a multiple of the request timeout, so that both may end at
+            the same moment.
         may: findings that are no fault of the cluster, by what Kafka promises for such a producer.
     """
 
@@ -48,11 +51,14 @@ class Workload(NamedTuple):
     has_keys: bool = False
     replicas: int = 3
     min_insync_replicas: int = 2
+    request_timeout_ms: int = 30_000
+    delivery_timeout_ms: int = 120_000
     may: frozenset[Kind] = frozenset()
 
 
 WORKLOADS: Mapping[str, Workload] = {
     "idempotent": Workload(),
+    "expiring": Workload(request_timeout_ms=1_500, delivery_timeout_ms=3_000),
     "keys": Workload(has_keys=True, linger_ms=5),
     "large-lz4": Workload(compression="lz4", linger_ms=100, value_bytes=4_000),
     "not-idempotent": Workload(idempotence=False, max_in_flight=1, may=frozenset({Kind.DUPLICATED})),
@@ -187,6 +193,8 @@ class Load:
             compression=workload.compression,
             linger_ms=workload.linger_ms,
             max_in_flight=workload.max_in_flight,
+            request_timeout_ms=workload.request_timeout_ms,
+            delivery_timeout_ms=workload.delivery_timeout_ms,
         )
         is_idempotent = workload.idempotence
         with HistoryWriter(self._history(kind), topic, str(workload.acks), is_idempotent=is_idempotent) as history:

@@ -85,8 +85,13 @@ class FakeConnection:
     def close(self) -> None:
         self.is_open = False
 
-    def take(self, refuse: ErrorCode | None = None) -> None:
-        """The broker takes the oldest request, and appends unless it refuses."""
+    def take(self, refuse: ErrorCode | None = None, *, refuse_after: ErrorCode | None = None) -> None:
+        """Let the broker handle the oldest request.
+
+        Args:
+            refuse: the error of a broker that appends nothing.
+            refuse_after: the error of a broker that appends, and then can't say that it is committed.
+        """
         request = self.requests.popleft()
         response = produce_pb2.ProduceResponse(correlation_id=request.correlation_id)
         for part in request.partitions:
@@ -98,6 +103,8 @@ class FakeConnection:
                 code, offset = refuse, -1
             else:
                 code, offset = self.world.logs.setdefault(tp, FakeLog()).append(part.records)
+                if code is ErrorCode.NONE and refuse_after is not None:
+                    code, offset = refuse_after, -1
             result = response.partitions.add(topic=tp.topic, partition=tp.partition, error=int(code))
             if code is ErrorCode.NONE:
                 result.base_offset = offset
@@ -133,6 +140,7 @@ class World:
         self.logs: dict[TopicPartition, FakeLog] = {}
         self.leaders: dict[TopicPartition, Leader] = {TP: Leader(0, "b0", 0)}
         self.connections: dict[str, FakeConnection] = {}
+        self.all_connections: list[FakeConnection] = []
         self.refreshes = 0
         self.done: list[Batch] = []
         self.promises: list[tuple[bytes, Promise]] = []
@@ -161,6 +169,7 @@ class World:
 
     def _connect(self, address: str) -> FakeConnection:
         connection = self.connections[address] = FakeConnection(self, address)
+        self.all_connections.append(connection)
         return connection
 
     # What the sender asks of metadata.

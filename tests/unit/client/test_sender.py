@@ -11,7 +11,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import MAX_SEQUENCE, read_header
 from tidegauge_client.metadata import Leader
-from tidegauge_client.partition_queue import Identity
+from tidegauge_client.partition_queue import Identity, OutcomeUnknown
 from tidegauge_client.sender import PATIENCE_MS
 
 
@@ -430,6 +430,69 @@ def test_a_given_up_batch_that_is_not_in_the_log_costs_an_epoch() -> None:
 
     assert second.result is not None
     assert world.log == [b"001"]
+    assert world.accumulator.producer == Identity(7, 1)
+
+
+def test_a_retriable_failure_after_the_delivery_timeout_leaves_later_batches_their_sequences() -> None:
+    """Both are in the log, and no response came: a new epoch for the second would write it twice.
+
+    The delivery timeout is a multiple of the request timeout, so that the last request fails in the millisecond in
+    which its batch expires, before that is looked for. KafkaProducer begins a new epoch there (Sender.canRetry,
+    Sender.failBatch).
+    """
+    world = World(delivery_timeout_ms=12_000, request_timeout_ms=6_000)
+    world.introduce()
+    (first,) = world.send_batches(1)
+    world.step()
+    world.step(1_000)
+    (second,) = world.send_batches(1, first=1)
+    world.step()
+    connection = world.connections["b0"]
+    connection.take()
+    connection.take()
+    world.leaders[TP] = Leader(1, "b1", 1)
+    world.step(5_000)
+    assert sequences(world, "b1") == [1], "a newer leader ends the back-off: sent again at 6000 ms"
+    world.step(6_000)
+    assert isinstance(first.exception, OutcomeUnknown)
+    world.settle()
+
+    assert world.log == names(2)
+    assert second.result is not None
+    assert second.result.offset == 2
+    assert world.accumulator.producer == Identity(7, 0)
+
+
+def test_a_batch_that_may_be_in_the_log_gets_no_other_sequence() -> None:
+    """Rule 6: the requests with both arrive when the producer has long given up their connection."""
+    world = World(delivery_timeout_ms=2_000, request_timeout_ms=1_000)
+    world.introduce()
+    (first,) = world.send_batches(1)
+    world.step()
+    world.step(500)
+    (second,) = world.send_batches(1, first=1)
+    world.step()
+    late = world.connections["b0"]
+    world.step(500)
+    assert not late.is_open
+    world.step(100)
+    world.connections["b0"].requests.clear()
+    world.step(1_000)
+    assert first.exception is not None
+    (third,) = world.send_batches(1, first=2)
+    world.step()
+    assert sequences(world) == [2], "the second one is sent again, under its own sequence"
+    world.connections["b0"].take()
+    world.connections["b0"].deliver()
+    world.step()
+    assert isinstance(second.exception, OutcomeUnknown)
+    assert second.exception.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    while late.requests:
+        late.take()
+    world.settle()
+
+    assert world.log == names(3)
+    assert third.result is not None
     assert world.accumulator.producer == Identity(7, 1)
 
 
