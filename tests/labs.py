@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin
 from tidegauge_lab.local.cluster import LocalCluster
@@ -28,3 +31,19 @@ async def make_topic(brokers: LocalCluster, name: str, replicas: list[int], **se
         await admin.create_topic(name, assignment=[replicas], configs=settings)
         await admin.wait_for_topic(name)
     return TopicPartition(name, 0)
+
+
+def without_java(folder: Path) -> dict[str, str]:
+    """Return this process's variables, changed so that no Java is found on this machine: links to all other programs.
+
+    Args:
+        folder: for the links; made here.
+    """
+    folder.mkdir()
+    for directory in os.environ["PATH"].split(os.pathsep):
+        for program in Path(directory).glob("*") if directory else ():
+            link = folder / program.name
+            if program.name != "java" and not link.is_symlink():
+                link.symlink_to(program)
+    hidden = {"JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR"}
+    return {name: value for name, value in os.environ.items() if name not in hidden} | {"PATH": str(folder)}

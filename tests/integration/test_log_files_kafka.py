@@ -17,6 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from click.testing import CliRunner
 
+from tidegauge.java import java_program
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import read_header
 from tidegauge.settings import parse_broker_settings, parse_topic_settings
@@ -101,7 +102,7 @@ def files_of(directory: Path) -> list[str]:
 
 
 def kafkas_dump(jars: Path, files: list[str], *options: str) -> tuple[list[str], list[str]]:
-    command = ["java", "-cp", f"{jars}/*", "kafka.tools.DumpLogSegments", "--files", ",".join(files), *options]
+    command = [java_program(), "-cp", f"{jars}/*", "kafka.tools.DumpLogSegments", "--files", ",".join(files), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     return done.stdout.splitlines(), [line for line in done.stderr.splitlines() if not line.startswith("SLF4J")]
 

@@ -14,6 +14,7 @@ import pytest
 from tests.waiting import until_async
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.java import java_program
 from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, SetNode
 from tidegauge_controller.zookeeper import (
     BadVersion,
@@ -46,7 +47,7 @@ class Server:
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         with (self.folder / "zookeeper.log").open("ab") as log:
             self.process = subprocess.Popen(
-                ["java", *flags, "-cp", str(jars), main, str(self.config)], stdout=log, stderr=log
+                [java_program(), *flags, "-cp", str(jars), main, str(self.config)], stdout=log, stderr=log
             )
 
     def kill(self) -> None:

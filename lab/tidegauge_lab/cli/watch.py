@@ -16,6 +16,7 @@ import click
 
 from tidegauge.cli import BOOTSTRAP_VARIABLE, print_json, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.extras import install_command
 from tidegauge_client.cli.common import servers
 from tidegauge_lab.cli.common import lab_verb
 
@@ -49,7 +50,7 @@ def _require_extra() -> None:
     except ModuleNotFoundError as missing:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"`tidegauge watch` needs {missing.name}, which is not installed: pip install 'tidegauge[watch]'",
+            f"`tidegauge watch` needs {missing.name}, which is not installed: {install_command('watch')}",
         ) from None
 
 

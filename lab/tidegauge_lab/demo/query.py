@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.extras import install_command
 
 JOB = "consume_committed.py"
 STOP_LIMIT_SECONDS = 120
@@ -25,7 +26,7 @@ def find_job() -> Path:
         TidegaugeError: INVALID_REQUEST, Spark or the job is not there.
     """
     if importlib.util.find_spec("pyspark") is None:
-        raise TidegaugeError(ErrorCode.INVALID_REQUEST, "Spark is not installed: pip install 'tidegauge[spark]'")
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"Spark is not installed: {install_command('spark')}")
     spec = importlib.util.find_spec("tidegauge_spark")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         for job in (Path(folder).parent / JOB, Path(folder) / "jobs" / JOB):

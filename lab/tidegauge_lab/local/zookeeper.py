@@ -1,7 +1,8 @@
 """A ZooKeeper of one's own, from the jars that ship inside PySpark; and the look at any ZooKeeper from outside.
 
 Facts it rests on: PySpark's wheel holds the ZooKeeper 3.9 server with all it needs, so Java is the only thing to
-add. Only those jars that the server uses are named: with all of PySpark's the start takes twice as long.
+add (``tidegauge.java`` chooses it). Only those jars that the server uses are named: with all of PySpark's the start
+takes twice as long.
 ``tickTime=500`` allows sessions from 1 s on, which the fast profile needs; data and log lie in the cluster's folder.
 The health question is ``srvr``, the only four-letter word that a default ZooKeeper answers.
 """
@@ -11,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
-import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.extras import install_command
+from tidegauge.java import java_program
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM_FLAGS = (
@@ -38,7 +40,7 @@ JAR_PATTERNS = (
     "snappy-java-*.jar",
 )
 _CONNECTION_TIMEOUT_MS = 10_000
-_WHAT_TO_DO = "install tidegauge[spark] or give --zookeeper HOST:PORT of a ZooKeeper that runs"
+_OTHERWISE = "give --zookeeper HOST:PORT of a ZooKeeper that runs"
 
 
 def jars_folder() -> Path:
@@ -54,27 +56,21 @@ def jars_folder() -> Path:
             return folder
     raise TidegaugeError(
         ErrorCode.INVALID_REQUEST,
-        f"there is no ZooKeeper to start, its jars come with PySpark and that is not installed: {_WHAT_TO_DO}",
+        "there is no ZooKeeper to start: its jars come with PySpark, which is not installed. Install it "
+        f"({install_command('spark')}) or {_OTHERWISE}",
     )
 
 
 def java_command() -> str:
-    """Java from JAVA_HOME, else from PATH.
+    """Return the program that runs ZooKeeper.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, there is no Java.
     """
-    home = os.environ.get("JAVA_HOME")
-    if home and os.access(Path(home) / "bin" / "java", os.X_OK):
-        return str(Path(home) / "bin" / "java")
-    found = shutil.which("java")
-    if found is None:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            "Java 17 or newer is needed for ZooKeeper and was not found: install it (for example "
-            f"openjdk-17-jre-headless); ZooKeeper itself comes with Spark: {_WHAT_TO_DO}",
-        )
-    return found
+    try:
+        return java_program()
+    except TidegaugeError as error:
+        raise TidegaugeError(error.code, f"{error.message}; or {_OTHERWISE}") from None
 
 
 def server_command(config_file: Path) -> list[str]:

@@ -46,3 +46,17 @@ def test_every_image_says_what_it_ships():
         body = dockerfile.split(f" AS {stage}\n", 1)[1].split("\nFROM ", 1)[0]
         for label in ("title", "description", "licenses"):
             assert f'org.opencontainers.image.{label}="' in body, f"{stage} has no {label}"
+
+
+def test_nobody_is_told_to_install_it_from_an_index():
+    """It is on none: what works is an address (`tidegauge[spark] @ git+...`), a path, a wheel (docs/install.md)."""
+    promise = re.compile(r"""pip install [^\n`]*?(?<![\w/-])tidegauge\[[\w,]+\](?! @ )""")
+    assert promise.search("run pip install -q 'tidegauge[watch]'")
+    assert not promise.search(
+        "pip install 'tidegauge[spark,java] @ git+https://HOST/tidegauge.git' '/a/tidegauge[java]'"
+    )
+    folders = ["docs", "proto", "broker", "controller", "client", "spark_jobs", "lab"]
+    files = [path for folder in folders for kind in ("*.py", "*.md", "*.toml") for path in (ROOT / folder).rglob(kind)]
+    assert len(files) > 100
+    told = {path for path in [ROOT / "README.md", *files] if promise.search(path.read_text(encoding="utf-8"))}
+    assert told - {ROOT / "proto/tidegauge/extras.py"} == set()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tidegauge.java
 from tidegauge.errors import TidegaugeError
 from tidegauge.settings import read_properties
 from tidegauge_lab.local import zookeeper
@@ -25,6 +26,7 @@ def pretend_java(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.touch(0o755)
+    (folder / "release").write_text('JAVA_VERSION="17.0.15"\n')
     monkeypatch.setenv("JAVA_HOME", str(folder))
     return str(java)
 
@@ -32,14 +34,15 @@ def pretend_java(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
 def test_without_pyspark_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for folder in (None, tmp_path):  # not installed; installed without jars
         pretend_pyspark(monkeypatch, folder)
-        with pytest.raises(TidegaugeError, match=r"install tidegauge\[spark\] or give --zookeeper"):
+        with pytest.raises(TidegaugeError, match=r"-m pip install .*pyspark.* or give --zookeeper"):
             zookeeper.jars_folder()
 
 
 def test_without_java_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(TidegaugeError, match=r"Java 17 or newer .* was not found: .* --zookeeper"):
+    monkeypatch.setattr(tidegauge.java, "packaged_home", lambda: None)
+    with pytest.raises(TidegaugeError, match=r"Java 17 or newer, and there is none .* or give --zookeeper"):
         zookeeper.java_command()
 
 

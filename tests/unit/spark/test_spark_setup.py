@@ -34,18 +34,20 @@ def test_an_old_pyspark_is_refused(version: str) -> None:
     problem = setup_problem(version, lambda _: True, "/bin/py")
     assert problem is not None
     assert problem.startswith(f"The tidegauge source needs PySpark 4.2 or newer, and /bin/py has {version}.")
-    assert "pip install 'tidegauge[spark]'" in problem
+    assert "/bin/py -m pip install 'pyspark>=4.2,<5'" in problem
 
 
 def test_missing_modules_are_named_by_their_distribution() -> None:
     problem = setup_problem("4.3.0", lambda module: module not in {"pyarrow", "google.protobuf"}, "/bin/py")
     assert problem is not None
     assert "needs pyarrow, protobuf, which /bin/py does not have" in problem
+    assert problem.endswith("/bin/py -m pip install pyarrow protobuf")
 
 
 def test_a_worker_says_what_its_python_lacks() -> None:
     error = missing(ModuleNotFoundError("No module named 'grpc'", name="grpc"))
-    assert "has no module 'grpc'. Install grpcio for it" in error.message
+    assert "has no module 'grpc'. Install it there" in error.message
+    assert f"{sys.executable} -m pip install grpcio)" in error.message
     assert "PYSPARK_PYTHON" in error.message
 
 

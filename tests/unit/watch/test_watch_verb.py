@@ -16,4 +16,4 @@ def test_a_missing_extra_is_told_with_its_cure(missing: str, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, missing, None)
     done = CliRunner().invoke(watch, ["--dir", str(tmp_path)])
     assert done.exit_code == 1
-    assert f"needs {missing}, which is not installed: pip install 'tidegauge[watch]'" in done.output
+    assert f"needs {missing}, which is not installed: {sys.executable} -m pip install 'starlette" in done.output

@@ -1,0 +1,36 @@
+"""Say how to install what an extra of Tidegauge needs.
+
+Tidegauge is on no package index, so ``pip install tidegauge[watch]`` can't work; what its extras ask for is on one.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+
+DISTRIBUTION = "tidegauge"
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs into this Python what the extra needs, for a sentence to people.
+
+    Args:
+        extra: its name in pyproject.toml.
+    """
+    from importlib import metadata  # noqa: PLC0415  (slow to load, for the sake of a sentence)
+
+    try:
+        requirements = requirements_of(metadata.requires(DISTRIBUTION) or [], extra)
+    except metadata.PackageNotFoundError:  # run from a folder of sources, or from a zip file sent along
+        requirements = []
+    if not requirements:
+        return f"pip install PACKAGES, those of the extra `{extra}` in Tidegauge's pyproject.toml"
+    return shlex.join([sys.executable, "-m", "pip", "install", *requirements])
+
+
+def requirements_of(all_requirements: list[str], extra: str) -> list[str]:
+    """Return those of a distribution's requirements (PEP 508) that the extra adds, without their markers."""
+    of_extra = re.compile(rf"""\bextra\s*==\s*(["']){re.escape(extra)}\1""")
+    parts = (requirement.partition(";") for requirement in all_requirements)
+    return [wanted.strip() for wanted, _, marker in parts if of_extra.search(marker)]
