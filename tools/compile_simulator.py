@@ -42,6 +42,7 @@ PACKAGES = (
 MODULES = (
     "tidegauge/control.py",
     "tidegauge/errors.py",
+    "tidegauge/in_sync.py",
     "tidegauge/partition.py",
     "tidegauge/record_batch.py",
     "tidegauge/znodes.py",

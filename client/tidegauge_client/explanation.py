@@ -1,4 +1,4 @@
-"""Why a partition is as it is: facts in, sentences out, each with Kafka's rule (row B8). Pure.
+"""Explain why a partition is as it is: facts in, sentences out, each with Kafka's rule. Pure.
 
 Rules:
     1. Every sentence is derived from the facts given and names the rule by which it follows, as in Kafka's classes.
@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tidegauge.in_sync import bounds_high_watermark, effective_min_isr, may_move, obstacle_to_joining
 from tidegauge.partition import TopicPartition
 
 About = Literal[
@@ -134,8 +135,8 @@ class Facts:
 
     @property
     def effective_min_isr(self) -> int:
-        """min.insync.replicas, at most the replication factor."""
-        return min(self.min_isr, len(self.replicas))
+        """Return min.insync.replicas, at most the replication factor."""
+        return effective_min_isr(self.min_isr, len(self.replicas))
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +322,7 @@ def _high_watermark(facts: Facts, led: Led) -> Iterator[Sentence]:
         )
         return
     missing = led.leo - led.hw
-    if len(led.isr) < facts.effective_min_isr:
+    if not may_move(len(led.isr), facts.effective_min_isr):
         yield Sentence(
             "high-watermark",
             f"The HW stands at {led.hw}, {missing} below the leader's LEO {led.leo}: the ISR {_ids(led.isr)} has "
@@ -351,10 +352,26 @@ def _high_watermark(facts: Facts, led: Led) -> Iterator[Sentence]:
 
 
 def _counts(facts: Facts, led: Led, broker: int) -> bool:
-    """Whether the leader waits for a follower."""
-    ago = led.remotes[broker].caught_up_ago_ms
-    is_recent = ago is not None and facts.lag_ms is not None and ago <= facts.lag_ms
-    return broker in led.maximal_isr or (broker in facts.live and is_recent)
+    """Return whether the leader's high watermark waits for a follower, as far as the lag time is known."""
+    progress = _Progress(broker, led.remotes[broker])
+    lag_ms = _NO_LAG_KNOWN if facts.lag_ms is None else facts.lag_ms
+    return bounds_high_watermark(progress, led.leo, led.maximal_isr, facts.live, 0, lag_ms)
+
+
+class _Progress:
+    """A follower's progress as the leader reported it, on a clock that reads 0 at the time of the report."""
+
+    __slots__ = ("broker_id", "last_caught_up_time_ms", "log_end_offset")
+
+    def __init__(self, broker_id: int, remote: Remote) -> None:
+        self.broker_id = broker_id
+        self.log_end_offset = -1 if remote.leo is None else remote.leo
+        self.last_caught_up_time_ms = _NEVER if remote.caught_up_ago_ms is None else -remote.caught_up_ago_ms
+
+
+_NEVER = -(2**62)
+_NO_LAG_KNOWN = -1
+"""A lag time within which no follower counts as caught up, for a leader that did not report its own."""
 
 
 def _leo(led: Led, broker: int) -> int:
@@ -439,9 +456,10 @@ def _why_out(facts: Facts, led: Led, broker: int) -> tuple[str, str, str]:
     silent = " and does not answer" if broker in facts.silent else ""
     if leo is None:
         return f"it has not fetched from this leader yet{silent}", RULE_JOIN, "its first fetches"
-    if leo < led.hw:
+    obstacle = obstacle_to_joining(leo, led.hw, leo if led.epoch_start is None else led.epoch_start)
+    if obstacle == "high-watermark":
         return f"it has {leo} of the {led.hw} committed offsets{silent}, {led.hw - leo} to go", RULE_JOIN, "its fetches"
-    if led.epoch_start is not None and leo < led.epoch_start:
+    if obstacle == "epoch-start":
         return (
             f"it has all up to the HW, but not up to {led.epoch_start}, where the leader's epoch begins{silent}",
             RULE_JOIN,

@@ -1,12 +1,12 @@
 """A replica as leader: appends, followers' fetches, the high watermark, the in-sync replicas.
 
-Rules (kafka-behaviour 1.2 to 1.10; Kafka's Partition): the high watermark is the smallest log end offset over the
-leader, the maximal ISR, and every live replica that is caught up though not in the ISR; it never falls, and does
-not move at all while the committed ISR is smaller than min(min.insync.replicas, replication factor).
-(The formula printed in many places, min(current HW, LEOs), could never rise.) Rows W3-W5, W7, W9-W11.
+Who is in sync and where the high watermark stands is decided by the rules in ``tidegauge.in_sync``; this module keeps
+the state that they are applied to. The high watermark never falls within a leadership. (The formula printed in many
+places, min(current HW, LEOs), could never rise.)
 
-A pending ISR change is rolled back on OPERATION_NOT_ATTEMPTED and INELIGIBLE_REPLICA alone: after any other
-error the controller may have taken the change, and only a LeaderAndIsr tells (verification: async ISR rollback).
+A pending ISR change is rolled back on OPERATION_NOT_ATTEMPTED and INELIGIBLE_REPLICA alone: after any other error the
+controller may have taken the change, and only a LeaderAndIsr tells (Partition.handleAlterPartitionError).
+Source: Kafka's Partition.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Collection
 
 from tidegauge.control import IsrProposal, IsrVerdict, PartitionState
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.in_sync import effective_min_isr, high_watermark_bound, is_caught_up, may_move
 from tidegauge_broker.replica.effects import AppendAsLeader, Effect, ProposeIsr
 from tidegauge_broker.replica.isr import CommittedIsr, IsrState, PendingExpand, PendingShrink
 from tidegauge_broker.replica.messages import (
@@ -132,8 +133,8 @@ class Leader:
 
     @property
     def effective_min_isr(self) -> int:
-        """min.insync.replicas, at most the replication factor (since 3.7)."""
-        return min(self.partition.rules.min_insync_replicas, len(self.remotes) + 1)
+        """Return min.insync.replicas, at most the replication factor (since Kafka 3.7)."""
+        return effective_min_isr(self.partition.rules.min_insync_replicas, len(self.remotes) + 1)
 
     # Reading
 
@@ -227,20 +228,19 @@ class Leader:
     # The high watermark
 
     def maybe_advance_high_watermark(self, now_ms: int, alive: Collection[int], cause: str, out: list[Effect]) -> bool:
-        """Raise the high watermark as far as the rule at the top allows; says whether it moved."""
+        """Raise the high watermark as far as the in-sync rule allows; return whether it moved."""
         partition = self.partition
-        if len(self.isr.isr) < self.effective_min_isr:
+        if not may_move(len(self.isr.isr), self.effective_min_isr):
             return False
-        candidate = partition.log_end_offset
-        maximal_isr = self.isr.maximal_isr
-        lag_ms = partition.settings.replica_lag_time_max_ms
-        for remote in self.remotes.values():
-            if remote.log_end_offset < candidate and (
-                remote.broker_id in maximal_isr
-                or (remote.broker_id in alive and remote.is_caught_up(partition.log_end_offset, now_ms, lag_ms))
-            ):
-                candidate = remote.log_end_offset
-        return candidate > partition.high_watermark and partition.set_high_watermark(candidate, cause, out)
+        bound = high_watermark_bound(
+            self.remotes.values(),
+            partition.log_end_offset,
+            self.isr.maximal_isr,
+            alive,
+            now_ms,
+            partition.settings.replica_lag_time_max_ms,
+        )
+        return bound > partition.high_watermark and partition.set_high_watermark(bound, cause, out)
 
     def commit_outcome(self, offset: int) -> tuple[ErrorCode, str] | None:
         """What became of records up to an (exclusive) offset that were appended with acks=all; None: they wait."""
@@ -335,7 +335,7 @@ class Leader:
             if broker_id != partition.broker_id
             and not (
                 broker_id in self.remotes
-                and self.remotes[broker_id].is_caught_up(partition.log_end_offset, now_ms, lag_ms)
+                and is_caught_up(self.remotes[broker_id], partition.log_end_offset, now_ms, lag_ms)
             )
         ]
         if not stragglers:

@@ -1,4 +1,4 @@
-"""What a leader knows of one remote replica, and the caught-up clock (row W3, W9; Kafka's Replica)."""
+"""Keep what a leader knows of one remote replica, and its caught-up clock (Kafka's Replica)."""
 
 from __future__ import annotations
 
@@ -42,10 +42,6 @@ class RemoteReplica:
         self.log_start_offset = log_start_offset
         self.last_fetch_leader_log_end_offset = max(leader_log_end_offset, self.last_fetch_leader_log_end_offset)
         self.last_fetch_time_ms = now_ms
-
-    def is_caught_up(self, leader_log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
-        """Whether it has everything, or had it within the lag time (inclusive)."""
-        return self.log_end_offset == leader_log_end_offset or now_ms - self.last_caught_up_time_ms <= lag_time_max_ms
 
     def reset(self, now_ms: int, *, in_isr: bool, keep_offset: bool, epoch_start_offset: int) -> None:
         """A new leader epoch begins. ISR members count as caught up now, others as never.

@@ -9,6 +9,7 @@ Source: Partition.readRecords, AbstractFetcherThread, LeaderEpochFileCache of 3.
 
 from __future__ import annotations
 
+from tidegauge.in_sync import obstacle_to_joining
 from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.messages import EpochEnd
 from tidegauge_broker.replica.rules.kip_279 import Kip279Rule
@@ -43,8 +44,8 @@ class Kip320Rule(Kip279Rule):
         return epochs.end_offset_for(epoch, log_end_offset)
 
     def may_join(self, log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
-        """Also not below the start of the leader's epoch: the high watermark may be stale just after an election."""
-        return log_end_offset >= high_watermark and log_end_offset >= epoch_start_offset
+        """Return whether nothing is missing: the high watermark may be stale just after an election (KAFKA-7128)."""
+        return obstacle_to_joining(log_end_offset, high_watermark, epoch_start_offset) is None
 
     def note_election(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> bool:
         """Noted, also without data."""
