@@ -19,7 +19,7 @@ class NotConfirmed(Exception):
 class OrderBook:
     """Writes orders to a topic. Use it in an `async with`."""
 
-    def __init__(self, servers: list[str], topic: str, patience_ms: int = 30_000) -> None:
+    def __init__(self, servers: str, topic: str, patience_ms: int = 30_000) -> None:
         self._topic = topic
         self._producer = Producer(
             servers, acks="all", delivery_timeout_ms=patience_ms, request_timeout_ms=min(patience_ms, 30_000)
@@ -40,7 +40,7 @@ class OrderBook:
             raise NotConfirmed(f"{order}: {problem}") from problem
 
 
-async def taken(servers: list[str], topic: str) -> Counter[str]:
+async def taken(servers: str, topic: str) -> Counter[str]:
     """All orders that are in the topic, and how often each."""
     orders: Counter[str] = Counter()
     async with Consumer(servers, auto_offset_reset="earliest") as consumer:

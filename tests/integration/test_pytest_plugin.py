@@ -30,6 +30,7 @@ def begin(folder: Path, tests: str, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", str(folder / "temp")]
     # Nothing of this session's pytest may reach that one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    environment["COLUMNS"] = "160"  # pytest cuts its summary lines at the width of the terminal
     return subprocess.Popen(
         [*command, "-rA", *options],
         cwd=folder,
@@ -73,6 +74,14 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
             tidegauge_cluster.hold_fetch(tidegauge_topic, 1, brokers=[0])
             tidegauge_cluster.isolate(1, "clients", delay_ms=20)
             assert not "on purpose"
+
+        def test_a_wait_in_vain(tidegauge_cluster, tidegauge_topic):
+            leader = tidegauge_cluster.leader_of(tidegauge_topic)
+            tidegauge_cluster.wait_leader(tidegauge_topic, other_than=leader, timeout=0.1)
+
+        @pytest.mark.asyncio
+        async def test_an_asyncio_wait_in_vain(tidegauge_cluster, tidegauge_topic):
+            await tidegauge_cluster.aio.wait_hw(tidegauge_topic, hw=9, timeout=0.1)
 
         def test_faults_inside_brokers(tidegauge_cluster, tidegauge_topic):
             assert [broker.faults for broker in tidegauge_cluster.faults()] == [[], [], []], "the last test's are over"
@@ -121,6 +130,9 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
             await cluster.wait_isr(tidegauge_topic, isr=[0, 1], timeout=150)
             with pytest.raises(AssertionError, match="the ISR of .* is [01],[01]"):
                 await cluster.wait_isr(tidegauge_topic, isr=[0, 1, 2], timeout=0.2)
+            assert cluster.bootstrap_servers == tidegauge_cluster.bootstrap_servers
+            assert cluster.bootstrap_server_list == cluster.bootstrap_servers.split(",")
+            assert tidegauge_cluster.bootstrap_server_list == cluster.bootstrap_server_list
             async with Producer(cluster.bootstrap_servers) as producer:
                 assert (await (await producer.send(tidegauge_topic, b"x"))).offset == 0
             await cluster.resume(2)
@@ -130,16 +142,28 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
     assert outcomes == {
         "test_failover": "passed",
         "test_the_next_one_finds_it_whole_and_fails": "failed",
+        "test_a_wait_in_vain": "failed",
+        "test_an_asyncio_wait_in_vain": "failed",
         "test_faults_inside_brokers": "passed",
         "test_followers_fetch_by_themselves_again": "passed",
         "test_a_broker_that_is_cut_off_does_not_hold_up_the_waits": "passed",
         "test_the_same_for_asyncio": "passed",
     }, printed
+    # The summary line begins with what is true instead, and no line of the library stands above it.
+    assert re.search(
+        r"^FAILED test_it\.py::test_a_wait_in_vain - NotSoError: the leader of \S+ is still \d", printed, re.MULTILINE
+    )
+    assert re.search(
+        r"^FAILED test_it\.py::test_an_asyncio_wait_in_vain - NotSoError: the high watermark", printed, re.MULTILINE
+    )
+    assert not re.search(r"(pytest_plugin|concurrent|asyncio)/\w+\.py:\d+", printed), printed
     assert re.search(r"tidegauge: the cluster -+\nfolder .*\nbroker 0 127\.0\.0\.1:\d+ up\n", printed), printed
     assert "broker 1: calls from clients: delayed by 20 ms (met" in printed, printed
     assert re.search(r"broker 0: fetches of test_the_next_one\S+-1 are held", printed), printed
     assert re.search(r"Topic: test_the_next_one\S+\tPartition: 1\tLeader: ", printed), printed
-    assert re.search(r"broker-\d role test_the_next_one\S+-0 \(LeaderAndIsr\) .*role=\"leader\"", printed), printed
+    assert re.search(
+        r"^[\d:.]+ broker-\d test_the_next_one\S+-0 leads, epoch \d+ \(LeaderAndIsr\)", printed, re.MULTILINE
+    ), printed
     assert "test_failover-1" not in printed, "what another test did says nothing of this one"
     assert not list((folder / "temp").rglob("cluster.json")), "the folder goes with the cluster"
 

@@ -30,6 +30,7 @@ from tidegauge_lab.pytest_plugin.conditions import new_leader_condition, wait_un
 WAIT_SECONDS = 30.0
 DESCRIBE_TIMEOUT_MS = 5_000
 PATIENCE_SECONDS = 10.0
+__tracebackhide__ = True  # pytest: a report shows the test's own lines
 
 
 class AsyncCluster(AsyncFaults):
@@ -41,8 +42,13 @@ class AsyncCluster(AsyncFaults):
         self._numbers = itertools.count(1)
 
     @property
-    def bootstrap_servers(self) -> list[str]:
-        """``host:port`` of all brokers, whether they run or not."""
+    def bootstrap_servers(self) -> str:
+        """``host:port,host:port`` of all brokers, whether they run or not."""
+        return ",".join(self.bootstrap_server_list)
+
+    @property
+    def bootstrap_server_list(self) -> list[str]:
+        """The same as a list of ``host:port``; of a cluster with TLS it also says how to speak there."""
         return self.local.bootstrap_servers
 
     # Topics
@@ -75,7 +81,7 @@ class AsyncCluster(AsyncFaults):
                 "partitions": partitions or 1,
                 "replication_factor": replication_factor or min(3, len(self.local.file.brokers)),
             }
-        async with Admin(self.bootstrap_servers) as admin:
+        async with Admin(self.bootstrap_server_list) as admin:
             await admin.create_topic(unique, configs=configs, **counts)
             await admin.wait_for_topic(unique)
         self._topics_of_test.append(unique)
@@ -83,13 +89,13 @@ class AsyncCluster(AsyncFaults):
 
     async def describe(self, topic: str) -> TopicDescription:
         """Metadata, settings, and what every replica says of itself."""
-        async with Admin(self.bootstrap_servers, request_timeout_ms=DESCRIBE_TIMEOUT_MS) as admin:
+        async with Admin(self.bootstrap_server_list, request_timeout_ms=DESCRIBE_TIMEOUT_MS) as admin:
             (found,), _ = await describe(admin, [topic], with_replicas=True)
         return found
 
     async def describe_text(self, topics: Collection[str]) -> str:
         """The same as ``tidegauge describe-topic --replicas`` prints it."""
-        async with Admin(self.bootstrap_servers, request_timeout_ms=DESCRIBE_TIMEOUT_MS) as admin:
+        async with Admin(self.bootstrap_server_list, request_timeout_ms=DESCRIBE_TIMEOUT_MS) as admin:
             found, _ = await describe(admin, topics, with_replicas=True)
         return "\n".join(
             line
@@ -141,7 +147,7 @@ class AsyncCluster(AsyncFaults):
         """
         at = TopicPartition(topic, partition)
         condition = leader_condition(at, leader) if other_than is None else new_leader_condition(at, other_than)
-        await wait_until(self.bootstrap_servers, condition, timeout)
+        await wait_until(self.bootstrap_server_list, condition, timeout)
         return await self.leader_of(topic, partition)
 
     async def wait_isr(
@@ -158,7 +164,7 @@ class AsyncCluster(AsyncFaults):
             NotSoError: not in time.
         """
         condition = isr_condition(TopicPartition(topic, partition), sorted(isr))
-        await wait_until(self.bootstrap_servers, condition, timeout)
+        await wait_until(self.bootstrap_server_list, condition, timeout)
 
     async def wait_hw(
         self,
@@ -173,7 +179,7 @@ class AsyncCluster(AsyncFaults):
         Raises:
             NotSoError: not in time.
         """
-        await wait_until(self.bootstrap_servers, hw_condition(TopicPartition(topic, partition), hw), timeout)
+        await wait_until(self.bootstrap_server_list, hw_condition(TopicPartition(topic, partition), hw), timeout)
 
     async def wait_in_sync(
         self,
@@ -186,7 +192,7 @@ class AsyncCluster(AsyncFaults):
         Raises:
             NotSoError: not in time.
         """
-        await wait_until(self.bootstrap_servers, in_sync_condition(topic), timeout)
+        await wait_until(self.bootstrap_server_list, in_sync_condition(topic), timeout)
 
     # Processes
 

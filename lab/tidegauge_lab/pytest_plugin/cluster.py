@@ -10,9 +10,9 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -32,6 +32,8 @@ MOST_ATTEMPTS = 4
 PORT_IS_TAKEN = ("is in use by", "can't be bound")
 
 __all__ = ["ZOOKEEPER", "AsyncCluster", "Cluster", "NotSoError"]
+__tracebackhide__ = True  # pytest: a report shows the test's own lines
+Result = TypeVar("Result")
 
 
 def free_base_ports(count: int) -> Iterator[int]:
@@ -100,6 +102,13 @@ class Cluster:
         if not keep:
             shutil.rmtree(self.local.directory, ignore_errors=True)
 
+    def _run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run it on the cluster's own loop; a failure's traceback begins here, not in asyncio."""
+        try:
+            return self._loop.run(coroutine)
+        except (NotSoError, TidegaugeError) as problem:
+            raise problem.with_traceback(None) from None
+
     @property
     def directory(self) -> Path:
         """The cluster's folder, as for ``--dir``."""
@@ -108,7 +117,12 @@ class Cluster:
     @property
     def bootstrap_servers(self) -> str:
         """``host:port,host:port`` of all brokers, whether they run or not."""
-        return ",".join(self.local.bootstrap_servers)
+        return self.aio.bootstrap_servers
+
+    @property
+    def bootstrap_server_list(self) -> list[str]:
+        """The same as a list of ``host:port``."""
+        return self.aio.bootstrap_server_list
 
     @property
     def brokers(self) -> list[int]:
@@ -117,27 +131,27 @@ class Cluster:
 
     def create_topic(self, name: str = "topic", **options: Any) -> str:
         """Create a topic of a unique name; keywords as ``AsyncCluster.create_topic``."""
-        return self._loop.run(self.aio.create_topic(name, **options))
+        return self._run(self.aio.create_topic(name, **options))
 
     def describe(self, topic: str) -> TopicDescription:
         """Metadata, settings, and what every replica says of itself."""
-        return self._loop.run(self.aio.describe(topic))
+        return self._run(self.aio.describe(topic))
 
     def describe_text(self, topics: Collection[str]) -> str:
         """The same as ``tidegauge describe-topic --replicas`` prints it."""
-        return self._loop.run(self.aio.describe_text(topics))
+        return self._run(self.aio.describe_text(topics))
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """The broker that leads now."""
-        return self._loop.run(self.aio.leader_of(topic, partition))
+        return self._run(self.aio.leader_of(topic, partition))
 
     def isr_of(self, topic: str, partition: int = 0) -> list[int]:
         """The in-sync replicas, in stored order."""
-        return self._loop.run(self.aio.isr_of(topic, partition))
+        return self._run(self.aio.isr_of(topic, partition))
 
     def high_watermark_of(self, topic: str, partition: int = 0) -> int | None:
         """The leader's high watermark; None while nobody leads."""
-        return self._loop.run(self.aio.high_watermark_of(topic, partition))
+        return self._run(self.aio.high_watermark_of(topic, partition))
 
     def wait_leader(
         self,
@@ -150,19 +164,19 @@ class Cluster:
     ) -> int:
         """Wait until there is a leader, or this one, or another than that one; returns who leads."""
         wait = self.aio.wait_leader(topic, partition, leader, other_than=other_than, timeout=timeout)
-        return self._loop.run(wait)
+        return self._run(wait)
 
     def wait_isr(self, topic: str, partition: int = 0, *, isr: Collection[int], timeout: float = WAIT_SECONDS) -> None:
         """Wait until exactly these are in sync, in any order."""
-        self._loop.run(self.aio.wait_isr(topic, partition, isr=isr, timeout=timeout))
+        self._run(self.aio.wait_isr(topic, partition, isr=isr, timeout=timeout))
 
     def wait_hw(self, topic: str, partition: int = 0, *, hw: int, timeout: float = WAIT_SECONDS) -> None:
         """Wait until the leader's high watermark is this or more."""
-        self._loop.run(self.aio.wait_hw(topic, partition, hw=hw, timeout=timeout))
+        self._run(self.aio.wait_hw(topic, partition, hw=hw, timeout=timeout))
 
     def wait_in_sync(self, topic: str | None = None, *, timeout: float = WAIT_SECONDS) -> None:
         """Wait until all replicas of a topic, or of all, are in their ISR."""
-        self._loop.run(self.aio.wait_in_sync(topic, timeout=timeout))
+        self._run(self.aio.wait_in_sync(topic, timeout=timeout))
 
     def kill(self, *targets: Target) -> None:
         """SIGKILL to brokers, by id, or to ``ZOOKEEPER``."""
@@ -182,15 +196,15 @@ class Cluster:
 
     def start(self, *targets: Target, held: Sequence[tuple[str, int]] = (), after_power_cut: bool = False) -> None:
         """Start on the old data and port, held or after a power cut; done when it is registered and answers."""
-        self._loop.run(self.aio.start(*targets, held=held, after_power_cut=after_power_cut))
+        self._run(self.aio.start(*targets, held=held, after_power_cut=after_power_cut))
 
     def kill_leader(self, topic: str, partition: int = 0) -> int:
         """Kill whoever leads the partition; returns who that was."""
-        return self._loop.run(self.aio.kill_leader(topic, partition))
+        return self._run(self.aio.kill_leader(topic, partition))
 
     def controller(self) -> int:
         """The active controller."""
-        return self._loop.run(self.aio.controller())
+        return self._run(self.aio.controller())
 
     def isolate(
         self,
@@ -203,48 +217,48 @@ class Cluster:
 
         Instead of a cut: ``delay_ms``; or ``drop``, with ``seed``.
         """
-        return self._loop.run(self.aio.isolate(broker, ends, direction, **effect))
+        return self._run(self.aio.isolate(broker, ends, direction, **effect))
 
     def heal(self, *brokers: int) -> None:
         """End all cuts of these brokers, or of all that run."""
-        self._loop.run(self.aio.heal(*brokers))
+        self._run(self.aio.heal(*brokers))
 
     def inject_error(self, broker: int, rpc: str, error: ErrorCode | str = ErrorCode.NONE, **options: Any) -> Fault:
         """Make calls of an RPC fail at a broker; options are those of ``AsyncFaults.inject_error``."""
-        return self._loop.run(self.aio.inject_error(broker, rpc, error, **options))
+        return self._run(self.aio.inject_error(broker, rpc, error, **options))
 
     def inject_disk(self, broker: int, **options: Any) -> Fault:
         """Make a broker's disk slow or failing; options are those of ``AsyncFaults.inject_disk``."""
-        return self._loop.run(self.aio.inject_disk(broker, **options))
+        return self._run(self.aio.inject_disk(broker, **options))
 
     def faults(self) -> list[BrokerSwitches]:
         """What is in force on the brokers that run and answer."""
-        return self._loop.run(self.aio.faults())
+        return self._run(self.aio.faults())
 
     def clear_faults(self, *brokers: int) -> int:
         """End all faults of these brokers, or of all that run, and release their followers; returns how many."""
-        return self._loop.run(self.aio.clear_faults(*brokers))
+        return self._run(self.aio.clear_faults(*brokers))
 
     def sync(self, broker: int, topic: str | None = None, partition: int = 0) -> None:
         """Flush a replica's log to the disk, or all of the broker: a power cut can't take it any more."""
-        self._loop.run(self.aio.sync(broker, topic, partition))
+        self._run(self.aio.sync(broker, topic, partition))
 
     def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
         """Hold the partition's followers on these brokers: they fetch only when stepped."""
-        self._loop.run(self.aio.hold_fetch(topic, partition, brokers=brokers))
+        self._run(self.aio.hold_fetch(topic, partition, brokers=brokers))
 
     def release_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
         """Let them fetch by themselves again."""
-        self._loop.run(self.aio.release_fetch(topic, partition, brokers=brokers))
+        self._run(self.aio.release_fetch(topic, partition, brokers=brokers))
 
     def step_fetch(self, topic: str, partition: int = 0, *, broker: int, until: Until | str = Until.ANSWER) -> Step:
         """One round of a held follower; what it changed."""
-        return self._loop.run(self.aio.step_fetch(topic, partition, broker=broker, until=until))
+        return self._run(self.aio.step_fetch(topic, partition, broker=broker, until=until))
 
     def expire_session(self, broker: int) -> None:
         """End the broker's ZooKeeper session on the server, at once."""
-        self._loop.run(self.aio.expire_session(broker))
+        self._run(self.aio.expire_session(broker))
 
     def restore(self) -> None:
         """All processes up, nothing held, no fault in force; done before each test anyway."""
-        self._loop.run(self.aio.restore())
+        self._run(self.aio.restore())

@@ -17,10 +17,14 @@ from tidegauge_client.cli.wait import Condition, Looker, leader_condition
 from tidegauge_client.metadata import ClusterInfo
 
 POLL_SECONDS = 0.05
+__tracebackhide__ = True  # pytest: a report shows the test's own lines, not those that waited
 
 
 class NotSoError(AssertionError):
-    """A condition did not come true in time; the message says what is true instead."""
+    """A condition did not come true in time; the message begins with what is true instead."""
+
+    # pytest's summary line has room for one short name before the message, and shows no module of built-in exceptions.
+    __module__ = "builtins"
 
 
 def new_leader_condition(at: TopicPartition, other_than: int) -> Condition:
@@ -54,5 +58,5 @@ async def wait_until(bootstrap: Sequence[str], condition: Condition, limit_secon
             if problem is None:
                 return
             if time.monotonic() >= deadline:
-                raise NotSoError(f"not within {limit_seconds:g} s: {condition.text}: {problem}")
+                raise NotSoError(f"{problem} (waited {limit_seconds:g} s for: {condition.text})")
             await asyncio.sleep(POLL_SECONDS)

@@ -5,18 +5,17 @@ Collecting it never raises and never takes long: a test's own failure must stay 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from tidegauge.event_log import read_folder
 from tidegauge_lab.pytest_plugin.cluster import Cluster
 from tidegauge_lab.switches import BrokerSwitches
+from tidegauge_lab.timeline.words import line
 
 MOST_EVENTS = 40
 MOST_TOPICS = 5
-_STAMPS = ("time_ms", "logical_time", "sequence", "source", "kind", "cause", "topic", "partition")
 
 
 def sections(cluster: Cluster, since_ms: int) -> list[tuple[str, str]]:
@@ -50,9 +49,9 @@ def cluster_lines(cluster: Cluster) -> str:
 def fault_lines(switches: Iterable[BrokerSwitches]) -> list[str]:
     """What is in force, a line each."""
     return [
-        line
+        words
         for broker in switches
-        for line in (
+        for words in (
             *(f"broker {broker.broker_id}: {fault.text} (met {fault.met})" for fault in broker.faults),
             *(f"broker {broker.broker_id}: fetches of {at} are held" for at in broker.held),
         )
@@ -60,18 +59,10 @@ def fault_lines(switches: Iterable[BrokerSwitches]) -> list[str]:
 
 
 def event_lines(events: Iterable[Mapping[str, Any]], since_ms: int, topics: Sequence[str]) -> list[str]:
-    """The last events since a time, without those of other topics, a line each."""
+    """The last events since a time, without those of other topics: the lines of `tidegauge timeline`, in UTC."""
     kept = [
         event
         for event in events
         if event.get("time_ms", 0) >= since_ms and (not topics or event.get("topic") in {None, *topics})
     ]
-    return [event_line(event) for event in kept[-MOST_EVENTS:]]
-
-
-def event_line(event: Mapping[str, Any]) -> str:
-    """One event for people."""
-    at = datetime.fromtimestamp(event.get("time_ms", 0) / 1000, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
-    where = f" {event['topic']}-{event['partition']}" if "topic" in event else ""
-    fields = " ".join(f"{name}={json.dumps(value)}" for name, value in event.items() if name not in _STAMPS)
-    return f"{at} {event.get('source')} {event.get('kind')}{where} ({event.get('cause')}) {fields}".rstrip()
+    return [line(event, UTC) for event in kept[-MOST_EVENTS:]]

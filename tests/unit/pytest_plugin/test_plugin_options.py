@@ -86,8 +86,10 @@ def test_a_report_has_the_last_events_of_the_test_and_its_topics() -> None:
             "kind": "role",
             "topic": "t",
             "partition": 0,
-            "cause": "C",
+            "cause": "LeaderAndIsr",
+            "role": "leader",
             "leader": 1,
+            "leader_epoch": 4,
         },
         {"time_ms": 1001, "source": "broker-0", "kind": "role", "topic": "other", "partition": 0, "cause": "C"},
         {
@@ -98,10 +100,11 @@ def test_a_report_has_the_last_events_of_the_test_and_its_topics() -> None:
             "cause": "kill",
             "action": "kill",
             "broker": 1,
+            "process": "broker-1",
         },
     ]
     assert event_lines(events, 1000, ["t"]) == [
-        "00:00:01.000 broker-0 role t-0 (C) leader=1",
-        '00:00:01.002 lab fault (kill) action="kill" broker=1',
+        "00:00:01.000 broker-0 t-0      leads, epoch 4 (LeaderAndIsr)",
+        "00:00:01.002 lab      -        kill broker 1",
     ]
     assert len(event_lines(events * 100, 0, [])) == MOST_EVENTS
