@@ -5,7 +5,7 @@ invariant held in every state that was reached, 1 if one was broken, 3 if the ex
 first schedule of each broken invariant follows, none of which can be shorter. With ``-o json`` one document:
 ``{"truncation","bounds":{NAME: VALUE},"states","transitions","depth","complete","digest","seconds","states_per_second",
 "violations":[{"invariant","steps","schedule":[WORDS]}]}``; ``complete`` says that there is no other state within the
-bounds. ``--svg`` draws the first schedule.
+bounds. ``--svg`` draws the first schedule. A terminal shows how far it is; Ctrl-C prints what was found until then.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import click
 
 from tidegauge.cli import (
     EXIT_FAILED,
+    EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_TOOL_FAILED,
     fail,
@@ -31,6 +32,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.replica.rules import RULES
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
+from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.exhaustive.cluster import KAFKA, MODEL, Bounds
 from tidegauge_proof.exhaustive.explorer import Exploration, Explorer, Found
 from tidegauge_proof.exhaustive.live import Played
@@ -39,7 +41,6 @@ from tidegauge_proof.exhaustive.words import picture, tell
 _RULES = click.Choice([rule.name for rule in RULES])
 _DEFAULT = Bounds()
 _MOST_STATES = 1_000_000
-_MANY_STATES = 50_000
 
 
 _BOUNDS = (
@@ -119,11 +120,13 @@ def explore(
     wanted = Bounds(controller=controller, unclean=unclean, as_model=as_model, **bounds)
     _check(wanted)
     begin = time.monotonic()
-    explorer = Explorer(
-        wanted, truncation, max_states=max_states, fail_fast=fail_fast, acquits=acquits, progress=_progress
-    )
+    explorer = Explorer(wanted, truncation, max_states=max_states, fail_fast=fail_fast, acquits=acquits)
+    interrupted = False
     try:
-        result = explorer.run()
+        with ProgressLine(lambda: f"{explorer.reached} states, {explorer.result.depth} steps deep"):
+            result = explorer.run()
+    except KeyboardInterrupt:
+        interrupted, result = True, explorer.result
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is no verdict on the core
         fail(f"The exploration itself failed: {type(problem).__name__}: {problem}", output, exit_code=EXIT_TOOL_FAILED)
     seconds = time.monotonic() - begin
@@ -131,16 +134,12 @@ def explore(
     if output == "json":
         print_json(_json_of(wanted, truncation, result, stories, seconds))
     else:
-        _print(truncation, max_states, result, stories, seconds)
+        _print(truncation, max_states, result, stories, seconds, interrupted=interrupted)
     if svg is not None and result.found:
         _draw(svg, Played(wanted, truncation, result.found[0].schedule))
+    if interrupted:
+        raise SystemExit(EXIT_INTERRUPTED)
     raise SystemExit(EXIT_FAILED if result.found else EXIT_OK)
-
-
-def _progress(depth: int, states: int) -> None:
-    """What takes long says where it is."""
-    if states >= _MANY_STATES:
-        say(f"{states} states, {depth} steps deep ...")
 
 
 def _check(bounds: Bounds) -> None:
@@ -185,7 +184,13 @@ def _rate(result: Exploration, seconds: float) -> int:
 
 
 def _print(
-    rule: str, max_states: int, result: Exploration, stories: list[tuple[Found, list[str]]], seconds: float
+    rule: str,
+    max_states: int,
+    result: Exploration,
+    stories: list[tuple[Found, list[str]]],
+    seconds: float,
+    *,
+    interrupted: bool,
 ) -> None:
     click.echo(
         f"{result.states} states and {result.transitions} transitions under {rule}, {result.depth} steps deep, in "
@@ -193,6 +198,8 @@ def _print(
     )
     if result.complete:
         click.echo("Complete: there is no other state within the bounds.")
+    elif interrupted:
+        click.echo("Interrupted: there may be more states within the bounds.")
     elif result.states >= max_states:
         click.echo(f"Bounded at {max_states} states: there are more within the bounds.")
     else:

@@ -8,7 +8,8 @@ were done, events are calls of brokers' cores and controllers' requests to ZooKe
 done in pieces that a file keeps (record.py); ``lost`` is empty then. A violation's own seed gives the same history with
 ``--runs 1``. In text the first violation is told as a short schedule, too; ``--svg`` draws that. ``--scenario`` and
 ``--schedule`` write files that ``tidegauge scenario run`` plays on real processes: a story that breaks an invariant
-there, and the short schedule as far as it can be forced.
+there, and the short schedule as far as it can be forced. A terminal shows how far the search is; Ctrl-C prints what
+came of the runs done until then.
 """
 
 from __future__ import annotations
@@ -33,12 +34,21 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.replica.rules import RULES
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
+from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.simulator.actions import MAY_LOSE, MUST_SURVIVE
 from tidegauge_proof.simulator.coverage import EACH
 from tidegauge_proof.simulator.lab_story import LIMIT, as_scenario, find_story
 from tidegauge_proof.simulator.record import search_in_pieces
 from tidegauge_proof.simulator.schedule_scenario import as_scenario as scenario_of_schedule
-from tidegauge_proof.simulator.search import IS_COMPILED, Finding, SearchPlan, SearchResult, SimulatorFailed, search
+from tidegauge_proof.simulator.search import (
+    IS_COMPILED,
+    Finding,
+    Ongoing,
+    SearchPlan,
+    SearchResult,
+    SimulatorFailed,
+    search,
+)
 from tidegauge_proof.simulator.shrink import shrink
 from tidegauge_proof.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, POWER_MODES, History, history_of
 
@@ -61,7 +71,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=click.Choice([MUST_SURVIVE, MAY_LOSE]),
     default=DEFAULT_POWER,
     show_default=True,
-    help="Power cuts that nothing may break; or any, and then records go by name, with the last in-sync copy only.",
+    help="must-survive: only power losses that must not lose data; may-lose: any power loss, and each loss must be "
+    "explained by the last in-sync copy.",
 )
 @click.option(
     "--power",
@@ -114,8 +125,13 @@ def simulate(
     """
     del directory, bootstrap_server  # every verb takes them; nothing is contacted here
     plan = SearchPlan(seed, runs, steps, truncation, power or mode)
+    ongoing = Ongoing()
     try:
-        result = _search(plan, record, jobs or _cores(), fail_fast=fail_fast)
+        with ProgressLine(lambda: _so_far(plan, ongoing)):
+            result = _search(plan, record, jobs or _cores(), ongoing, fail_fast=fail_fast)
+    except KeyboardInterrupt:
+        _tell_what_was_done(plan, ongoing, record, output)
+        raise
     except SimulatorFailed as problem:
         fail(f"The simulator itself failed: {problem}", output, exit_code=EXIT_TOOL_FAILED)
     if output == "json":
@@ -127,11 +143,29 @@ def simulate(
     raise SystemExit(EXIT_FAILED if result.findings else EXIT_OK)
 
 
-def _search(plan: SearchPlan, record: Path | None, jobs: int, *, fail_fast: bool) -> SearchResult:
+def _so_far(plan: SearchPlan, ongoing: Ongoing) -> str:
+    """Say how far the search is, for the line on the terminal."""
+    broken = f", {ongoing.violations} of them broke an invariant" if ongoing.violations else ""
+    return f"{ongoing.runs} of {plan.runs} runs{broken}"
+
+
+def _tell_what_was_done(plan: SearchPlan, ongoing: Ongoing, record: Path | None, output: str) -> None:
+    """Print what came of an interrupted search; of one in pieces, what its file keeps."""
+    say(f"Interrupted: {ongoing.runs} of {plan.runs} runs were done.")
+    if record is not None:
+        say(f"{record} keeps {ongoing.done.runs} of them; the same command goes on there.")
+    result = ongoing.now if record is None else ongoing.done
+    if output == "json":
+        print_json(_json_of(plan, result))
+    elif result.runs:
+        _print(plan, result)
+
+
+def _search(plan: SearchPlan, record: Path | None, jobs: int, ongoing: Ongoing, *, fail_fast: bool) -> SearchResult:
     if record is None:
-        return search(plan, jobs=jobs, fail_fast=fail_fast)
+        return search(plan, jobs=jobs, fail_fast=fail_fast, ongoing=ongoing)
     try:
-        return search_in_pieces(plan, record, jobs=jobs, fail_fast=fail_fast)
+        return search_in_pieces(plan, record, jobs=jobs, fail_fast=fail_fast, ongoing=ongoing)
     except OSError as problem:
         words = f"{record} can not be used: {problem.strerror}"
         raise TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, words) from None

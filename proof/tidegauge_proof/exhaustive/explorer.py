@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise, permutations
@@ -154,7 +154,9 @@ class Explorer:
         max_states: where to stop.
         fail_fast: stop at the first violation.
         acquits: another rule; then only what it survives by the same schedule counts as found.
-        progress: is told the depth and the number of states, once for each depth.
+
+    Attributes:
+        result: what was found so far; its counts are those of the end, or of the moment of an interruption.
     """
 
     def __init__(
@@ -165,14 +167,13 @@ class Explorer:
         max_states: int = 10_000_000,
         fail_fast: bool = False,
         acquits: str | None = None,
-        progress: Callable[[int, int], None] = lambda _depth, _states: None,
     ) -> None:
         self._memo = Memo(bounds, rule)
         self._cluster = Cluster(bounds, self._memo)
         self._namer = Namer(bounds)
         self._judge = Judge()
         self._other = None if acquits is None else Cluster(bounds, Memo(bounds, acquits))
-        self._max_states, self._fail_fast, self._progress = max_states, fail_fast, progress
+        self._max_states, self._fail_fast = max_states, fail_fast
         self._numbers: dict[bytes, int] = {}
         self._parents = array("q")
         self._actions: dict[Action, int] = {}
@@ -181,22 +182,32 @@ class Explorer:
         self.result = Exploration()
 
     def run(self) -> Exploration:
-        """Explore until there is nothing new."""
+        """Explore until there is nothing new; an interruption leaves what was found in ``result``."""
         first = self._cluster.begin()
         self._enter(self._namer.key(first), -1, ())
         frontier = [(0, first)]
         stopped = False
-        while frontier and not stopped:
-            self._progress(self.result.depth, len(self._numbers))
-            frontier, stopped = self._level(frontier)
-            self.result.depth += bool(frontier)
+        self.result.complete = False
+        try:
+            while frontier and not stopped:
+                frontier, stopped = self._level(frontier)
+                self.result.depth += bool(frontier)
+            self.result.complete = not stopped
+        finally:
+            self._count()
+        return self.result
+
+    @property
+    def reached(self) -> int:
+        """How many states have been reached so far."""
+        return len(self._numbers)
+
+    def _count(self) -> None:
         result = self.result
-        result.complete = not stopped
-        result.states = len(self._numbers)
+        result.states = self.reached
         result.digest = self._digest.to_bytes(DIGEST_BYTES, "big").hex()
         result.executed = self._memo.executed
         result.local_states = len(self._memo.cells)
-        return result
 
     def keys(self) -> set[bytes]:
         """The hashes of all states."""

@@ -16,14 +16,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tidegauge_proof.simulator.search import IS_COMPILED, Finding, SearchPlan, SearchResult, search
+from tidegauge_proof.simulator.search import IS_COMPILED, Finding, Ongoing, SearchPlan, SearchResult, search
 
 PIECE_RUNS = 2000
 """Histories in a piece: half a minute to two minutes on two cores, where each has a thousand steps."""
 
 
 def search_in_pieces(
-    plan: SearchPlan, record: Path, *, jobs: int = 1, fail_fast: bool = False, piece_runs: int = PIECE_RUNS
+    plan: SearchPlan,
+    record: Path,
+    *,
+    jobs: int = 1,
+    fail_fast: bool = False,
+    piece_runs: int = PIECE_RUNS,
+    ongoing: Ongoing | None = None,
 ) -> SearchResult:
     """Run what the file does not have yet; the result is that of all pieces, and its coverage that of those run now.
 
@@ -32,17 +38,19 @@ def search_in_pieces(
         OSError: the file can't be read or written.
     """
     known = {_name(line): line for line in _lines(record)}
-    result = SearchResult()
+    ongoing = Ongoing() if ongoing is None else ongoing
+    result = ongoing.done
     for piece in _pieces(plan, piece_runs):
         line = known.get(_name_of(piece))
         if line is None:
             before = _cpu_seconds()
-            found = search(piece, jobs=jobs, fail_fast=fail_fast)
+            found = search(piece, jobs=jobs, fail_fast=fail_fast, ongoing=ongoing)
             result.coverage.add(found.coverage)
             line = _line(piece, found, _cpu_seconds() - before)
             if found.runs == piece.runs:
                 with record.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
+        ongoing.now = SearchResult()
         _add(result, line, plan.seed)
         if fail_fast and result.findings:
             break

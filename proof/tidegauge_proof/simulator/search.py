@@ -80,21 +80,51 @@ class SearchResult:
     coverage: Coverage = field(default_factory=Coverage)
 
 
+@dataclass(slots=True)
+class Ongoing:
+    """A search under way, for whoever watches it or interrupts it.
+
+    Attributes:
+        done: what came of the pieces that have ended (record.py); empty where there are none.
+        now: what came of the runs since.
+    """
+
+    done: SearchResult = field(default_factory=SearchResult)
+    now: SearchResult = field(default_factory=SearchResult)
+
+    @property
+    def runs(self) -> int:
+        """How many runs have been done."""
+        return self.done.runs + self.now.runs
+
+    @property
+    def violations(self) -> int:
+        """How many of them broke an invariant."""
+        return len(self.done.findings) + len(self.now.findings)
+
+
 class SimulatorFailed(Exception):
     """Not an invariant broke, but the simulator; the text says in which run."""
 
 
-def search(plan: SearchPlan, *, jobs: int = 1, fail_fast: bool = False) -> SearchResult:
+def search(plan: SearchPlan, *, jobs: int = 1, fail_fast: bool = False, ongoing: Ongoing | None = None) -> SearchResult:
     """Run all, or up to the first that breaks an invariant.
+
+    Args:
+        plan: what to search.
+        jobs: how many processes share the work.
+        fail_fast: stop at the first violation.
+        ongoing: is kept up to date with what was done; a search that is interrupted leaves it there.
 
     Raises:
         SimulatorFailed: the simulator has a fault of its own.
     """
-    result = SearchResult()
+    result = SearchResult() if ongoing is None else ongoing.now
     started = time.perf_counter()
     with closing(_summaries(plan, jobs)) as summaries:
         for summary in summaries:
             result.runs += 1
+            result.seconds = time.perf_counter() - started
             result.steps += summary.steps
             result.events += summary.events
             result.acknowledged += summary.acknowledged
