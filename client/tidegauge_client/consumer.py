@@ -21,6 +21,7 @@ from tidegauge.v1 import fetch_pb2, offsets_pb2
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import Cluster, now_ms
+from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.subscription import ConsumerRecord, Phase, Position, Reset, Subscription
 
 FETCH_GRACE_MS = 5_000
@@ -149,6 +150,10 @@ class Consumer:
         # A partition that one broker's metadata lacks for a moment keeps its position.
         kept = [tp for tp in self._subscription.assigned() if tp.topic in self._topics]
         self._subscription.assign(list(dict.fromkeys([*kept, *found])))
+
+    def topic_identity(self, topic: str) -> TopicIdentity:
+        """Return the ids of a topic and its cluster as this consumer's metadata has them now; empty while unknown."""
+        return self._cluster.info.identity_of(topic)
 
     def assignment(self) -> list[TopicPartition]:
         """What is read."""

@@ -1,15 +1,19 @@
 """The history of producers: what was sent and what was answered, for the accountant (row B6).
 
 One JSON object a line; a file may hold several producers, written one after the other or at the same time. A record has
-one ``invoke`` and at most one answer, both found by ``producer`` and ``number``:
+one ``invoke`` and at most one answer, both found by ``producer`` and ``number``. A ``begin`` line, before a producer's
+first record, says of which topic of that name its records are from there on; another follows when the producer learns
+that the topic was deleted and created again:
 
 | field | in | meaning |
 |---|---|---|
-| ``type`` | all | ``invoke``: handed over; ``ok``: acknowledged; ``fail``: surely no effect; ``info``: nobody knows |
+| ``type`` | all | ``begin``; ``invoke``: handed over; ``ok``: acknowledged; ``fail``: no effect; ``info``: unknown |
 | ``producer`` | all | one run of one producer; unique over runs |
-| ``number`` | all | 0, 1, 2, ... in the order in which the producer was given its records |
+| ``number`` | but begin | 0, 1, 2, ... in the order in which the producer was given its records |
 | ``time_us`` | all | microseconds since 1970: just before the hand-over, or just after the answer came |
-| ``topic``, ``partition`` | invoke | where to; partition is null where the producer was to choose |
+| ``topic`` | begin, invoke | where to |
+| ``topic_id``, ``cluster_id`` | begin | the ids that the producer's metadata has (KIP-516, KIP-78) |
+| ``partition`` | invoke | where to; null where the producer was to choose |
 | ``acks`` | invoke | ``all``, ``1`` or ``0``, as text |
 | ``idempotent`` | invoke | whether the producer numbers its batches, so that a retry writes nothing twice |
 | ``key``, ``value`` | invoke | as text; null where there is none; left out where the bytes are not UTF-8 |
@@ -25,6 +29,9 @@ Rules:
     3. ``fail`` only where no attempt can have had an effect (``TidegaugeError.definite``).
     4. Times of one producer never go back; those of several are comparable as far as the machine's clock is.
     5. A line that was cut off when its writer died is left out by readers; the next writer begins on a new line.
+    6. A reader that knows the topic's id leaves out, and counts, what was sent to another topic of the name: one that
+       was deleted, or another cluster's. What was sent without a ``begin`` line (older versions wrote none) is kept,
+       and counted as well: of which topic it is cannot be known.
 
 Source: verification.md section 3 (Jepsen's invoke, ok, fail, info).
 """
@@ -35,13 +42,17 @@ import base64
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.partition_queue import RecordMetadata
 
+BEGIN = "begin"
 INVOKE = "invoke"
 OK = "ok"
 FAIL = "fail"
@@ -91,11 +102,21 @@ class SentRecord(NamedTuple):
         return self.outcome == OK and self.acks != "0"
 
 
-class History(NamedTuple):
-    """What some files say of one topic: records in the order of their hand-overs, and lines that could not be read."""
+@dataclass(slots=True)
+class History:
+    """What some files say of one topic.
 
-    records: list[SentRecord]
-    damaged_lines: int
+    Attributes:
+        records: in the order of their hand-overs.
+        damaged_lines: lines that could not be read.
+        of_others: how many records were left out since they were sent to another topic of that name (rule 6).
+        without_identity: how many of ``records`` do not say to which topic of that name they were sent.
+    """
+
+    records: list[SentRecord] = field(default_factory=list)
+    damaged_lines: int = 0
+    of_others: Counter[TopicIdentity] = field(default_factory=Counter)
+    without_identity: int = 0
 
 
 def _bytes_fields(name: str, content: bytes | None) -> dict[str, str | None]:
@@ -136,6 +157,7 @@ class HistoryWriter:
         # Wall-clock time may be set back; within a producer time must not be.
         self._wall_minus_monotonic_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
         self._producer = f"{os.getpid()}-{self._now_us()}"
+        self._identity = TopicIdentity()
         self._common = {
             "topic": topic,
             "acks": acks,
@@ -168,9 +190,19 @@ class HistoryWriter:
         except OSError as problem:
             raise _unwritable(self._path, problem) from None
 
-    def _write(self, kind: str, number: int, fields: dict[str, Any]) -> None:
-        line = {"type": kind, "producer": self._producer, "number": number, "time_us": self._now_us(), **fields}
+    def _write(self, kind: str, number: int | None, fields: dict[str, Any]) -> None:
+        line: dict[str, Any] = {"type": kind, "producer": self._producer}
+        if number is not None:
+            line["number"] = number
+        line["time_us"] = self._now_us()
+        line.update(fields)
         self._write_bytes(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+
+    def sends_to(self, identity: TopicIdentity) -> None:
+        """Note of which topic the records from now on are; what is known already, or is not known, writes nothing."""
+        if identity != self._identity and identity.topic_id:
+            self._identity = identity
+            self._write(BEGIN, None, {"topic": self._common["topic"], **identity._asdict()})
 
     def invoked(
         self, number: int, key: bytes | None, value: bytes | None, partition: int | None, timestamp_ms: int
@@ -233,31 +265,48 @@ def _parsed_alone(line: bytes) -> object:
         return None
 
 
-def read_history(paths: Iterable[Path], topic: str) -> History:
-    """What these files say of a topic.
+def read_history(paths: Iterable[Path], topic: str, identity: TopicIdentity | None = None) -> History:
+    """Read what these files say of a topic.
+
+    Args:
+        paths: the files.
+        topic: the topic's name.
+        identity: the topic that is meant; None or one without ids: every topic of that name (rule 6).
 
     Raises:
         TidegaugeError: INVALID_REQUEST, a file can't be read.
     """
-    records: list[SentRecord] = []
+    wanted = identity if identity is not None and identity.topic_id else None
+    history = History()
+    records = history.records
     places: dict[tuple[str, int], int] = {}
-    damaged = 0
+    sends_to: dict[str, TopicIdentity] = {}
     for line in _lines(paths):
         try:
             if line is None:
-                damaged += 1
+                history.damaged_lines += 1
             elif line["type"] == INVOKE:
+                if line["topic"] != topic:
+                    continue
+                producer = line["producer"]
+                known = sends_to.get(producer)
+                if wanted is not None and known is not None and known != wanted:
+                    history.of_others[known] += 1
+                    continue
+                records.append(_invocation(line))
+                places[producer, line["number"]] = len(records) - 1
+                history.without_identity += known is None
+            elif line["type"] == BEGIN:
                 if line["topic"] == topic:
-                    places[line["producer"], line["number"]] = len(records)
-                    records.append(_invocation(line))
+                    sends_to[line["producer"]] = TopicIdentity(str(line["topic_id"]), str(line["cluster_id"]))
             else:
                 # Each record has one answer, so its place may be forgotten.
                 place = places.pop((line["producer"], line["number"]), None)
                 if place is not None:
                     records[place] = _answered(records[place], line)
         except (KeyError, TypeError, ValueError):
-            damaged += 1
-    return History(records, damaged)
+            history.damaged_lines += 1
+    return history
 
 
 def _invocation(line: dict[str, Any]) -> SentRecord:

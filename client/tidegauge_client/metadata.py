@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
@@ -65,6 +66,13 @@ class TopicInfo:
     error_message: str = ""
 
 
+class TopicIdentity(NamedTuple):
+    """What tells two topics of one name apart (KIP-516, KIP-78); an id is empty where it is unknown."""
+
+    topic_id: str = ""
+    cluster_id: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Leader:
     """Whom to ask for a partition."""
@@ -94,6 +102,11 @@ class ClusterInfo:
         """What is known of a partition, or None."""
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+    def identity_of(self, topic: str) -> TopicIdentity:
+        """Return the ids of a topic and of this cluster."""
+        info = self.topics.get(topic)
+        return TopicIdentity("" if info is None else info.topic_id, self.cluster_id)
 
     def leader(self, topic_partition: TopicPartition) -> Leader | None:
         """The partition's leader, if one is known and its address too (rule 3)."""

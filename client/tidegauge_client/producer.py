@@ -27,7 +27,7 @@ from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.buffer_memory import BufferMemory
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
-from tidegauge_client.metadata import TopicInfo
+from tidegauge_client.metadata import TopicIdentity, TopicInfo
 from tidegauge_client.partition_queue import Batch, Identity, RecordMetadata
 from tidegauge_client.partitioner import StickyPartitioner, partition_for_key
 from tidegauge_client.produce_stream import ProduceStream
@@ -209,6 +209,10 @@ class Producer:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
         """
         return await self._wait_for_partition(topic, None, self._max_block_ms if timeout_ms is None else timeout_ms)
+
+    def topic_identity(self, topic: str) -> TopicIdentity:
+        """Return the ids of a topic and its cluster as this producer's metadata has them now; empty while unknown."""
+        return self._cluster.info.identity_of(topic)
 
     # Sending ------------------------------------------------------------------------------------------------
 

@@ -218,6 +218,7 @@ class Load:
         value = (b"%d %d " % (now_ns, number)).ljust(workload.value_bytes, b".")
         key = b"key %d" % (number % 5) if workload.has_keys else None
         partition = None if workload.has_keys else number % PARTITIONS
+        history.sends_to(producer.topic_identity(self.topics[kind]))
         history.invoked(number, key, value, partition, now_ns // 1_000_000)
         try:
             future = await producer.send(

@@ -262,6 +262,23 @@ class PartitionLog:
             raise self.folder.failed(error, f"reading {self.topic_partition}") from error
         return b""
 
+    def place_of(self, offset: int) -> tuple[str, int]:
+        """Return the file that holds an offset's batch and the byte at which it begins; the end of the last file for
+        the log end offset.
+
+        Raises:
+            StorageError: the disk refused; the log directory is offline.
+            TidegaugeError: CORRUPT_MESSAGE, as ``read``.
+        """
+        try:
+            for segment in self._segments[self._at(offset) :]:
+                position = segment.position_of(offset)
+                if position is not None:
+                    return str(segment.path), position
+        except OSError as error:
+            raise self.folder.failed(error, f"reading {self.topic_partition}") from error
+        return str(self._segments[-1].path), self._segments[-1].size_bytes
+
     def bytes_between(self, from_offset: int, end_offset: int) -> int:
         """Bytes of the batches from the one that holds ``from_offset`` up to ``end_offset`` (exclusive)."""
         end_offset = min(end_offset, self.log_end_offset)

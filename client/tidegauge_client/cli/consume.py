@@ -49,8 +49,8 @@ class OffsetType(click.ParamType[int | str]):
             )
 
 
-def _json_line(record: ConsumerRecord) -> bytes:
-    return json.dumps(record_json(record), separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+def _json_line(record: ConsumerRecord, topic_id: str = "") -> bytes:
+    return json.dumps(record_json(record, topic_id), separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
 class Printing:
@@ -59,7 +59,7 @@ class Printing:
     def __init__(
         self, render: Callable[[ConsumerRecord], bytes], max_messages: int | None, timeout_ms: int | None
     ) -> None:
-        self._render = render
+        self.render = render
         self._max_messages = max_messages
         self._timeout_ms = timeout_ms
         self._told: dict[TopicPartition, str] = {}
@@ -74,7 +74,7 @@ class Printing:
             self.tell_news(consumer, has_waited=not records)
             if not records and self._timeout_ms is not None:
                 return
-            sys.stdout.buffer.write(b"".join(map(self._render, records)))
+            sys.stdout.buffer.write(b"".join(map(self.render, records)))
             sys.stdout.buffer.flush()
             self.count += len(records)
 
@@ -192,6 +192,8 @@ def consume(
             bootstrap, auto_offset_reset="earliest" if where == "earliest" else "latest", max_poll_records=POLL_RECORDS
         ) as consumer:
             await begin(consumer, topic, partition, where, printing)
+            if output == JSON:
+                printing.render = lambda record: _json_line(record, consumer.topic_identity(topic).topic_id)
             await printing.run(consumer)
 
     try:

@@ -166,10 +166,11 @@ def content_of(written: Any) -> bytes | None:
     raise ValueError("neither text nor base64")
 
 
-def record_json(record: ConsumerRecord) -> dict[str, Any]:
-    """One record as a JSON object."""
+def record_json(record: ConsumerRecord, topic_id: str = "") -> dict[str, Any]:
+    """Return one record as a JSON object, with the id of its topic where that is known."""
     return {
         "topic": record.topic,
+        **({"topic_id": topic_id} if topic_id else {}),
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,

@@ -144,6 +144,7 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
                     await asyncio.sleep(ahead)
             timestamp_ms = int(time.time() * 1000)
             if work.history is not None:
+                work.history.sends_to(producer.topic_identity(work.topic))
                 work.history.invoked(index, key, value, work.partition, timestamp_ms)
             try:
                 future = await producer.send(

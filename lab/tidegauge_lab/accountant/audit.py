@@ -105,10 +105,8 @@ def audit(books: Books) -> Report:
         by_partition.setdefault(replica.partition, []).append(replica)
         if replica.is_from_disk:
             from_disk.setdefault(replica.broker, []).append(replica.partition)
-    for partition, replicas in sorted(by_partition.items()):
-        log = books.logs.get(partition)
-        is_compacted = log is not None and log.is_compacted
-        check_replicas(replicas, findings, is_compacted=is_compacted, previews=books.previews)
+    for _, replicas in sorted(by_partition.items()):
+        check_replicas(replicas, findings, previews=books.previews)
     for log in books.logs.values():
         check_epochs_along(log, findings)
     if books.reads is None:

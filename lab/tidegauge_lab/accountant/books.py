@@ -36,6 +36,7 @@ class Kind(Enum):
     REORDERED = "reordered"
     REORDERED_IN_REAL_TIME = "reordered-in-real-time"
     DIVERGED = "diverged"
+    DAMAGED = "damaged"
     HIGH_WATERMARK_BACK = "high-watermark-back"
     EPOCH_BACK = "epoch-back"
     TWO_LEADERS = "two-leaders"
@@ -53,6 +54,7 @@ MEANINGS: dict[Kind, str] = {
     Kind.REORDERED: "a producer's later record stands before an earlier one of the same partition",
     Kind.REORDERED_IN_REAL_TIME: "handed over after another was acknowledged, but stands before it",
     Kind.DIVERGED: "replicas hold different records at the same offset below the high watermark",
+    Kind.DAMAGED: "a replica's file holds bytes that are not a whole, valid batch",
     Kind.HIGH_WATERMARK_BACK: "a leader's high watermark fell within one leader epoch",
     Kind.EPOCH_BACK: "a leader epoch fell, in time or along the log",
     Kind.TWO_LEADERS: "two brokers led in the same leader epoch",
@@ -106,6 +108,37 @@ class Mark(NamedTuple):
     crc: int
 
 
+class RecordMark(NamedTuple):
+    """A record of a replica, for logs that compaction may have rewritten batch by batch.
+
+    Attributes:
+        leader_epoch: of its batch.
+        key: what tells keys apart; None for a record without one.
+        content: what tells records apart: key, value, timestamp and headers.
+        is_tombstone: it has no value.
+    """
+
+    offset: int
+    leader_epoch: int
+    key: int | None
+    content: int
+    is_tombstone: bool
+
+
+class Damage(NamedTuple):
+    """What of a replica cannot be read.
+
+    Attributes:
+        offset: the first offset that is in doubt.
+        next_offset: where what can be read goes on; -1: nothing after it was readable.
+        words: in which file, at which byte, and what is wrong.
+    """
+
+    offset: int
+    next_offset: int
+    words: str
+
+
 @dataclass(slots=True)
 class ReplicaLog:
     """One replica as its broker holds it.
@@ -113,6 +146,9 @@ class ReplicaLog:
     Attributes:
         in_isr: in the leader's view, just before the log was read.
         marks: by offset.
+        records: by offset, read where the log may have been compacted; None: compare the marks.
+        has_sparse_batches: a batch holds fewer records than offsets, which compaction alone makes.
+        damage: what could not be read, by offset.
         is_from_disk: read from the files of a broker that does not answer: the high watermark is that of the
             checkpoint file, and what is missing at the end is fetched once the broker is back.
     """
@@ -127,6 +163,18 @@ class ReplicaLog:
     log_end_offset: int
     marks: Sequence[Mark]
     is_from_disk: bool = False
+    records: Sequence[RecordMark] | None = None
+    has_sparse_batches: bool = False
+    damage: Sequence[Damage] = ()
+
+    @property
+    def breaks_off_at(self) -> int | None:
+        """The offset from which on nothing could be read; None: it was read to its end."""
+        return min((one.offset for one in self.damage if one.next_offset < 0), default=None)
+
+    def is_damaged_at(self, offset: int) -> bool:
+        """Whether what stands at an offset could not be read."""
+        return any(one.offset <= offset and (offset < one.next_offset or one.next_offset < 0) for one in self.damage)
 
 
 class ReadRecord(NamedTuple):

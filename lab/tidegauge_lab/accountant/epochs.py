@@ -6,7 +6,8 @@ Rules:
        late).
     2. A replica's leader epoch never falls. An election in epoch 0, or epoch 0 after a higher one, is a topic that was
        deleted and made again: nothing of before counts.
-    3. In a replica's epoch cache epochs rise strictly; a truncation takes the entries at or above its offset away.
+    3. In a replica's epoch cache epochs rise strictly; a truncation takes the entries at or above its offset away, and
+       all of them where the log begins again elsewhere, at the leader's log start (UnifiedLog.truncateFullyAndStartAt).
     4. Leader epochs never fall along the committed log.
     5. No two brokers lead in the same epoch.
 
@@ -66,7 +67,7 @@ class EventScan:
                 elif kind == "epoch":
                     self._epoch(event, source, partition, replica)
                 elif kind == "truncation":
-                    replica.epochs = [entry for entry in replica.epochs if entry[1] < int(event["new"])]
+                    replica.epochs = _left_by(event, replica.epochs)
 
     def _role(self, event: Event, source: str, partition: int, replica: _Replica) -> None:
         role, epoch = str(event["role"]), int(event["leader_epoch"])
@@ -133,6 +134,13 @@ class EventScan:
                 *replica.epochs[-1],
             )
         replica.epochs.append(entry)
+
+
+def _left_by(truncation: Event, epochs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What a truncation leaves of an epoch cache (rule 3); brokers of older versions note no log start offset."""
+    new = int(truncation["new"])
+    begins_again = new >= int(truncation["old"]) or truncation.get("log_start_offset") == new
+    return [] if begins_again else [entry for entry in epochs if entry[1] < new]
 
 
 def check_events(topic: str, events: Iterable[Event], findings: Findings) -> None:

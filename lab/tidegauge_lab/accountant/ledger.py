@@ -6,9 +6,10 @@ Rules:
        own, LogAppendTime), acknowledged before unknown before failed ones, and within their partition if it is known.
     3. A record of the log that is left over is duplicated where the same key and value was sent and found, whoever
        wrote it, and a phantom otherwise. Values are best unique; where they are not, all histories must be given.
-    4. Not lost: what lies below the log start offset; what a compacted log replaced by a later record of its key; what
-       the leader holds above its high watermark, and may still commit; what was sent with acks=0, since nothing was
-       acknowledged.
+    4. Not lost: what lies below the log start offset; what the leader holds above its high watermark, and may still
+       commit; what was sent with acks=0, since nothing was acknowledged. Nor what compaction may remove: a record
+       without a key, a tombstone, and a record whose key was sent or is kept again later; a tombstone of unknown
+       outcome counts as later than all of its key.
     5. Lost tail: the acknowledged offset is at or above the end of the committed log. Comparing reads alone can't tell
        it from lag; the log was read to its end here, so it is.
 
@@ -29,6 +30,7 @@ from tidegauge_lab.accountant.books import NO_OFFSET, CommittedLog, Findings, Ke
 Content = tuple[bytes | None, bytes | None]
 ACKNOWLEDGED, UNKNOWN, FAILED = range(3)
 ANY_PARTITION = -1
+NO_END = 1 << 62
 
 
 @dataclass(slots=True)
@@ -197,11 +199,7 @@ class Ledger:
     # What is not in the log
 
     def _account(self, matching: Matching) -> None:
-        latest_of_keys = {
-            partition: {record.key: record.offset for record in log.records}
-            for partition, log in self._logs.items()
-            if log.is_compacted
-        }
+        latest_of_keys = self._latest_of_keys()
         for index, record in enumerate(self._sent):
             account = matching.accounts.setdefault(record.acks, Account())
             account.sent += 1
@@ -218,14 +216,33 @@ class Ledger:
                 account.unknown += record.outcome == INFO
                 account.kept_unknown += is_kept
 
+    def _latest_of_keys(self) -> dict[int, dict[bytes | None, int]]:
+        """Of each compacted log, the last offset at which a key is known to have been written (rule 4)."""
+        latest = {
+            partition: {record.key: record.offset for record in log.records}
+            for partition, log in self._logs.items()
+            if log.is_compacted
+        }
+        for record in self._sent if latest else ():
+            is_tombstone = record.value is None
+            if record.key is None or record.outcome == FAIL or not (record.is_acknowledged or is_tombstone):
+                continue
+            at = record.offset if record.is_acknowledged else NO_END
+            for partition in [record.partition] if record.partition >= 0 else list(latest):
+                if partition in latest:
+                    latest[partition][record.key] = max(at + is_tombstone, latest[partition].get(record.key, NO_OFFSET))
+        return latest
+
     def _missing(
         self, record: SentRecord, account: Account, latest_of_keys: Mapping[int, Mapping[bytes | None, int]]
     ) -> None:
         log = self._logs.get(record.partition)
         if log is None:
             account.unreadable += 1
-        elif record.offset < max(
-            log.log_start_offset, latest_of_keys.get(record.partition, {}).get(record.key, NO_OFFSET)
+        elif record.offset < log.log_start_offset or (
+            log.is_compacted
+            and record.offset < log.high_watermark
+            and (record.key is None or record.offset < latest_of_keys[record.partition].get(record.key, NO_OFFSET))
         ):
             account.deleted += 1
         elif log.high_watermark <= record.offset < log.log_end_offset:

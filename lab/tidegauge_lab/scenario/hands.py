@@ -24,6 +24,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2, metadata_pb2, produce_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.channels import Channels, call
+from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.records import NewRecord, decode_batches, encode_batch
 from tidegauge_client.sync import LoopThread
 from tidegauge_lab.accountant.audit import Report
@@ -256,6 +257,13 @@ class Hands:
             await self._admin.wait_for_topic(name)
 
         self._run(create())
+
+    def topic_identity(self, name: str) -> TopicIdentity:
+        """Return the ids of a topic and the cluster; empty where no broker answers."""
+        try:
+            return self._run(self._admin.metadata([name])).identity_of(name)
+        except (TidegaugeError, TimeLimitError):
+            return TopicIdentity()
 
     def elect(self, at: TopicPartition, *, unclean: bool) -> ErrorCode:
         """Ask for an election; gives what the controller says of it.

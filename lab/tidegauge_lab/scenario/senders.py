@@ -76,6 +76,7 @@ class Senders:
         if key not in self._producers:
             path = self._folder / name
             writer = HistoryWriter(path, topic, _ACKS[acks], is_idempotent=False)
+            writer.sends_to(self._hands.topic_identity(topic))
             self._producers[key] = _Producer(path, writer)
         return self._producers[key]
 

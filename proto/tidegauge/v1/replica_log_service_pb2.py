@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidegauge.v1 import common_pb2 as tidegauge_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tidegauge/v1/replica_log_service.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"s\n\x12ReadReplicaRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x18\n\x0b\x66rom_offset\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x42\x0e\n\x0c_from_offset\"\xdb\x01\n\x13ReadReplicaResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x19\n\x0cleader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x18\n\x10log_start_offset\x18\x04 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x16\n\x0elog_end_offset\x18\x06 \x01(\x03\x12\x0f\n\x07records\x18\x07 \x01(\x0c\x42\x0f\n\r_leader_epoch2g\n\x11ReplicaLogService\x12R\n\x0bReadReplica\x12 .tidegauge.v1.ReadReplicaRequest\x1a!.tidegauge.v1.ReadReplicaResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tidegauge/v1/replica_log_service.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"s\n\x12ReadReplicaRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x18\n\x0b\x66rom_offset\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x42\x0e\n\x0c_from_offset\"\x80\x02\n\x13ReadReplicaResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x19\n\x0cleader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x18\n\x10log_start_offset\x18\x04 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x16\n\x0elog_end_offset\x18\x06 \x01(\x03\x12\x0f\n\x07records\x18\x07 \x01(\x0c\x12\x0c\n\x04\x66ile\x18\x08 \x01(\t\x12\x15\n\rfile_position\x18\t \x01(\x03\x42\x0f\n\r_leader_epoch2g\n\x11ReplicaLogService\x12R\n\x0bReadReplica\x12 .tidegauge.v1.ReadReplicaRequest\x1a!.tidegauge.v1.ReadReplicaResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,7 +35,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_READREPLICAREQUEST']._serialized_start=83
   _globals['_READREPLICAREQUEST']._serialized_end=198
   _globals['_READREPLICARESPONSE']._serialized_start=201
-  _globals['_READREPLICARESPONSE']._serialized_end=420
-  _globals['_REPLICALOGSERVICE']._serialized_start=422
-  _globals['_REPLICALOGSERVICE']._serialized_end=525
+  _globals['_READREPLICARESPONSE']._serialized_end=457
+  _globals['_REPLICALOGSERVICE']._serialized_start=459
+  _globals['_REPLICALOGSERVICE']._serialized_end=562
 # @@protoc_insertion_point(module_scope)

@@ -56,8 +56,12 @@ class ReadReplicaResponse(google.protobuf.message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: builtins.int
     LOG_END_OFFSET_FIELD_NUMBER: builtins.int
     RECORDS_FIELD_NUMBER: builtins.int
+    FILE_FIELD_NUMBER: builtins.int
+    FILE_POSITION_FIELD_NUMBER: builtins.int
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
-    """OFFSET_OUT_OF_RANGE where from_offset is outside the log: the offsets below are set then too."""
+    """OFFSET_OUT_OF_RANGE where from_offset is outside the log, CORRUPT_MESSAGE where the file holds no whole batch there:
+    the offsets below are set then too.
+    """
     error_message: builtins.str
     """A sentence for people; empty on success."""
     leader_epoch: builtins.int
@@ -70,6 +74,10 @@ class ReadReplicaResponse(google.protobuf.message.Message):
     """The next offset to be written here."""
     records: builtins.bytes
     """Whole batches as they lie on disk; the first may begin below from_offset."""
+    file: builtins.str
+    """The segment file in which records begins."""
+    file_position: builtins.int
+    """The byte of the file at which records begins."""
     def __init__(
         self,
         *,
@@ -80,9 +88,11 @@ class ReadReplicaResponse(google.protobuf.message.Message):
         high_watermark: builtins.int = ...,
         log_end_offset: builtins.int = ...,
         records: builtins.bytes = ...,
+        file: builtins.str = ...,
+        file_position: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_leader_epoch", b"_leader_epoch", "leader_epoch", b"leader_epoch"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_leader_epoch", b"_leader_epoch", "error", b"error", "error_message", b"error_message", "high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "records", b"records"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_leader_epoch", b"_leader_epoch", "error", b"error", "error_message", b"error_message", "file", b"file", "file_position", b"file_position", "high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "records", b"records"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_leader_epoch", b"_leader_epoch"]) -> typing.Literal["leader_epoch"] | None: ...
 
 global___ReadReplicaResponse = ReadReplicaResponse

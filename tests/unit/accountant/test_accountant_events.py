@@ -63,6 +63,11 @@ def entry(epoch: int, start: int) -> dict[str, Any]:
         ((entry(0, 0), entry(2, 5), entry(2, 7)), 1),
         ((entry(0, 0), entry(2, 5), event("truncation", old=9, new=5), entry(1, 5)), 0),
         ((entry(0, 0), entry(2, 5), event("truncation", old=9, new=6), entry(1, 6)), 1),
+        # The follower begins again at the leader's log start, which has moved: its whole cache is cleared.
+        ((entry(0, 0), event("truncation", old=3, new=8, log_start_offset=8), entry(0, 8)), 0),
+        ((entry(2, 1), event("truncation", old=9, new=8, log_start_offset=8), entry(2, 8)), 0),
+        ((entry(0, 0), event("truncation", old=3, new=8), entry(0, 8)), 0),
+        ((entry(2, 1), event("truncation", old=9, new=8, log_start_offset=0), entry(2, 8)), 1),
         ((entry(0, 0), entry(1, 5), entry(2, 5)), 0),
         ((entry(0, 0), entry(2, 5), STARTING, entry(1, 7)), 0),
     ],

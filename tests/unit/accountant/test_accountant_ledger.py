@@ -49,6 +49,29 @@ def test_a_compacted_log_may_drop_what_has_a_later_value_of_its_key() -> None:
     assert found(report(history, log(kept(0, key=b"a"), kept(2, key=b"b"), is_compacted=True))) == {Kind.LOST: 1}
 
 
+def test_a_compacted_log_may_drop_tombstones_and_what_they_removed() -> None:
+    """Kafka's Cleaner removes a tombstone after delete.retention.ms; then nothing of its key is left."""
+    rest = log(kept(3, key=b"b"), start=0, is_compacted=True)
+    removed = [sent(0, key=b"a"), sent(1, key=b"a")._replace(value=None), sent(3, key=b"b")]
+    result = report(removed, rest)
+    assert found(result) == {}
+    assert result.accounts["all"].deleted == 2
+    unknown = sent(1, outcome="info", key=b"a")._replace(value=None)
+    assert found(report([removed[0], unknown, removed[2]], rest)) == {}, "it may have been written, and removed"
+    refused = sent(1, outcome="fail", key=b"a")._replace(value=None)
+    assert found(report([removed[0], refused, removed[2]], rest)) == {Kind.LOST: 1}
+
+
+def test_a_compacted_log_drops_what_has_no_key() -> None:
+    assert found(report([sent(0)], log(kept(1, key=b"b"), start=0, is_compacted=True))) == {Kind.PHANTOM: 1}
+    assert found(report([sent(0)], log(kept(1, key=b"b"), start=0))) == {Kind.LOST: 1, Kind.PHANTOM: 1}
+
+
+def test_compaction_excuses_no_lost_tail() -> None:
+    tail = [sent(0, key=b"a"), sent(1, key=b"a"), sent(2, key=b"a")._replace(value=None)]
+    assert found(report(tail, log(kept(0, key=b"a"), end=1, is_compacted=True))) == {Kind.LOST_TAIL: 2}
+
+
 def test_a_partition_that_nobody_could_read_convicts_nobody() -> None:
     result = report([sent(0, partition=3)], log())
     assert result.is_balanced

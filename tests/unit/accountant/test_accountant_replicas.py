@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_books import found, kept, log, mark, replica, report, values
 
-from tidegauge_lab.accountant.books import Kind, ReadRecord, ReplicaLog
+from tidegauge_lab.accountant.books import Damage, Kind, ReadRecord, RecordMark, ReplicaLog
 from tidegauge_lab.accountant.replicas import differences
 
 
-def diverged(*replicas: ReplicaLog, compacted: bool = False) -> int:
-    return found(report(None, log(is_compacted=compacted), replicas=replicas)).get(Kind.DIVERGED, 0)
+def diverged(*replicas: ReplicaLog) -> int:
+    return found(report(None, log(), replicas=replicas)).get(Kind.DIVERGED, 0)
 
 
 def test_row_e6_two_members_of_the_isr_with_another_record_at_the_same_offset() -> None:
@@ -76,11 +80,104 @@ def test_retention_may_have_gone_further_on_one_of_them() -> None:
     assert diverged(replica(0, mark(2, 4), log_start_offset=2), replica(1, mark(0, 2), mark(2, 4))) == 0
 
 
-@pytest.mark.parametrize("compacted", [True, False])
-def test_compaction_goes_its_own_way_on_each_replica(*, compacted: bool) -> None:
+def test_a_gap_that_only_one_has_is_a_difference_where_nothing_is_compacted() -> None:
     full = replica(0, mark(0, 1), mark(1, 2), mark(2, 3))
-    assert diverged(full, replica(1, mark(0, 1), mark(2, 3)), compacted=compacted) == (0 if compacted else 1)
-    assert diverged(full, replica(1, mark(0, 1), mark(2, 3, crc=8)), compacted=compacted) == (1 if compacted else 2)
+    assert diverged(full, replica(1, mark(0, 1), mark(2, 3))) == 1
+    assert diverged(full, replica(1, mark(0, 1), mark(2, 3, crc=8))) == 2
+
+
+# Compaction: rule 6
+
+
+def record(offset: int, key: str | None, value: str | None = "v", epoch: int = 0) -> RecordMark:
+    digest = None if key is None else hash(key)
+    return RecordMark(offset, epoch, digest, hash((offset, key, value)), value is None)
+
+
+def compacted(broker: int, end: int, *records: RecordMark, **fields: Any) -> ReplicaLog:
+    """A replica up to ``end`` whose batches say nothing: compaction may have rewritten each of them."""
+    marks = (mark(0, end, crc=broker),)
+    return replica(broker, *marks, **{"records": records, **fields})
+
+
+def test_replicas_compacted_at_different_times_are_equal_where_both_hold_a_record() -> None:
+    """Kafka's Cleaner rewrites batches, so that their CRCs differ; the records in them stay."""
+    full = compacted(0, 4, record(0, "a"), record(1, "b"), record(2, "a"), record(3, "b"))
+    cleaned = compacted(1, 4, record(2, "a"), record(3, "b"))
+    assert diverged(full, cleaned) == diverged(cleaned, full) == 0
+    assert diverged(full, compacted(1, 4, record(2, "a"), record(3, "b", "other"))) == 1
+    assert diverged(full, compacted(1, 4, record(2, "a"), record(3, "b", epoch=1))) == 1
+
+
+def test_the_last_record_of_a_key_is_removed_by_no_cleaner() -> None:
+    full = compacted(0, 4, record(0, "a"), record(1, "b"), record(2, "a"), record(3, "c"))
+    assert diverged(full, compacted(1, 4, record(2, "a"), record(3, "c"))) == 1, "b"
+    assert diverged(full, compacted(1, 4, record(0, "a"), record(1, "b"), record(3, "c"))) == 1, "a's last"
+
+
+def test_a_cleaner_may_remove_tombstones_and_records_without_a_key() -> None:
+    full = compacted(0, 4, record(0, "a"), record(1, "a", None), record(2, None), record(3, "b"))
+    assert diverged(full, compacted(1, 4, record(3, "b"))) == 0
+
+
+def test_what_a_replica_never_had_was_not_removed_by_a_cleaner() -> None:
+    full = compacted(0, 4, record(0, "a"), record(1, "a"), record(2, "a", None), record(3, "a"))
+    assert diverged(full, compacted(1, 2, record(1, "a"))) == 2, "a member of the ISR, whose log ends at 2"
+
+
+def test_a_tombstone_gone_from_the_leader_excuses_what_a_replica_behind_it_still_holds() -> None:
+    leader = compacted(0, 9, record(8, "b"))
+    behind = compacted(1, 3, record(1, "a"), in_isr=False, high_watermark=3)
+    assert diverged(leader, behind) == 0
+    assert diverged(leader, compacted(1, 9, record(1, "a"), record(8, "b"))) == 1, "it has no later one of its key"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=14),
+    st.lists(st.integers(0, 14), min_size=2, max_size=2),
+    st.integers(0, 2),
+)
+def test_whatever_two_cleaners_leave_of_one_log_is_equal(
+    written: list[tuple[str, bool]], cleaned_to: list[int], drops_tombstones: int
+) -> None:
+    """A healthy log, compacted on each replica up to an offset of its own, must be judged healthy."""
+    whole = [record(at, key, None if is_tombstone else "v") for at, (key, is_tombstone) in enumerate(written)]
+
+    def cleaned(upto: int, *, drops: bool) -> list[RecordMark]:
+        latest = {one.key: one.offset for one in whole if one.offset < upto}
+        return [
+            one
+            for one in whole
+            if one.offset >= upto or (latest[one.key] == one.offset and not (drops and one.is_tombstone))
+        ]
+
+    end = len(whole)
+    one, other = (
+        compacted(broker, end, *cleaned(min(upto, end), drops=broker < drops_tombstones))
+        for broker, upto in enumerate(cleaned_to)
+    )
+    assert diverged(one, other) == 0
+
+
+# Damage: rule 7
+
+
+def test_damage_is_found_by_broker_and_words_and_the_rest_is_compared() -> None:
+    damaged = replica(1, mark(0, 1), mark(1, 2, crc=-1), mark(2, 3, crc=7), damage=[Damage(1, 2, "byte 61 of F")])
+    result = report(None, log(), replicas=[replica(0, mark(0, 1), mark(1, 2), mark(2, 3)), damaged])
+    assert found(result) == {Kind.DAMAGED: 1, Kind.DIVERGED: 1}
+    assert result.tallies[Kind.DAMAGED].examples[0][1:] == (1, "broker 1: byte 61 of F")
+    assert result.tallies[Kind.DIVERGED].examples[0].offset == 2
+    assert not result.is_balanced
+
+
+def test_where_the_leaders_log_breaks_off_the_others_are_compared_among_themselves() -> None:
+    leader = replica(0, mark(0, 1), high_watermark=3, log_end_offset=3, damage=[Damage(1, -1, "byte 61 of F")])
+    one = replica(1, mark(0, 1), mark(1, 2), mark(2, 3))
+    assert diverged(leader, one, replica(2, mark(0, 1), mark(1, 2), mark(2, 3))) == 0
+    assert diverged(leader, one, replica(2, mark(0, 1), mark(1, 2), mark(2, 3, crc=5))) == 1
+    assert diverged(leader, replica(1, mark(0, 1, crc=5), mark(1, 2), mark(2, 3))) == 1, "below it the leader counts"
 
 
 def test_without_a_leader_the_newest_replica_is_the_measure() -> None:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_client.history import NO_OFFSET, NO_TIME, HistoryWriter, SentRecord, read_history
+from tidegauge_client.history import NO_OFFSET, NO_TIME, History, HistoryWriter, SentRecord, read_history
+from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.partition_queue import OutcomeUnknown, RecordMetadata
 
 
@@ -112,11 +113,52 @@ def test_a_line_cut_off_by_a_kill_is_left_out_and_the_next_writer_begins_anew(tm
 def test_what_is_no_history_is_counted_not_believed(tmp_path: Path) -> None:
     path = tmp_path / "h"
     path.write_text('[]\n{}\nhello\n{"type":"invoke","producer":"p","number":0,"topic":"t"}\n')
-    assert read_history([path], "t") == ([], 4)
+    assert read_history([path], "t") == History(damaged_lines=4)
     with pytest.raises(TidegaugeError, match="can't be read"):
         read_history([tmp_path / "none"], "t")
     with pytest.raises(TidegaugeError, match="can't be written"):
         HistoryWriter(tmp_path / "none" / "h", "t", "all", is_idempotent=True)
+
+
+OLD, NEW = TopicIdentity("old", "cluster"), TopicIdentity("new", "cluster")
+
+
+def test_what_was_sent_to_another_topic_of_the_name_is_left_out_and_counted(tmp_path: Path) -> None:
+    """Rule 6: a topic that was deleted and created again, and one of another cluster, are other topics (KIP-516)."""
+    path = tmp_path / "h"
+    other_cluster = TopicIdentity("new", "another")
+    for identity in (OLD, NEW, other_cluster):
+        with HistoryWriter(path, "t", "all", is_idempotent=True) as history:
+            history.sends_to(identity)
+            history.invoked(0, None, identity.topic_id.encode(), 0, 0)
+            history.acknowledged(0, RecordMetadata("t", 0, 7, 0))
+    found = read_history([path], "t", NEW)
+    assert [(record.value, record.outcome) for record in found.records] == [(b"new", "ok")]
+    assert dict(found.of_others) == {OLD: 1, other_cluster: 1}
+    assert found.without_identity == 0
+    assert len(read_history([path], "t").records) == 3, "without an id every topic of the name is meant"
+
+
+def test_a_producer_that_learns_of_the_new_topic_says_so_once(tmp_path: Path) -> None:
+    path = tmp_path / "h"
+    with HistoryWriter(path, "t", "all", is_idempotent=True) as history:
+        for number, identity in enumerate([TopicIdentity(), OLD, OLD, NEW, NEW]):
+            history.sends_to(identity)
+            history.invoked(number, None, b"%d" % number, 0, 0)
+    assert [line["type"] for line in lines_of(path)].count("begin") == 2
+    found = read_history([path], "t", NEW)
+    assert [record.number for record in found.records] == [0, 3, 4]
+    assert (found.without_identity, dict(found.of_others)) == (1, {OLD: 2})
+
+
+def test_a_history_without_ids_stays_readable_and_says_so(tmp_path: Path) -> None:
+    """As older versions wrote it."""
+    path = tmp_path / "h"
+    with HistoryWriter(path, "t", "all", is_idempotent=True) as history:
+        history.invoked(0, None, b"v", 0, 0)
+        history.acknowledged(0, RecordMetadata("t", 0, 0, 0))
+    found = read_history([path], "t", NEW)
+    assert ([record.outcome for record in found.records], found.without_identity) == (["ok"], 1)
 
 
 @settings(max_examples=50, deadline=None)

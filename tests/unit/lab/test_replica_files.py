@@ -11,7 +11,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.log.checkpoints import EpochCheckpoint, OffsetCheckpoint, write_topic_id
 from tidegauge_broker.replica.messages import EpochEntry
 from tidegauge_client.records import NewRecord, encode_batch
-from tidegauge_lab.accountant.reading.replica_files import DAMAGED_CRC, read_replica_files
+from tidegauge_lab.accountant.reading.batches import DAMAGED_CRC
+from tidegauge_lab.accountant.reading.replica_files import read_replica_files
 
 AT = TopicPartition("orders", 0)
 ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -36,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_batches_of_all_segments_with_end_epoch_and_the_checkpointed_high_watermark(folder: Path) -> None:
     found = read_replica_files(folder.parent, AT, ID)
-    assert [(mark.base_offset, mark.next_offset, mark.leader_epoch) for mark in found.marks] == [
+    assert [(mark.base_offset, mark.next_offset, mark.leader_epoch) for mark in found.notes.marks] == [
         (0, 2, 0),
         (2, 3, 0),
         (3, 4, 4),
@@ -50,10 +51,43 @@ def test_a_batch_that_was_written_in_part_ends_the_log(folder: Path) -> None:
     assert read_replica_files(folder.parent, AT, ID).log_end_offset == 4
 
 
-def test_a_batch_whose_bytes_were_changed_equals_no_other(folder: Path) -> None:
+def test_a_batch_whose_bytes_were_changed_equals_no_other_and_is_named_as_damaged(folder: Path) -> None:
     last = folder / f"{3:020d}.log"
     last.write_bytes(last.read_bytes()[:-2] + b"X\x00")
-    assert [mark.crc == DAMAGED_CRC for mark in read_replica_files(folder.parent, AT, ID).marks] == [False, False, True]
+    notes = read_replica_files(folder.parent, AT, ID).notes
+    assert [mark.crc == DAMAGED_CRC for mark in notes.marks] == [False, False, True]
+    (damage,) = notes.damage
+    assert damage[:2] == (3, 4)
+    assert damage.words == f"the batch of offsets 3 to 3, at byte 0 of {last}, does not match its CRC"
+
+
+@pytest.mark.parametrize("recovery_point", [None, 3, 4])
+def test_what_is_not_whole_at_the_end_is_damage_where_it_was_flushed(folder: Path, recovery_point: int | None) -> None:
+    """Below the recovery point a crash takes nothing (UnifiedLog.recoveryPoint)."""
+    last = folder / f"{3:020d}.log"
+    last.write_bytes(last.read_bytes()[:-1])
+    if recovery_point is not None:
+        OffsetCheckpoint(folder.parent / "recovery-point-offset-checkpoint").write({AT: recovery_point})
+    found = read_replica_files(folder.parent, AT, ID)
+    assert found.log_end_offset == 3
+    words = f"offsets from 3 on can't be read: {last} holds no whole batch at byte 0"
+    assert found.notes.damage == ([(3, -1, words)] if recovery_point == 4 else [])
+
+
+def test_what_is_not_whole_before_another_segment_is_damage_and_the_next_one_is_read(folder: Path) -> None:
+    first = folder / f"{0:020d}.log"
+    whole = len(batch(0, b"a", b"b"))
+    first.write_bytes(first.read_bytes()[:-1])
+    found = read_replica_files(folder.parent, AT, ID)
+    words = f"offsets from 2 to 2 can't be read: {first} holds no whole batch at byte {whole}"
+    assert found.notes.damage == [(2, 3, words)]
+    assert [mark.base_offset for mark in found.notes.marks] == [0, 3]
+
+
+def test_records_are_noted_where_the_log_may_have_been_compacted(folder: Path) -> None:
+    notes = read_replica_files(folder.parent, AT, ID, by_record=True).notes
+    assert [record.offset for record in notes.records] == [0, 1, 2, 3]
+    assert not notes.has_sparse_batches
 
 
 def test_what_retention_took_is_below_the_log_start(folder: Path) -> None:
@@ -67,7 +101,7 @@ def test_an_empty_replica_ends_where_it_begins(folder: Path) -> None:
     for path in folder.glob("*.log"):
         path.write_bytes(b"")
     found = read_replica_files(folder.parent, AT, ID)
-    assert (found.marks, found.log_end_offset, found.leader_epoch) == ([], 0, 4)
+    assert (found.notes.marks, found.log_end_offset, found.leader_epoch) == ([], 0, 4)
 
 
 def test_files_of_an_earlier_topic_of_the_name_are_not_its_replica(folder: Path) -> None:

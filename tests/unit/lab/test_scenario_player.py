@@ -15,6 +15,7 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
+from tidegauge_client.metadata import TopicIdentity
 from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.scenario import player
 from tidegauge_lab.scenario.facts import Facts, Replica
@@ -74,6 +75,9 @@ class FakeHands:
 
     def readable(self, at: TopicPartition, leader: int) -> list[str]:
         return ["m1"]
+
+    def topic_identity(self, name: str) -> TopicIdentity:
+        return TopicIdentity(f"id of {name}", "cluster")
 
     def audit(self, topic: str, histories: Sequence[Path]) -> Any:
         self.done.append(("audit", topic, [path.name for path in histories]))

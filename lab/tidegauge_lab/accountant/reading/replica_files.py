@@ -1,14 +1,17 @@
 """A replica as its files have it, read without the broker: for brokers that are down, or do not answer.
 
-Contract: read only, by the reader of ``dump-log``. The broker may be running after all and write, cut or delete these
-files meanwhile: what is read then ends before the first batch that is not whole, and no batch is shown twice.
+Contract: read only, by the reader of ``dump-log``. The broker may be running after all and write, truncate or delete
+these files meanwhile: what is read then ends before the first batch that is not whole, and no batch is shown twice.
 
 Rules:
     1. The end is that of the last whole batch, the high watermark what stands in ``replication-offset-checkpoint``: a
        broker writes it now and then only, so it may be behind what the broker knew; it is never ahead, but where a
        power cut took the log's end.
     2. The leader epoch is the highest that the replica has noted or holds; the one it was told last may be higher.
-    3. Files of another topic of the same name (its id is in ``partition.metadata``) are not this replica's.
+    3. A batch that is not whole is damage where the recovery point (``recovery-point-offset-checkpoint``) is above it,
+       since everything below was flushed, or where another segment follows; else a crash has left it, and recovery will
+       take it away.
+    4. Files of another topic of the same name (its id is in ``partition.metadata``) are not this replica's.
 
 Source: kafka-behaviour 5.1 to 5.3; Kafka's DumpLogSegments.
 """
@@ -25,6 +28,7 @@ from tidegauge.record_batch import BatchHeader, crc_matches
 from tidegauge_broker.log.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     CorruptCheckpoint,
     EpochCheckpoint,
@@ -33,10 +37,7 @@ from tidegauge_broker.log.checkpoints import (
 )
 from tidegauge_broker.log.dump import opened_log
 from tidegauge_broker.log.segment import LOG_SUFFIX
-from tidegauge_lab.accountant.books import Mark
-
-DAMAGED_CRC = -1
-"""Stands for the CRC of a batch whose bytes do not fit it: no other batch has it."""
+from tidegauge_lab.accountant.reading.batches import BatchNotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,17 @@ class ReplicaFiles:
 
     Attributes:
         high_watermark: of the checkpoint; 0 without one, as for a broker that starts.
-        marks: its batches, by offset.
+        notes: its batches, and what of them is damaged.
     """
 
     leader_epoch: int
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
-    marks: list[Mark]
+    notes: BatchNotes
 
 
-def read_replica_files(data: Path, at: TopicPartition, topic_id: str) -> ReplicaFiles:
+def read_replica_files(data: Path, at: TopicPartition, topic_id: str, *, by_record: bool = False) -> ReplicaFiles:
     """Read a replica in a broker's log folder.
 
     Raises:
@@ -67,10 +68,8 @@ def read_replica_files(data: Path, at: TopicPartition, topic_id: str) -> Replica
         segments = segments_of(folder)
         if found not in {None, topic_id} or not segments:
             raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder} holds no log of this topic")
-        marks = [
-            Mark(header.base_offset, header.next_offset, header.leader_epoch, header.crc if is_valid else DAMAGED_CRC)
-            for _, header, is_valid in batches_of(segments)
-        ]
+        recovery_point = OffsetCheckpoint(data / RECOVERY_POINT_CHECKPOINT).read().get(at, 0)
+        notes = _notes_of(segments, recovery_point, by_record=by_record)
         epochs = EpochCheckpoint(folder / LEADER_EPOCH_CHECKPOINT).read()
         high_watermark = OffsetCheckpoint(data / REPLICATION_OFFSET_CHECKPOINT).read().get(at, 0)
         start = OffsetCheckpoint(data / LOG_START_OFFSET_CHECKPOINT).read().get(at, 0)
@@ -78,17 +77,41 @@ def read_replica_files(data: Path, at: TopicPartition, topic_id: str) -> Replica
         raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder} can't be read: {problem}") from None
     base_offset = int(segments[0].stem)
     return ReplicaFiles(
-        leader_epoch=max([entry.epoch for entry in epochs] + [mark.leader_epoch for mark in marks[-1:]], default=-1),
+        leader_epoch=max(
+            [entry.epoch for entry in epochs] + [mark.leader_epoch for mark in notes.marks[-1:]], default=-1
+        ),
         log_start_offset=max(start, base_offset),
         high_watermark=high_watermark,
-        log_end_offset=marks[-1].next_offset if marks else base_offset,
-        marks=marks,
+        log_end_offset=notes.marks[-1].next_offset if notes.marks else base_offset,
+        notes=notes,
     )
 
 
 def segments_of(folder: Path) -> list[Path]:
     """The .log files of a replica, in the order of their offsets."""
     return sorted(path for path in folder.glob(f"*{LOG_SUFFIX}") if path.stem.isdecimal())
+
+
+def _notes_of(segments: list[Path], recovery_point: int, *, by_record: bool) -> BatchNotes:
+    """Read all segments; what is not whole is damage by rule 3."""
+    notes = BatchNotes(by_record)
+    next_offset = 0
+    for path, following in zip(segments, [*segments[1:], None], strict=True):
+        next_offset = max(next_offset, int(path.stem))
+        end = 0
+        with opened_log(path) as log:
+            for header in log.headers():
+                batch = log.batch(header)
+                if len(batch) < header.size_bytes or header.base_offset < next_offset:
+                    return notes  # it was truncated meanwhile
+                notes.add(batch, header._replace(position=0), f"byte {header.position} of {path}")
+                next_offset, end = header.next_offset, header.position + header.size_bytes
+            is_whole = end >= log.size_bytes
+        if not is_whole and following is not None:
+            notes.break_off(next_offset, f"{path} holds no whole batch at byte {end}", int(following.stem))
+        elif following is None and next_offset < recovery_point:
+            notes.break_off(next_offset, f"{path} holds no whole batch at byte {end}")
+    return notes
 
 
 def batches_of(segments: list[Path]) -> Iterator[tuple[bytes, BatchHeader, bool]]:

@@ -6,12 +6,16 @@ Rules:
     2. Records with acks=1 are acknowledged before they are committed: the high watermark is given some seconds to
        reach the leader's log end offset.
     3. Replicas are read as ``topic_replicas`` says, those of brokers that are down from their disks.
+    4. A partition whose leader can't read its own log is left out and named; the others, and the replicas, are read.
+    5. What a history or a reader says of another topic of the same name, deleted or of another cluster, is left out and
+       named; what does not say of which topic it is counts, and that is said.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +29,8 @@ from tidegauge_client.admin import EARLIEST, LATEST, Admin
 from tidegauge_client.cli.formatting import content_of
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_client.consumer import Consumer
-from tidegauge_client.history import read_history
+from tidegauge_client.history import SentRecord, read_history
+from tidegauge_client.metadata import TopicIdentity
 from tidegauge_lab.accountant.audit import Report, audit
 from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, ReadRecord
 from tidegauge_lab.accountant.reading.topic_replicas import read_replicas, settled_leaders
@@ -89,46 +94,42 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION; no broker answers; a partition has no leader in time; a history
             can't be read.
     """
-    history = read_history(sources.histories, topic) if sources.histories else None
-    reads = [read for path in sources.reads for read in read_consumed(path, topic)] if sources.reads else None
     not_read: list[str] = []
-    if history is not None and history.damaged_lines and not history.records:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"{', '.join(map(str, sources.histories))} can't be read: it does not hold lines of `produce --history`",
-        )
-    if history is not None and history.damaged_lines:
-        not_read.append(f"{history.damaged_lines} damaged lines of the history")
-    if history is not None and not history.records:
-        not_read.append(f"the history says nothing of topic {topic}")
     async with Admin(bootstrap, request_timeout_ms=sources.timeout_ms) as admin:
         (info,) = await admin.describe_topics([topic])
+        identity = (await admin.metadata([topic])).identity_of(topic)
+        sent = _sent(sources.histories, topic, identity, not_read)
+        reads = _consumed_reads(sources.reads, topic, identity, not_read)
         settings = {config.name: config.value for config in await admin.describe_topic_config(topic)}
         ends = await admin.list_offsets({part.topic_partition: LATEST for part in info.partitions.values()})
         leaders = (await settled_leaders(admin, topic)).by_partition
         watermarks = {partition: leading.high_watermark for partition, leading in leaders.items()}
         committed = {tp: max(found.offset, watermarks.get(tp.partition, -1)) for tp, found in ends.items()}
-        records = await _read_committed(bootstrap, committed, sources.timeout_ms)
-        starts = await admin.list_offsets(dict.fromkeys(committed, EARLIEST))
+        records, unreadable = await _read_committed(bootstrap, committed, sources.timeout_ms)
+        for tp, why in unreadable.items():
+            by = f", broker {leaders[tp.partition].broker}" if tp.partition in leaders else ""
+            not_read.append(f"the committed records of {tp}: its leader{by}, can't read its log ({why})")
+        starts = await admin.list_offsets(dict.fromkeys(records, EARLIEST))
         is_compacted = "compact" in settings.get("cleanup.policy", "")
         replicas = await read_replicas(admin, info, sources.log_folders, is_compacted=is_compacted)
         not_read += replicas.not_read
+    once_compacted = {log.partition for log in replicas.logs if log.has_sparse_batches}
     logs = {
         tp.partition: CommittedLog(
             tp.partition,
             starts[tp].offset if tp in starts else 0,
-            end,
+            committed[tp],
             records[tp],
             has_own_timestamps=settings.get("message.timestamp.type") != "LogAppendTime",
-            is_compacted=is_compacted,
-            log_end_offset=leaders[tp.partition].log_end_offset if tp.partition in leaders else end,
+            is_compacted=is_compacted or tp.partition in once_compacted,
+            log_end_offset=leaders[tp.partition].log_end_offset if tp.partition in leaders else committed[tp],
         )
-        for tp, end in committed.items()
+        for tp in records
     }
     factor = min((len(part.replicas) for part in info.partitions.values()), default=1)
     books = Books(
         topic=topic,
-        sent=None if history is None else history.records,
+        sent=sent,
         logs=logs,
         replicas=replicas.logs,
         reads=reads,
@@ -140,13 +141,82 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
     return Reading(books, not_read)
 
 
+# What producers and consumers say
+
+
+def _sent(
+    histories: Sequence[Path], topic: str, identity: TopicIdentity, not_read: list[str]
+) -> list[SentRecord] | None:
+    """What histories say of this topic; what of them does not count goes to ``not_read`` (rule 5)."""
+    if not histories:
+        return None
+    history = read_history(histories, topic, identity)
+    if history.damaged_lines and not history.records and not history.of_others:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"{', '.join(map(str, histories))} can't be read: it does not hold lines of `produce --history`",
+        )
+    if history.damaged_lines:
+        not_read.append(f"{history.damaged_lines} damaged lines of the history")
+    not_read += [_of_another(count, "records of the history", topic, one) for one, count in history.of_others.items()]
+    if history.without_identity:
+        not_read.append(
+            f"of which topic {topic} {history.without_identity} records of the history are: they carry no topic id, so "
+            "they count; those of a topic that was deleted and created again would seem lost"
+        )
+    if not history.records:
+        not_read.append(f"the history says nothing of topic {topic}")
+    return history.records
+
+
+def _of_another(count: int, what: str, topic: str, identity: TopicIdentity) -> str:
+    cluster = f" of cluster {identity.cluster_id}" if identity.cluster_id else ""
+    return (
+        f"{count} {what}: they are of another topic {topic} (id {identity.topic_id}{cluster}), which was deleted or is "
+        "another cluster's"
+    )
+
+
+def _consumed_reads(
+    files: Sequence[Path], topic: str, identity: TopicIdentity, not_read: list[str]
+) -> list[ReadRecord] | None:
+    """What consumers read of this topic; what does not count goes to ``not_read`` (rule 5)."""
+    if not files:
+        return None
+    of_others: Counter[TopicIdentity] = Counter()
+    reads = [read for path in files for read in read_consumed(path, topic, identity, of_others)]
+    not_read += [_of_another(count, "records that were read", topic, one) for one, count in of_others.items()]
+    return reads
+
+
 # The committed log
 
 
 async def _read_committed(
     bootstrap: Sequence[str], ends: Mapping[TopicPartition, int], timeout_ms: int
+) -> tuple[dict[TopicPartition, list[KeptRecord]], dict[TopicPartition, str]]:
+    """All records below these ends (rule 1), and which partitions their leaders can't read, and why (rule 4)."""
+    try:
+        return await _read_to(bootstrap, ends, timeout_ms), {}
+    except TidegaugeError as problem:
+        if problem.code is not ErrorCode.CORRUPT_MESSAGE:
+            raise
+    # The error does not say which partition it is: each by itself, now.
+    records: dict[TopicPartition, list[KeptRecord]] = {}
+    unreadable: dict[TopicPartition, str] = {}
+    for tp, end in ends.items():
+        try:
+            records |= await _read_to(bootstrap, {tp: end}, timeout_ms)
+        except TidegaugeError as problem:
+            if problem.code is not ErrorCode.CORRUPT_MESSAGE:
+                raise
+            unreadable[tp] = problem.message
+    return records, unreadable
+
+
+async def _read_to(
+    bootstrap: Sequence[str], ends: Mapping[TopicPartition, int], timeout_ms: int
 ) -> dict[TopicPartition, list[KeptRecord]]:
-    """All records below these ends (rule 1)."""
     records: dict[TopicPartition, list[KeptRecord]] = {tp: [] for tp in ends}
     async with Consumer(bootstrap, auto_offset_reset="earliest", max_poll_records=POLL_RECORDS) as consumer:
         consumer.assign(ends)
@@ -185,26 +255,41 @@ def _events(folder: Path, topic: str) -> list[dict[str, Any]]:
     return events
 
 
-def read_consumed(path: Path, topic: str) -> Iterator[ReadRecord]:
+def read_consumed(
+    path: Path, topic: str, identity: TopicIdentity | None = None, of_others: Counter[TopicIdentity] | None = None
+) -> Iterator[ReadRecord]:
     """The lines of ``consume -o json`` that are of a topic.
+
+    Args:
+        path: the file.
+        topic: the topic's name.
+        identity: the topic that is meant: lines that bear another id are left out; None: every topic of that name.
+        of_others: counts what is left out.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, the file can't be read, or a line is no record.
     """
     try:
         with path.open("rb") as file:
-            yield from _consumed(file, topic)
+            wanted = "" if identity is None else identity.topic_id
+            yield from _consumed(file, topic, wanted, Counter() if of_others is None else of_others)
     except (OSError, ValueError, KeyError, TypeError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else "it does not hold lines of `consume -o json`"
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{path} can't be read: {why}") from None
 
 
-def _consumed(lines: Iterable[bytes], topic: str) -> Iterator[ReadRecord]:
+def _consumed(
+    lines: Iterable[bytes], topic: str, wanted: str, of_others: Counter[TopicIdentity]
+) -> Iterator[ReadRecord]:
     for raw in lines:
         if not raw.endswith(b"\n"):
             return  # its writer was killed in this line
         line: dict[str, Any] = json.loads(raw)
         if line["topic"] == topic:
+            topic_id = str(line.get("topic_id", ""))
+            if wanted and topic_id and topic_id != wanted:
+                of_others[TopicIdentity(topic_id)] += 1
+                continue
             yield ReadRecord(
                 int(line["partition"]), int(line["offset"]), content_of(line["key"]), content_of(line["value"])
             )

@@ -8,26 +8,30 @@ Rules:
     3. The high watermark is given ``SETTLE_SECONDS`` to reach the leader's log end offset.
     4. A replica that differs is read again, ``LOOKS`` times in all: after an unclean election a follower may be about
        to truncate. What differs each time has diverged.
+    5. Replicas of a topic that is compacted, or was once (a batch holds fewer records than offsets), are read record by
+       record.
+    6. What of a replica is damaged is noted with its file and position; everything else is read all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import crc_matches, iterate_headers
+from tidegauge.record_batch import iterate_headers
 from tidegauge.v1 import metadata_pb2, replica_log_service_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.metadata import BrokerInfo, TopicInfo
 from tidegauge_client.records import Record, decode_batch, decode_batches
-from tidegauge_lab.accountant.books import Mark, ReplicaLog, Stretch, show
-from tidegauge_lab.accountant.reading.replica_files import DAMAGED_CRC, batches_of, read_replica_files, segments_of
+from tidegauge_lab.accountant.books import ReplicaLog, Stretch, show
+from tidegauge_lab.accountant.reading.batches import BatchNotes
+from tidegauge_lab.accountant.reading.replica_files import batches_of, read_replica_files, segments_of
 from tidegauge_lab.accountant.replicas import compare
 
 SETTLE_SECONDS = 5.0
@@ -117,16 +121,19 @@ async def read_replicas(admin: Admin, info: TopicInfo, folders: Mapping[int, Pat
     """All replicas of a topic; ``folders`` are the brokers' log folders, as far as they are at hand."""
     channels = Channels(admin.security)
     try:
-        looks = LOOKS
+        looks, by_record = LOOKS, is_compacted
         while True:
-            looks -= 1
             views = await _views(admin, info.name)
             brokers = (await admin.metadata([])).brokers
             reachable = {broker: one for broker, one in brokers.items() if broker in views.answering}
-            reading = _Reading(channels, info, reachable, views.by_partition, folders)
+            reading = _Reading(channels, info, reachable, views.by_partition, folders, by_record)
             found = await reading.read()
-            if not _differ(found.logs, is_compacted=is_compacted):
+            if not _differ(found.logs):
                 return found
+            if not by_record and any(log.has_sparse_batches for log in found.logs):
+                by_record = True
+                continue
+            looks -= 1
             if looks == 0:
                 await reading.preview()
                 return found
@@ -139,8 +146,8 @@ def _by_partition(logs: Sequence[ReplicaLog]) -> list[list[ReplicaLog]]:
     return [[log for log in logs if log.partition == one] for one in sorted({log.partition for log in logs})]
 
 
-def _differ(logs: Sequence[ReplicaLog], *, is_compacted: bool) -> bool:
-    return any(True for replicas in _by_partition(logs) for _ in compare(replicas, is_compacted=is_compacted))
+def _differ(logs: Sequence[ReplicaLog]) -> bool:
+    return any(True for replicas in _by_partition(logs) for _ in compare(replicas))
 
 
 @dataclass(slots=True)
@@ -152,6 +159,7 @@ class _Reading:
     brokers: Mapping[int, BrokerInfo]
     leaders: Mapping[int, Leading]
     folders: Mapping[int, Path]
+    by_record: bool = False
     found: Replicas = field(default_factory=Replicas)
 
     async def read(self) -> Replicas:
@@ -167,7 +175,7 @@ class _Reading:
         for partition in partitions if broker in self.brokers else ():
             at = TopicPartition(self.info.name, partition)
             try:
-                log = await _read_replica(self.channels, self.brokers[broker], at, self.leaders.get(partition))
+                log = await self._read_replica(self.brokers[broker], at, self.leaders.get(partition))
                 self.found.logs.append(log)
             except TidegaugeError as problem:
                 if not problem.definite and broker in self.folders:
@@ -189,7 +197,7 @@ class _Reading:
             at = TopicPartition(self.info.name, partition)
             leading = self.leaders.get(partition)
             try:
-                files = read_replica_files(self.folders[broker], at, self.info.topic_id)
+                files = read_replica_files(self.folders[broker], at, self.info.topic_id, by_record=self.by_record)
             except TidegaugeError as problem:
                 self.found.not_read.append(
                     f"the replica of {at} on broker {broker}: it does not answer, and {problem.message}"
@@ -206,8 +214,11 @@ class _Reading:
                     log_start_offset=files.log_start_offset,
                     high_watermark=files.high_watermark,
                     log_end_offset=files.log_end_offset,
-                    marks=files.marks,
+                    marks=files.notes.marks,
                     is_from_disk=True,
+                    records=files.notes.records if self.by_record else None,
+                    has_sparse_batches=files.notes.has_sparse_batches,
+                    damage=files.notes.damage,
                 )
             )
 
@@ -235,55 +246,83 @@ class _Reading:
         except (TidegaugeError, OSError):
             return None  # the finding stands without it
 
+    # One replica, by its broker
+
+    async def _read_replica(self, broker: BrokerInfo, at: TopicPartition, leading: Leading | None) -> ReplicaLog:
+        for _ in range(3):
+            try:
+                return await self._read_replica_once(broker, at, leading)
+            except _Truncated:
+                continue
+        raise TidegaugeError(ErrorCode.REPLICA_NOT_AVAILABLE, "it was truncated each time that it was read")
+
+    async def _read_replica_once(self, broker: BrokerInfo, at: TopicPartition, leading: Leading | None) -> ReplicaLog:
+        notes = BatchNotes(self.by_record)
+        position: int | None = None
+        while True:
+            answer = await _part(self.channels, broker, at, position)
+            if position is not None and answer.log_end_offset < position:
+                raise _Truncated
+            if answer.error == int(ErrorCode.OFFSET_OUT_OF_RANGE):
+                position = answer.log_start_offset  # retention was quicker
+                continue
+            position = answer.log_start_offset if position is None else position
+            is_whole = True
+            if answer.error == int(ErrorCode.CORRUPT_MESSAGE):
+                notes.break_off(position, answer.error_message)
+                is_whole = False
+            else:
+                is_whole = _note(answer, notes, position)
+            position = notes.marks[-1].next_offset if notes.marks else position
+            if not is_whole or not answer.records or position >= answer.log_end_offset:
+                return _log_of(answer, notes, broker.id, at, leading)
+
+
+def _log_of(
+    answer: replica_log_service_pb2.ReadReplicaResponse,
+    notes: BatchNotes,
+    broker: int,
+    at: TopicPartition,
+    leading: Leading | None,
+) -> ReplicaLog:
+    """The replica as the last part of it was read."""
+    is_leader = leading is not None and leading.broker == broker
+    return ReplicaLog(
+        partition=at.partition,
+        broker=broker,
+        is_leader=is_leader,
+        in_isr=leading is not None and broker in leading.isr,
+        leader_epoch=answer.leader_epoch if answer.HasField("leader_epoch") else -1,
+        log_start_offset=answer.log_start_offset,
+        high_watermark=leading.high_watermark if is_leader and leading is not None else answer.high_watermark,
+        log_end_offset=answer.log_end_offset,
+        marks=notes.marks,
+        records=notes.records if notes.by_record else None,
+        has_sparse_batches=notes.has_sparse_batches,
+        damage=notes.damage,
+    )
+
+
+def _note(answer: replica_log_service_pb2.ReadReplicaResponse, notes: BatchNotes, position: int) -> bool:
+    """Note the batches of a part from an offset on; says whether the part was whole to its end."""
+    end, offset = 0, position
+    try:
+        for header in iterate_headers(answer.records):
+            end, offset = header.position + header.size_bytes, header.next_offset
+            if header.next_offset > position:
+                notes.add(answer.records, header, f"byte {answer.file_position + header.position} of {answer.file}")
+    except TidegaugeError:
+        at = answer.file_position + end
+        notes.break_off(max(offset, position), f"{answer.file} holds no whole batch at byte {at}")
+        return False
+    return True
+
 
 def _record_on_disk(folder: Path, offset: int) -> Record | None:
     for batch, header, is_valid in batches_of(segments_of(folder)):
         if header.next_offset > offset:
             return next(decode_batch(batch, header, offset), None) if is_valid else None
     return None
-
-
-async def _read_replica(
-    channels: Channels, broker: BrokerInfo, at: TopicPartition, leading: Leading | None
-) -> ReplicaLog:
-    for _ in range(3):
-        try:
-            return await _read_replica_once(channels, broker, at, leading)
-        except _Truncated:
-            continue
-    raise TidegaugeError(ErrorCode.REPLICA_NOT_AVAILABLE, "it was truncated each time that it was read")
-
-
-async def _read_replica_once(
-    channels: Channels, broker: BrokerInfo, at: TopicPartition, leading: Leading | None
-) -> ReplicaLog:
-    marks: list[Mark] = []
-    position: int | None = None
-    while True:
-        answer = await _part(channels, broker, at, position)
-        if position is not None and answer.log_end_offset < position:
-            raise _Truncated
-        if answer.error == int(ErrorCode.OFFSET_OUT_OF_RANGE):
-            position = answer.log_start_offset  # retention was quicker
-            continue
-        marks += _marks(answer.records, position or answer.log_start_offset)
-        position = marks[-1].next_offset if marks else answer.log_start_offset
-        if not answer.records or position >= answer.log_end_offset:
-            return ReplicaLog(
-                partition=at.partition,
-                broker=broker.id,
-                is_leader=leading is not None and leading.broker == broker.id,
-                in_isr=leading is not None and broker.id in leading.isr,
-                leader_epoch=answer.leader_epoch if answer.HasField("leader_epoch") else -1,
-                log_start_offset=answer.log_start_offset,
-                high_watermark=(
-                    leading.high_watermark
-                    if leading is not None and leading.broker == broker.id
-                    else answer.high_watermark
-                ),
-                log_end_offset=answer.log_end_offset,
-                marks=marks,
-            )
 
 
 async def _part(
@@ -295,14 +334,6 @@ async def _part(
     stub = channels.replica_log(broker.address)
     answer = await call(stub.ReadReplica, request, timeout_ms=READ_TIMEOUT_MS, address=broker.address)
     error = ErrorCode.of(answer.error)
-    if error not in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
+    if error not in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE}:
         raise TidegaugeError(error, answer.error_message)
     return answer
-
-
-def _marks(records: bytes, position: int) -> Iterator[Mark]:
-    """The batches, their CRCs checked against their bytes; one that is damaged gets a CRC that nothing has."""
-    for header in iterate_headers(records):
-        if header.next_offset > position:
-            crc = header.crc if crc_matches(records, header) else DAMAGED_CRC
-            yield Mark(header.base_offset, header.next_offset, header.leader_epoch, crc)

@@ -32,7 +32,9 @@ class ReplicaPart:
 
     Attributes:
         leader_epoch: -1 before the first LeaderAndIsr.
-        error: OFFSET_OUT_OF_RANGE, or NONE.
+        file: the segment file in which ``records`` begins.
+        file_position: the byte in it at which it begins.
+        error: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE, the file holds no whole batch there; or NONE.
     """
 
     leader_epoch: int
@@ -40,6 +42,8 @@ class ReplicaPart:
     high_watermark: int
     log_end_offset: int
     records: bytes = b""
+    file: str = ""
+    file_position: int = 0
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
 
@@ -50,8 +54,7 @@ def read_replica(
     """A part of the local replica.
 
     Raises:
-        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, no replica is here; KAFKA_STORAGE_ERROR, it is offline;
-            CORRUPT_MESSAGE, the file does not hold what its index says.
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, no replica is here; KAFKA_STORAGE_ERROR, it is offline.
     """
     partition = replicas.core.partition(topic_partition)
     if partition is None:
@@ -67,8 +70,14 @@ def read_replica(
             error=ErrorCode.OFFSET_OUT_OF_RANGE,
             message=f"Offset {begin} is outside the log, which holds {log.log_start_offset} to {log.log_end_offset}",
         )
-    records = log.read(begin, log.log_end_offset, min(max(0, max_bytes), MAX_BYTES), at_least_one_batch=True)
-    return ReplicaPart(*at, records=records)
+    try:
+        records = log.read(begin, log.log_end_offset, min(max(0, max_bytes), MAX_BYTES), at_least_one_batch=True)
+        file, position = log.place_of(begin)
+    except TidegaugeError as problem:
+        if problem.code is not ErrorCode.CORRUPT_MESSAGE:
+            raise
+        return ReplicaPart(*at, error=problem.code, message=problem.message)
+    return ReplicaPart(*at, records=records, file=file, file_position=position)
 
 
 class ReplicaLogServicer(replica_log_service_pb2_grpc.ReplicaLogServiceServicer):
@@ -103,4 +112,6 @@ class ReplicaLogServicer(replica_log_service_pb2_grpc.ReplicaLogServiceServicer)
             high_watermark=part.high_watermark,
             log_end_offset=part.log_end_offset,
             records=part.records,
+            file=part.file,
+            file_position=part.file_position,
         )
