@@ -23,6 +23,7 @@ from tests.handshakes import refused
 from tests.waiting import until, until_async
 
 from tidegauge.listeners import SSL, resolve_listeners
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.secure_channels import open_channel, server_credentials
 from tidegauge.security import security_of, security_of_files
 from tidegauge_broker.server.wire.grpc.servers import Limits, RpcServers
@@ -46,6 +47,7 @@ async def serving(port: int, limits: Limits, tls: grpc.ServerCredentials | None 
         limits,
         tls,
         lambda server, _: health_pb2_grpc.add_HealthServicer_to_server(HealthServicer(), server),
+        LogicalClock(lambda: 0),
     )
     await servers.start()
     try:

@@ -65,14 +65,12 @@ from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager, topic_rules
 from tidegauge_broker.server.seams import Parts, seams_of
-from tidegauge_broker.server.wire.grpc.grpc_services import (
-    AdminServicer,
-    BrokerServicer,
-    ControllerServicer,
-    ControlServicer,
-    ReplicationServicer,
-)
+from tidegauge_broker.server.wire.grpc.admin import AdminServicer
+from tidegauge_broker.server.wire.grpc.broker import BrokerServicer
+from tidegauge_broker.server.wire.grpc.control import ControlServicer
+from tidegauge_broker.server.wire.grpc.controller import ControllerServicer
 from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
+from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 from tidegauge_broker.server.wire.grpc.servers import Limits, RpcServers, tls_of
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
@@ -254,7 +252,6 @@ class BrokerProcess:
             producer_ids=self._producer_ids,
             configs=self._configs,
             create_topic=self._auto_topics.create,
-            logical_clock=self._logical_clock,
         )
         at = identity.endpoint
         protocols = identity.listeners.protocols
@@ -280,6 +277,7 @@ class BrokerProcess:
             Limits.of(self._settings),
             tls_of(self._settings, self._identity.security) if self._identity.security.is_tls else None,
             self._add_services,
+            self._logical_clock,
             self._seams.interceptors(),
         )
         await self._servers.start()
@@ -292,7 +290,9 @@ class BrokerProcess:
         broker = BrokerServicer(service, self._now_ms, listener)
         broker_service_pb2_grpc.add_BrokerServiceServicer_to_server(broker, server)
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(service), server)
-        replication_service_pb2_grpc.add_ReplicationServiceServicer_to_server(ReplicationServicer(service), server)
+        replication_service_pb2_grpc.add_ReplicationServiceServicer_to_server(
+            ReplicationServicer(service, listener), server
+        )
         control_service_pb2_grpc.add_ControlServiceServicer_to_server(ControlServicer(service), server)
         controller_service_pb2_grpc.add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
         replica_log_service_pb2_grpc.add_ReplicaLogServiceServicer_to_server(ReplicaLogServicer(self._replicas), server)

@@ -51,14 +51,12 @@ from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.seams import Parts
 from tidegauge_broker.server.service import BrokerService
-from tidegauge_broker.server.wire.grpc.grpc_services import (
-    AdminServicer,
-    BrokerServicer,
-    ControllerServicer,
-    ControlServicer,
-    ReplicationServicer,
-)
+from tidegauge_broker.server.wire.grpc.admin import AdminServicer
+from tidegauge_broker.server.wire.grpc.broker import BrokerServicer
+from tidegauge_broker.server.wire.grpc.control import ControlServicer
+from tidegauge_broker.server.wire.grpc.controller import ControllerServicer
 from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
+from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 from tidegauge_controller import wire
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.decisions.leaders import elect_leaders, process_controlled_shutdown
@@ -208,12 +206,11 @@ class HostileBroker:
             producer_ids=producer_ids,
             configs=DynamicConfigs(zookeeper, 0, self._layers, self.metadata.knows_topic, lambda: NOW_MS),
             create_topic=lambda _topic: None,
-            logical_clock=clock,
         )
         servicers = (
             BrokerServicer(self.service, lambda: NOW_MS, "PLAINTEXT"),
             AdminServicer(self.service),
-            ReplicationServicer(self.service),
+            ReplicationServicer(self.service, "PLAINTEXT"),
             ControlServicer(self.service),
             ControllerServicer(self.service),
             ReplicaLogServicer(self.replicas),
@@ -246,7 +243,7 @@ class HostileBroker:
             note=lambda _kind, _cause, _fields: None,
         )
         self.faults = FaultTable(0, DiskFaults())
-        return LabServicer(parts, Holds(self._fetchers), self.faults, ReplicationServicer(self.service))
+        return LabServicer(parts, Holds(self._fetchers), self.faults, ReplicationServicer(self.service, "PLAINTEXT"))
 
     def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:
         return LogManager.open(
@@ -374,6 +371,9 @@ class Aborted(Exception):
 class _Context:
     def peer(self) -> str:
         return "ipv4:127.0.0.1:9"
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
 
     def add_done_callback(self, callback: Any) -> None:
         callback(self)

@@ -9,9 +9,10 @@ import pytest
 
 from tidegauge.v1 import common_pb2, fetch_pb2, lab_pb2, metadata_pb2, produce_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
-from tidegauge_broker.server.lab.channels import CALLER_KEY, Calls, LabChannel, caller_of
+from tidegauge_broker.server.lab.channels import Calls, LabChannel
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import Gate
+from tidegauge_broker.server.wire.grpc.callers import CALLER_KEY, calling_broker
 
 ERROR = common_pb2.ERROR_CODE_NOT_ENOUGH_REPLICAS
 SERVICE = "/tidegauge.v1.BrokerService/"
@@ -308,9 +309,9 @@ async def test_each_call_says_which_broker_makes_it():
     [made] = outward.real.calls
     made.answer.set_result("answer")
     assert await call == "answer"
-    assert caller_of(made.metadata.items()) == 1
-    assert caller_of([]) is None
-    assert caller_of([(CALLER_KEY, "x")]) is None
+    assert calling_broker(made.metadata.items()) == 1
+    assert calling_broker([]) is None
+    assert calling_broker([(CALLER_KEY, "x")]) is None
 
 
 async def test_a_cut_call_does_not_leave_and_one_under_way_ends_as_a_broken_connection():

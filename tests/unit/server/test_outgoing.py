@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
-from tidegauge_broker.server.wire.grpc.outgoing import Outgoing
+from tidegauge_broker.server.service.pending_responses import PendingResponses
 
 
-class Call:
-    """A gRPC call that ends when it is told to."""
+class Response:
+    """A response that is written, or whose connection closes, when ``end`` is called."""
 
-    def __init__(self) -> None:
-        self._callbacks: list[Callable[[Any], None]] = []
-
-    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        self._callbacks.append(callback)
+    def __init__(self, outgoing: PendingResponses, connection: str, size_bytes: int) -> None:
+        self._held = outgoing, connection, size_bytes
+        outgoing.hold(connection, size_bytes)
 
     def end(self) -> None:
-        for callback in self._callbacks:
-            callback(self)
+        outgoing, connection, size_bytes = self._held
+        outgoing.release(connection, size_bytes)
 
 
 async def test_a_connection_with_much_unsent_waits_and_others_do_not() -> None:
-    outgoing = Outgoing()
-    calls: list[Any] = [Call(), Call()]
-    for call in calls:
+    outgoing = PendingResponses()
+    calls = []
+    for _ in range(2):
         await outgoing.room("slow", 150_000)
-        outgoing.hold("slow", 100_000, call)
+        calls.append(Response(outgoing, "slow", 100_000))
     third = asyncio.ensure_future(outgoing.room("slow", 150_000))
     await outgoing.room("quick", 150_000)
     await asyncio.sleep(0)
@@ -39,7 +35,7 @@ async def test_a_connection_with_much_unsent_waits_and_others_do_not() -> None:
 
 
 async def test_fetches_that_wait_for_much_count_as_if_they_had_it() -> None:
-    outgoing = Outgoing()
+    outgoing = PendingResponses()
     with outgoing.gathering("patient", 100_000):
         second = asyncio.ensure_future(outgoing.room("patient", 100_000))
         await asyncio.sleep(0)
@@ -52,10 +48,8 @@ async def test_fetches_that_wait_for_much_count_as_if_they_had_it() -> None:
 
 async def test_the_end_of_the_calls_leaves_nothing() -> None:
     """Sent or cancelled: the call is over either way."""
-    outgoing = Outgoing()
-    calls: list[Any] = [Call() for _ in range(5)]
-    for call in calls:
-        outgoing.hold("gone", 100_000, call)
+    outgoing = PendingResponses()
+    calls = [Response(outgoing, "gone", 100_000) for _ in range(5)]
     waiting = [asyncio.ensure_future(outgoing.room("gone", 1)) for _ in range(3)]
     for call in calls:
         call.end()
@@ -64,7 +58,6 @@ async def test_the_end_of_the_calls_leaves_nothing() -> None:
 
 
 async def test_small_answers_cost_nothing() -> None:
-    outgoing = Outgoing()
-    call: Any = Call()
-    outgoing.hold("any", 1_000, call)
+    outgoing = PendingResponses()
+    Response(outgoing, "any", 1_000)
     assert outgoing.held_bytes("any") == 0

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tidegauge.errors import ErrorCode
-from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2
 from tidegauge_broker.replica.messages import FetchRequest, FetchResult
-from tidegauge_broker.server.wire.grpc.grpc_services import ReplicationServicer
+from tidegauge_broker.server.service import BrokerService, Caller
+from tidegauge_broker.server.service.broker_service import FetchResponse
+from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 from tidegauge_controller import wire
 
 AT = TopicPartition("t", 0)
@@ -29,14 +30,27 @@ class Service:
 
     cluster_id = "mine"
     settings = Settings()
-    logical_clock = LogicalClock(lambda: 0)
+    admit_follower = BrokerService.admit_follower
 
     def __init__(self) -> None:
         self.asked: list[FetchRequest] = []
 
-    async def fetch(self, request: FetchRequest) -> list[tuple[FetchResult, bytes]]:
+    async def fetch(self, caller: Caller, request: FetchRequest) -> FetchResponse:
+        assert caller.broker_id == 2
         self.asked.append(request)
-        return [(FetchResult(item.topic_partition, high_watermark=3), b"") for item in request.partitions]
+        return FetchResponse(
+            [(FetchResult(item.topic_partition, high_watermark=3), b"") for item in request.partitions], 0
+        )
+
+
+class Context:
+    """As far as a servicer asks who calls."""
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:9"
+
+    def invocation_metadata(self) -> list[tuple[str, str]]:
+        return [("tidegauge-broker-id", "2")]
 
 
 async def answers(service: Service, *messages: fetch_pb2.ReplicaFetchRequest) -> list[fetch_pb2.ReplicaFetchResponse]:
@@ -45,8 +59,9 @@ async def answers(service: Service, *messages: fetch_pb2.ReplicaFetchRequest) ->
             yield message
 
     as_far_as_asked: Any = service
-    no_context: Any = None
-    return [answer async for answer in ReplicationServicer(as_far_as_asked).ReplicaFetch(requests(), no_context)]
+    context: Any = Context()
+    servicer = ReplicationServicer(as_far_as_asked, "PLAINTEXT")
+    return [answer async for answer in servicer.ReplicaFetch(requests(), context)]
 
 
 @pytest.mark.parametrize(

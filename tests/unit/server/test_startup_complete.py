@@ -9,7 +9,6 @@ import pytest
 
 from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode
-from tidegauge.logical_clock import LogicalClock
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
@@ -42,7 +41,6 @@ class Broker:
             producer_ids=nothing,
             configs=nothing,
             create_topic=lambda _: None,
-            logical_clock=LogicalClock(lambda: 0),
         )
         self.waiting: asyncio.Future[None] | None = None
 

@@ -9,7 +9,7 @@ Delays and losses meet each unary call and each request of a stream.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 import grpc
@@ -18,17 +18,8 @@ import grpc.aio
 from tidegauge.security import PLAIN, Security
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.fault_table import OUT, End, FaultTable
+from tidegauge_broker.server.wire.grpc.callers import CALLER_KEY
 from tidegauge_controller.channels import open_channel
-
-CALLER_KEY = "tidegauge-broker-id"
-
-
-def caller_of(metadata: Iterable[Any] | None) -> int | None:
-    """The broker that made a call with this metadata; None: a client did."""
-    for key, value in metadata or ():
-        if key == CALLER_KEY and str(value).isdigit():
-            return int(value)
-    return None
 
 
 def _refused() -> grpc.aio.AioRpcError:

@@ -27,8 +27,8 @@ from google.protobuf.message import Message
 
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.server.lab import fault_table, injection
-from tidegauge_broker.server.lab.channels import caller_of
 from tidegauge_broker.server.lab.fault_table import CLIENT, IN, End, FaultTable
+from tidegauge_broker.server.wire.grpc.callers import calling_broker
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _FREE = ("/grpc.health.", "/grpc.reflection.", "/tidegauge.v1.LabService/")
@@ -84,7 +84,7 @@ class Gate(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         if handler is None or (method.startswith(_FREE) and method != _STEPPED_ROUND):
             return handler
-        broker_id = caller_of(handler_call_details.invocation_metadata)
+        broker_id = calling_broker(handler_call_details.invocation_metadata)
         end = CLIENT if broker_id is None else fault_table.broker(broker_id)
         rpc = method.rpartition("/")[2]
         if handler.request_streaming and handler.response_streaming:

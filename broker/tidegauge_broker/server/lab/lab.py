@@ -26,7 +26,7 @@ from tidegauge_broker.server.lab.servicer import LabServicer, held_from_start
 from tidegauge_broker.server.lab.zookeeper_link import ZooKeeperLink
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.seams import Parts, Seams
-from tidegauge_broker.server.wire.grpc.grpc_services import ReplicationServicer
+from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 from tidegauge_controller.zookeeper import Dial
 
 
@@ -63,7 +63,7 @@ class Lab(Seams):
     def assembled(self, parts: Parts) -> None:
         """Hold what is held from the start."""
         self._holds = Holds(parts.fetchers, held_from_start(self._settings))
-        self._servicer = LabServicer(parts, self._holds, self._faults, ReplicationServicer(parts.service))
+        self._servicer = LabServicer(parts, self._holds, self._faults, ReplicationServicer(parts.service, ""))
 
     def add_services(self, server: grpc.aio.Server) -> Sequence[str]:
         """Offer the Lab service."""

@@ -25,7 +25,7 @@ from tidegauge_broker.server.lab.stepped_round import stepped_round
 from tidegauge_broker.server.lab.words import describe_fault
 from tidegauge_broker.server.seams import Parts
 from tidegauge_broker.server.wire.grpc import convert
-from tidegauge_broker.server.wire.grpc.grpc_services import ReplicationServicer
+from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 
 LOG = logging.getLogger("tidegauge.lab")
 Context = grpc.aio.ServicerContext[Any, Any]

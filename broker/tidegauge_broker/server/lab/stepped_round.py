@@ -19,7 +19,7 @@ from typing import Any
 import grpc.aio
 
 from tidegauge.v1 import fetch_pb2, lab_pb2
-from tidegauge_broker.server.wire.grpc.grpc_services import ReplicationServicer
+from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 
 _FOR_EVER_MS = 2**31 - 1
 

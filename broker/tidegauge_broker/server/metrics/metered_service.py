@@ -23,8 +23,9 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetAnswer, ProduceRequest, ProduceResult
 from tidegauge_broker.server.metrics.meters import Meters
-from tidegauge_broker.server.replication.replica_manager import FetchAnswer
-from tidegauge_broker.server.service import BrokerService, ClusterView
+from tidegauge_broker.server.service.broker_service import BrokerService, FetchResponse
+from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.service.cluster_view import ClusterView
 
 Answer = TypeVar("Answer")
 
@@ -55,13 +56,13 @@ class MeteredService(BrokerService):
             self._meters.topic(result.topic_partition.topic)["failedproducerequests"] += 1
         self._took("Produce", begin, failed=bool(failed))
 
-    async def fetch(self, request: FetchRequest) -> FetchAnswer:
+    async def fetch(self, caller: Caller, request: FetchRequest) -> FetchResponse:
         """Read; a follower's bytes are counted apart from consumers'."""
         begin = time.monotonic()
         is_consumer = request.replica_id == CONSUMER
-        answer = await super().fetch(request)
+        answer = await super().fetch(caller, request)
         failed = False
-        for result, records in answer:
+        for result, records in answer.partitions:
             counter = self._meters.topic(result.topic_partition.topic)
             counter["bytesout" if is_consumer else "replicationbytesout"] += len(records)
             counter["totalfetchrequests"] += is_consumer
@@ -80,10 +81,10 @@ class MeteredService(BrokerService):
         self._took("ListOffsets", begin, failed=answer[0].error is not ErrorCode.NONE)
         return answer
 
-    def metadata(self, topics: Collection[str] | None, *, may_create: bool) -> ClusterView:
+    def metadata(self, caller: Caller, topics: Collection[str] | None, *, may_create: bool) -> ClusterView:
         """Timed."""
         begin = time.monotonic()
-        view = super().metadata(topics, may_create=may_create)
+        view = super().metadata(caller, topics, may_create=may_create)
         self._took("Metadata", begin)
         return view
 

@@ -6,7 +6,7 @@ What is -1 or None inside is an absent field outside. The control plane has its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
@@ -147,6 +147,23 @@ def to_epoch_answer(answer: EpochAnswer) -> offsets_pb2.OffsetForLeaderEpochResu
         error_message="" if answer.error is ErrorCode.NONE else answer.error.name,
         end=_to_epoch_end(answer.end),
     )
+
+
+def from_epoch_questions(message: offsets_pb2.OffsetsForLeaderEpochRequest) -> list[EpochQuestion]:
+    """Convert the partitions of a request."""
+    return [
+        EpochQuestion(
+            TopicPartition(item.topic, item.partition),
+            item.leader_epoch,
+            item.current_leader_epoch if item.HasField("current_leader_epoch") else None,
+        )
+        for item in message.partitions
+    ]
+
+
+def to_epoch_answers(answers: Iterable[EpochAnswer]) -> offsets_pb2.OffsetsForLeaderEpochResponse:
+    """Convert a whole response."""
+    return offsets_pb2.OffsetsForLeaderEpochResponse(partitions=[to_epoch_answer(answer) for answer in answers])
 
 
 def from_epoch_answer(message: offsets_pb2.OffsetForLeaderEpochResult) -> EpochAnswer:

@@ -19,10 +19,12 @@ import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import SSL, Listener, Listeners
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.secure_channels import server_credentials
 from tidegauge.security import Security
 from tidegauge.settings import INT_MAX, Values
 from tidegauge_broker.server.wire.grpc.connections import Connections
+from tidegauge_broker.server.wire.grpc.logical_time import LogicalTime
 from tidegauge_broker.server.wire.grpc.request_guard import GuardedServer
 
 STOP_GRACE_SECONDS = 0.2
@@ -86,6 +88,7 @@ class RpcServers:
         limits: on connections and requests.
         tls: for the listeners with TLS; None: there is none.
         add_services: adds the services to the server of a listener, by the listener's name.
+        clock: the logical clock that goes with the calls between brokers.
         interceptors: what stands before the services.
     """
 
@@ -95,6 +98,7 @@ class RpcServers:
         limits: Limits,
         tls: grpc.ServerCredentials | None,
         add_services: Callable[[grpc.aio.Server, str], None],
+        clock: LogicalClock,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     ) -> None:
         self._servers: list[grpc.aio.Server] = []
@@ -103,7 +107,7 @@ class RpcServers:
         for listener in listeners.bound:
             server = grpc.aio.server(interceptors=interceptors, options=limits.options())
             # It has what the generated code uses of a server.
-            add_services(cast("grpc.aio.Server", GuardedServer(server)), listener.name)
+            add_services(cast("grpc.aio.Server", GuardedServer(server, LogicalTime(clock))), listener.name)
             _bind(server, listener, tls if listeners.protocols[listener.name] == SSL else None)
             self._servers.append(server)
 

@@ -1,0 +1,401 @@
+"""What a broker does for its callers, in plain values: the door between every wire and the core.
+
+No wire's types appear here (an import rule holds it); the packages of ``wire`` translate, and decide nothing. Every
+method returns errors as values with Kafka's numbers; only a defect raises.
+Source: Kafka's KafkaApis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from tidegauge.control import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    LeaderAndIsrRequest,
+    PartitionsResponse,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
+from tidegauge.settings import SettingView, Values
+from tidegauge_broker.replica.messages import (
+    CONSUMER,
+    DeleteRecordsResult,
+    EpochAnswer,
+    EpochQuestion,
+    FetchRequest,
+    OffsetAnswer,
+    ProduceRequest,
+    ProduceResult,
+    RecordsToDelete,
+    ReplicaView,
+)
+from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_broker.server.registration.controller_client import ProducerIds
+from tidegauge_broker.server.replication.replica_manager import FetchAnswer, ReplicaManager
+from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, endpoints_through, partition_view
+from tidegauge_broker.server.service.open_produces import OpenProduces
+from tidegauge_broker.server.service.pending_responses import PendingResponses
+from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
+from tidegauge_controller.controller import Controller
+from tidegauge_controller.decisions.context import Assignment
+
+LOG = logging.getLogger("tidegauge.service")
+
+
+class ElectionType(IntEnum):
+    """Kafka's numbers for the kinds of elections that an admin can ask for."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ConfigResourceType(IntEnum):
+    """Kafka's numbers for what has settings here."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutcomes:
+    """The response to a request of an admin about partitions.
+
+    Attributes:
+        error: of the whole request; then there are no partitions.
+        partitions: error and message for each.
+    """
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    partitions: Mapping[TopicPartition, tuple[ErrorCode, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignments:
+    """The reassignments that are in progress, or an error."""
+
+    error: ErrorCode = ErrorCode.NONE
+    partitions: Mapping[TopicPartition, Assignment] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredConfigs:
+    """The response to an alteration of settings: an error with its message, or the number of the change."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    change_number: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConfigs:
+    """The settings of one resource, or an error with its message.
+
+    Attributes:
+        applied_change: number of the newest change that this broker has applied.
+    """
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    entries: Sequence[SettingView] = ()
+    applied_change: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """A fetch response.
+
+    Attributes:
+        partitions: result and records of each partition.
+        size_bytes: bytes of records. They are counted as pending until the wire says that they have been written, by
+            ``BrokerService.written``.
+    """
+
+    partitions: FetchAnswer
+    size_bytes: int
+
+
+class BrokerService:
+    """The requests of clients, followers, admins, the controller, and brokers that ask the controller."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str,
+        settings: Values,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        controller: Controller,
+        producer_ids: ProducerIds,
+        configs: DynamicConfigs,
+        create_topic: Callable[[str], None],
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.settings = settings
+        self._replicas = replicas
+        self._metadata = metadata
+        self._controller = controller
+        self._producer_ids = producer_ids
+        self.configs = configs
+        self._create_topic = create_topic
+        self._responses = PendingResponses()
+        self._complete_for = -1
+        self._complete = asyncio.Event()
+
+    @property
+    def broker_id(self) -> int:
+        """This broker."""
+        return self._replicas.core.broker_id
+
+    # Clients
+
+    def produce(self, request: ProduceRequest) -> asyncio.Future[Sequence[ProduceResult]]:
+        """Append now; the future is done when acks is fulfilled."""
+        return self._replicas.produce(request)
+
+    def open_produces(self) -> OpenProduces:
+        """Return what keeps the order of one connection's produce requests, and holds their limit."""
+        return OpenProduces(self.produce)
+
+    async def fetch(self, caller: Caller, request: FetchRequest) -> FetchResponse:
+        """Read for a consumer or a follower.
+
+        A consumer whose connection does not read its responses waits here; the wire must call ``written``. Followers
+        have one request in flight and are not held back.
+        """
+        if request.replica_id != CONSUMER:
+            return FetchResponse(await self._replicas.fetch(request), 0)
+        max_bytes = self.settings.integer("fetch.max.bytes")
+        await self._responses.room(caller.connection, max_bytes)
+        with self._responses.gathering(caller.connection, min(request.min_bytes, request.max_bytes, max_bytes)):
+            partitions = await self._replicas.fetch(request)
+        size_bytes = sum(len(records) for _, records in partitions)
+        self._responses.hold(caller.connection, size_bytes)
+        return FetchResponse(partitions, size_bytes)
+
+    def written(self, caller: Caller, response: FetchResponse) -> None:
+        """Note that a fetch response has been written, or that its connection has closed."""
+        self._responses.release(caller.connection, response.size_bytes)
+
+    def admit_follower(self, cluster_id: str, truncation_rule: str) -> tuple[ErrorCode, str]:
+        """Return why a broker must not replicate from here: it is of another cluster, or truncates by another rule.
+
+        One truncation rule holds for a whole cluster: two rules would not agree on where logs diverge.
+        """
+        own_rule = self.settings.text("replica.truncation.rule")
+        if cluster_id != self.cluster_id:
+            return (
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"This broker belongs to cluster {self.cluster_id}, the follower to {cluster_id}",
+            )
+        if truncation_rule != own_rule:
+            return (
+                ErrorCode.INVALID_REQUEST,
+                f"This broker's replica.truncation.rule is {own_rule}, the follower's is {truncation_rule}",
+            )
+        return ErrorCode.NONE, ""
+
+    def list_offset(
+        self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
+    ) -> tuple[OffsetAnswer, int]:
+        """The offset for a time, and the timestamp that was found (-1: none)."""
+        try:
+            return self._replicas.list_offset(topic_partition, current_leader_epoch, timestamp_ms)
+        except TidegaugeError as problem:
+            return OffsetAnswer(problem.code, problem.message), -1
+
+    def offset_for_leader_epoch(self, question: EpochQuestion) -> EpochAnswer:
+        """Where an epoch ends here, if this broker leads."""
+        return self._replicas.core.offset_for_leader_epoch(question)
+
+    async def delete_records(self, wanted: Sequence[RecordsToDelete], timeout_ms: int) -> Sequence[DeleteRecordsResult]:
+        """Delete the records below offsets, for good."""
+        internal = [item.topic_partition for item in wanted if item.topic_partition.topic in INTERNAL_TOPICS]
+        refused = [
+            DeleteRecordsResult(
+                at, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {at.topic}"
+            )
+            for at in internal
+        ]
+        allowed = [item for item in wanted if item.topic_partition not in internal]
+        return [*refused, *await self._replicas.delete_records(allowed, timeout_ms)]
+
+    def init_producer_id(self) -> tuple[ErrorCode, str, int]:
+        """Return a new producer id, or an error with its message while this broker has no block of ids."""
+        producer_id = self._producer_ids.next()
+        if producer_id is None:
+            message = "No block of producer ids is at hand yet; try again"
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message, -1
+        return ErrorCode.NONE, "", producer_id
+
+    def describe_replicas(self, now_ms: int, topics: Collection[str]) -> list[tuple[ReplicaView, int]]:
+        """This broker's replicas and their sizes in bytes; no topics: all."""
+        views = self._replicas.core.describe(now_ms, topics or None)
+        sizes = self._replicas.sizes_bytes([view.topic_partition for view in views])
+        return [(view, sizes.get(view.topic_partition, 0)) for view in views]
+
+    def metadata(self, caller: Caller, topics: Collection[str] | None, *, may_create: bool) -> ClusterView:
+        """Return this broker's metadata cache as the caller's listener shows it.
+
+        Args:
+            caller: whose listener it is.
+            topics: by name; None: all.
+            may_create: an unknown topic is created in the background if the broker allows it too
+                (``auto.create.topics.enable``).
+        """
+        if may_create and self.settings.flag("auto.create.topics.enable"):
+            for name in topics or ():
+                if not self._metadata.knows_topic(name) and topic_name_problem(name) is None:
+                    self._create_topic(name)
+        brokers = endpoints_through(caller.listener, self._metadata.endpoints())
+        live = {endpoint.broker_id for endpoint in brokers}
+        return ClusterView(
+            self.cluster_id,
+            self._controller.active_controller_id,
+            self._replicas.core.controller_epoch,
+            brokers,
+            [self._topic(name, live) for name in (self._metadata.topics() if topics is None else topics)],
+        )
+
+    def _topic(self, name: str, live: Collection[int]) -> TopicView:
+        entries = list(self._metadata.partitions(name).values())
+        if entries:
+            topic_id = entries[0].state.topic_id
+            return TopicView(name, topic_id=topic_id, partitions=[partition_view(entry, live) for entry in entries])
+        problem = topic_name_problem(name)
+        if problem is not None:
+            return TopicView(name, ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        return TopicView(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+    # Admins
+
+    async def create_topics(self, topics: Sequence[NewTopic], timeout_ms: int) -> list[TopicOutcome]:
+        """Create topics, if this broker is the controller."""
+        return await self._controller.create_topics(topics, timeout_ms)
+
+    async def create_partitions(self, topics: Sequence[NewPartitions], timeout_ms: int) -> list[TopicOutcome]:
+        """Add partitions, if this broker is the controller."""
+        return await self._controller.create_partitions(topics, timeout_ms)
+
+    async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
+        """Delete topics, if this broker is the controller."""
+        return await self._controller.delete_topics(names, timeout_ms)
+
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition] | None, election_type: int, timeout_ms: int
+    ) -> PartitionOutcomes:
+        """Elect leaders on demand, if this broker is the controller.
+
+        Args:
+            partitions: None: all that need it.
+            election_type: one of ``ElectionType``; any other number is refused.
+            timeout_ms: how long to wait for this broker's metadata to show the new leaders.
+        """
+        if election_type not in tuple(ElectionType):
+            return PartitionOutcomes(ErrorCode.INVALID_REQUEST, f"Unknown election type {election_type}")
+        unclean = election_type == ElectionType.UNCLEAN
+        return _outcomes(await self._controller.elect_leaders(partitions, unclean=unclean, timeout_ms=timeout_ms))
+
+    async def alter_reassignments(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> PartitionOutcomes:
+        """Begin, replace or (None) cancel reassignments, if this broker is the controller."""
+        return _outcomes(await self._controller.alter_reassignments(wanted))
+
+    async def list_reassignments(self, partitions: Collection[TopicPartition] | None) -> Reassignments:
+        """List the reassignments in progress of these partitions or (None) of all, if this broker is the controller."""
+        found = await self._controller.list_reassignments(partitions)
+        return Reassignments(ErrorCode.NOT_CONTROLLER) if found is None else Reassignments(partitions=found)
+
+    async def alter_configs(
+        self, resource_type: int, name: str, changed: Mapping[str, str], deleted: Sequence[str]
+    ) -> AlteredConfigs:
+        """Change dynamic settings of one resource: all of the request, or nothing.
+
+        Args:
+            resource_type: one of ``ConfigResourceType``; any other number is refused.
+            name: of a topic or a broker; empty for the default of all brokers.
+            changed: new values by setting.
+            deleted: settings that return to their default.
+        """
+        try:
+            match resource_type:
+                case ConfigResourceType.TOPIC:
+                    number = await self.configs.alter_topic(name, changed, deleted)
+                case ConfigResourceType.BROKER:
+                    number = await self.configs.alter_broker(name, changed, deleted)
+                case _:
+                    return AlteredConfigs(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}")
+        except TidegaugeError as problem:
+            return AlteredConfigs(problem.code, problem.message)
+        return AlteredConfigs(change_number=number)
+
+    async def describe_configs(self, resource_type: int, name: str) -> DescribedConfigs:
+        """Return the settings of a topic, of this broker, or (empty name) of all brokers; see ``alter_configs``."""
+        try:
+            match resource_type:
+                case ConfigResourceType.TOPIC:
+                    views = await self.configs.describe_topic(name)
+                case ConfigResourceType.BROKER:
+                    views = self.configs.describe_broker(name)
+                case _:
+                    return DescribedConfigs(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}")
+        except TidegaugeError as problem:
+            return DescribedConfigs(problem.code, problem.message)
+        return DescribedConfigs(entries=views, applied_change=self.configs.applied_change)
+
+    # The controller tells
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> PartitionsResponse:
+        """Become leader or follower."""
+        return await self._replicas.leader_and_isr(request, self.configs.topics.read_values)
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
+        """Fill the metadata cache."""
+        error = self._replicas.core.check_controller_epoch(request.header)
+        if error is ErrorCode.NONE:
+            self._metadata.update(request)
+            if request.startup_complete:
+                self._complete_for = request.header.broker_epoch
+                self._complete.set()
+        return error
+
+    async def until_startup_complete(self) -> None:
+        """Return once the controller has told all that the latest registration brings: metadata, roles, elections.
+
+        Call it when this broker has registered. What was sent to an earlier process in its place, or for an earlier
+        registration, may still come and does not count; the controller may be quicker than ZooKeeper's answer.
+        """
+        while self._complete_for < self._replicas.core.broker_epoch:
+            self._complete.clear()
+            await self._complete.wait()
+
+    async def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
+        """Stop replicas."""
+        return await self._replicas.stop_replica(request)
+
+    # Brokers ask the controller
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """A leader's proposals."""
+        return await self._controller.alter_partition(request)
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, list[TopicPartition]]:
+        """A broker wants to stop."""
+        return await self._controller.controlled_shutdown(broker_id, broker_epoch)
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, int, int]:
+        """A block of producer ids."""
+        return await self._controller.allocate_producer_ids(broker_id, broker_epoch)
+
+
+def _outcomes(found: Mapping[TopicPartition, tuple[ErrorCode, str]] | None) -> PartitionOutcomes:
+    """Return what the controller decided; None: this broker is not the controller."""
+    return PartitionOutcomes(ErrorCode.NOT_CONTROLLER) if found is None else PartitionOutcomes(partitions=found)

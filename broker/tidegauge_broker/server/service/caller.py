@@ -1,0 +1,20 @@
+"""Who sends a request, in the terms that every wire can give. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The other end of a connection.
+
+    Attributes:
+        connection: names the connection; unique among the connections that are open on this broker.
+        listener: name of the listener that accepted it.
+        broker_id: the broker that sends; None for a client.
+    """
+
+    connection: str
+    listener: str
+    broker_id: int | None = None

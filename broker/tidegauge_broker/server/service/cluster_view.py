@@ -1,0 +1,92 @@
+"""The metadata cache as the clients of one listener see it. Pure.
+
+Rules:
+    1. A client is given the addresses of the listener through which it asks. A broker without that listener can't be
+       reached through it and counts as dead in the response: what it leads has no leader, its replicas are offline.
+    2. A partition whose leader is dead or unknown has the error LEADER_NOT_AVAILABLE and no leader.
+
+Source: ZkMetadataCache.getPartitionMetadata, getAliveEndpoint and maybeFilterAliveReplicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge.control import Endpoint, UpdateMetadataPartition
+from tidegauge.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition in a metadata response.
+
+    Attributes:
+        leader: None while no live leader is known.
+        offline_replicas: those on dead brokers and those whose log directory failed, in ascending order.
+    """
+
+    partition: int
+    error: ErrorCode
+    leader: int | None
+    leader_epoch: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    offline_replicas: Sequence[int]
+    partition_epoch: int
+    adding_replicas: Sequence[int] = ()
+    removing_replicas: Sequence[int] = ()
+
+
+@dataclass(slots=True)
+class TopicView:
+    """One topic in a metadata response; with an error it has no partitions."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    topic_id: str = ""
+    partitions: Sequence[PartitionView] = ()
+
+
+@dataclass(slots=True)
+class ClusterView:
+    """A metadata response.
+
+    Attributes:
+        brokers: those that can be reached through the caller's listener, with their addresses on it.
+    """
+
+    cluster_id: str
+    controller_id: int | None
+    controller_epoch: int
+    brokers: Sequence[Endpoint]
+    topics: Sequence[TopicView] = field(default_factory=list)
+
+
+def endpoints_through(listener: str, brokers: Iterable[Endpoint]) -> list[Endpoint]:
+    """Return the brokers that have this listener, with their addresses on it; rule 1."""
+    return [endpoint for endpoint in (one.through(listener) for one in brokers) if endpoint is not None]
+
+
+def partition_view(entry: UpdateMetadataPartition, live: Collection[int]) -> PartitionView:
+    """Return what a client is told of a partition; rule 2.
+
+    Args:
+        entry: what the controller sent.
+        live: ids of the brokers that the client can reach.
+    """
+    state = entry.state
+    is_led = state.leader in live
+    return PartitionView(
+        partition=state.topic_partition.partition,
+        error=ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        leader=state.leader if is_led else None,
+        leader_epoch=state.leader_epoch,
+        replicas=state.replicas,
+        isr=state.isr,
+        offline_replicas=sorted({*entry.offline_replicas, *(one for one in state.replicas if one not in live)}),
+        partition_epoch=state.partition_epoch,
+        adding_replicas=state.adding_replicas,
+        removing_replicas=state.removing_replicas,
+    )

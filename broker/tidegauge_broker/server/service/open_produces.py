@@ -1,0 +1,94 @@
+"""The produce requests of one connection: appended in order, completed as their acks are satisfied.
+
+Rules:
+    1. Requests are appended in the order in which they are submitted. Their responses may overtake one another; a wire
+       that must keep the order of responses does that itself.
+    2. At most ``MAX_OPEN_PRODUCES`` requests of a connection are open: not yet acknowledged, or acknowledged with a
+       response that the client has not taken. The next one waits, and the connection is not read meanwhile.
+    3. acks=0 has no response that could carry an error, so a failed append ends the connection.
+    4. When the connection closes, what waits in purgatory is forgotten.
+
+Source: Kafka's KafkaApis.handleProduceRequest (acks=0 and an error: ``closeConnection``). Kafka handles one request of
+a connection at a time; rule 2 stands in for that limit where requests are pipelined.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tidegauge.errors import ErrorCode
+from tidegauge_broker.replica.messages import ProduceRequest, ProduceResult
+
+MAX_OPEN_PRODUCES = 1_000
+"""Maximum number of open produce requests of one connection; see rule 2."""
+
+Respond = Callable[[Sequence[ProduceResult]], None]
+
+
+class UnacknowledgedAppendFailed(Exception):
+    """An append with acks=0 failed: the wire closes the connection. The message says why."""
+
+
+class OpenProduces:
+    """The open produce requests of one connection; see the module.
+
+    Args:
+        produce: appends a request at once; its future is done when acks is satisfied.
+        max_open: limit of rule 2.
+    """
+
+    def __init__(
+        self,
+        produce: Callable[[ProduceRequest], asyncio.Future[Sequence[ProduceResult]]],
+        max_open: int = MAX_OPEN_PRODUCES,
+    ) -> None:
+        self._produce = produce
+        self._room = asyncio.Semaphore(max_open)
+        self._open: set[asyncio.Future[Sequence[ProduceResult]]] = set()
+        self._none_open = asyncio.Event()
+        self._none_open.set()
+
+    async def submit(self, request: ProduceRequest, respond: Respond) -> None:
+        """Append a request as soon as rule 2 allows it.
+
+        Args:
+            request: what to append.
+            respond: called once with the results when acks is satisfied; with none for acks=0. Call ``taken`` when the
+                client has taken that response.
+
+        Raises:
+            UnacknowledgedAppendFailed: rule 3.
+        """
+        await self._room.acquire()
+        future = self._produce(request)
+        if request.acks == 0:
+            failed = next((result for result in future.result() if result.error is not ErrorCode.NONE), None)
+            if failed is not None:
+                raise UnacknowledgedAppendFailed(f"{failed.error.name}: {failed.message}")
+            respond(())
+            return
+        self._open.add(future)
+        self._none_open.clear()
+        future.add_done_callback(partial(self._done, respond))
+
+    def _done(self, respond: Respond, future: asyncio.Future[Sequence[ProduceResult]]) -> None:
+        self._open.discard(future)
+        if not future.cancelled():
+            respond(future.result())
+        if not self._open:
+            self._none_open.set()
+
+    def taken(self) -> None:
+        """Make room: the client has taken a response."""
+        self._room.release()
+
+    async def until_acknowledged(self) -> None:
+        """Wait until every request that was submitted has its response."""
+        await self._none_open.wait()
+
+    def close(self) -> None:
+        """Forget what still waits; rule 4."""
+        for future in list(self._open):
+            future.cancel()

@@ -1,0 +1,183 @@
+"""The methods of ``broker_service.proto``: what clients send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import grpc.aio
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, metadata_pb2, offsets_pb2, produce_pb2
+from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, ProduceResult, RecordsToDelete
+from tidegauge_broker.server.service import BrokerService, Caller
+from tidegauge_broker.server.service.broker_service import FetchResponse
+from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView
+from tidegauge_broker.server.service.open_produces import UnacknowledgedAppendFailed
+from tidegauge_broker.server.wire.grpc import convert
+from tidegauge_broker.server.wire.grpc.callers import caller_of
+from tidegauge_controller import wire
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
+    """What clients send, through one listener."""
+
+    def __init__(self, service: BrokerService, now_ms: Callable[[], int], listener: str) -> None:
+        self._service = service
+        self._listener = listener
+        self._now_ms = now_ms
+
+    async def Produce(self, request: produce_pb2.ProduceRequest, context: Context) -> produce_pb2.ProduceResponse:
+        """Append; see ``broker_service.proto``."""
+        del context
+        results = await self._service.produce(convert.from_produce(request))
+        return convert.to_produce_response(request.correlation_id, [] if request.acks == 0 else results)
+
+    async def ProduceStream(
+        self, request_iterator: AsyncIterator[produce_pb2.ProduceRequest], context: Context
+    ) -> AsyncIterator[produce_pb2.ProduceResponse]:
+        """Append in the order of the requests; respond to each when its acks is satisfied."""
+        responses: asyncio.Queue[produce_pb2.ProduceResponse | None] = asyncio.Queue()
+        produces = self._service.open_produces()
+
+        def respond(correlation_id: int, results: Sequence[ProduceResult]) -> None:
+            responses.put_nowait(convert.to_produce_response(correlation_id, results))
+
+        async def read() -> None:
+            try:
+                async for message in request_iterator:
+                    await produces.submit(convert.from_produce(message), partial(respond, message.correlation_id))
+                await produces.until_acknowledged()
+            finally:
+                produces.close()
+                responses.put_nowait(None)
+
+        reader = asyncio.get_running_loop().create_task(read())
+        try:
+            while (response := await responses.get()) is not None:
+                yield response
+                produces.taken()
+        finally:
+            reader.cancel()
+        try:
+            await reader
+        except UnacknowledgedAppendFailed as problem:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
+
+    async def Fetch(self, request: fetch_pb2.FetchRequest, context: Context) -> fetch_pb2.FetchResponse:
+        """Read committed batches."""
+        caller = caller_of(context, self._listener)
+        wanted = FetchRequest(
+            CONSUMER,
+            request.max_wait_ms,
+            request.min_bytes,
+            request.max_bytes,
+            [convert.from_fetch_partition(item) for item in request.partitions],
+        )
+        response = await self._service.fetch(caller, wanted)
+        if response.size_bytes:
+            # The call is done when its response has been written, or when its connection has closed.
+            done = partial(self._written, caller, response)
+            context.add_done_callback(done)  # type: ignore[arg-type]  # the stubs have a class for any callable
+        return fetch_pb2.FetchResponse(partitions=[convert.to_fetch_result(*item) for item in response.partitions])
+
+    def _written(self, caller: Caller, response: FetchResponse, _: Context) -> None:
+        self._service.written(caller, response)
+
+    async def ListOffsets(
+        self, request: offsets_pb2.ListOffsetsRequest, context: Context
+    ) -> offsets_pb2.ListOffsetsResponse:
+        """Look up offsets by time."""
+        del context
+        response = offsets_pb2.ListOffsetsResponse()
+        for item in request.partitions:
+            at = TopicPartition(item.topic, item.partition)
+            epoch = item.current_leader_epoch if item.HasField("current_leader_epoch") else None
+            response.partitions.append(
+                convert.to_offset_result(at, *self._service.list_offset(at, epoch, item.timestamp_ms))
+            )
+        return response
+
+    async def OffsetsForLeaderEpoch(
+        self, request: offsets_pb2.OffsetsForLeaderEpochRequest, context: Context
+    ) -> offsets_pb2.OffsetsForLeaderEpochResponse:
+        """Look up where epochs end."""
+        del context
+        questions = convert.from_epoch_questions(request)
+        return convert.to_epoch_answers(self._service.offset_for_leader_epoch(question) for question in questions)
+
+    async def Metadata(self, request: metadata_pb2.MetadataRequest, context: Context) -> metadata_pb2.MetadataResponse:
+        """Return this broker's metadata cache."""
+        topics = None if request.all_topics else list(request.topics)
+        caller = caller_of(context, self._listener)
+        return _to_metadata(self._service.metadata(caller, topics, may_create=request.allow_auto_topic_creation))
+
+    async def DescribeReplicas(
+        self, request: metadata_pb2.DescribeReplicasRequest, context: Context
+    ) -> metadata_pb2.DescribeReplicasResponse:
+        """Describe this broker's replicas."""
+        del context
+        replicas = self._service.describe_replicas(self._now_ms(), set(request.topics))
+        return metadata_pb2.DescribeReplicasResponse(
+            broker_id=self._service.broker_id, replicas=[convert.to_replica(view, size) for view, size in replicas]
+        )
+
+    async def InitProducerId(
+        self, request: produce_pb2.InitProducerIdRequest, context: Context
+    ) -> produce_pb2.InitProducerIdResponse:
+        """Return an id for an idempotent producer."""
+        del request, context
+        error, message, producer_id = self._service.init_producer_id()
+        if error is not ErrorCode.NONE:
+            return produce_pb2.InitProducerIdResponse(error=wire.to_error(error), error_message=message)
+        return produce_pb2.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+    async def DeleteRecords(
+        self, request: offsets_pb2.DeleteRecordsRequest, context: Context
+    ) -> offsets_pb2.DeleteRecordsResponse:
+        """Raise log start offsets."""
+        del context
+        wanted = [
+            RecordsToDelete(
+                TopicPartition(item.topic, item.partition),
+                item.before_offset if item.HasField("before_offset") else None,
+            )
+            for item in request.partitions
+        ]
+        results = await self._service.delete_records(wanted, request.timeout_ms)
+        return offsets_pb2.DeleteRecordsResponse(partitions=[convert.to_delete_records_result(one) for one in results])
+
+
+def _to_metadata(view: ClusterView) -> metadata_pb2.MetadataResponse:
+    return metadata_pb2.MetadataResponse(
+        cluster_id=view.cluster_id,
+        controller_id=view.controller_id,
+        controller_epoch=view.controller_epoch,
+        brokers=[wire.to_endpoint(endpoint) for endpoint in view.brokers],
+        topics=[_to_topic(topic) for topic in view.topics],
+    )
+
+
+def _to_topic(topic: TopicView) -> metadata_pb2.TopicMetadata:
+    message = metadata_pb2.TopicMetadata(
+        error=wire.to_error(topic.error), error_message=topic.message, name=topic.name, topic_id=topic.topic_id
+    )
+    for one in topic.partitions:
+        message.partitions.add(
+            error=wire.to_error(one.error),
+            partition=one.partition,
+            leader_id=one.leader,
+            leader_epoch=one.leader_epoch,
+            replicas=one.replicas,
+            isr=one.isr,
+            offline_replicas=one.offline_replicas,
+            partition_epoch=one.partition_epoch,
+            adding_replicas=one.adding_replicas,
+            removing_replicas=one.removing_replicas,
+        )
+    return message
