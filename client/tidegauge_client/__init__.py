@@ -1,7 +1,7 @@
-"""Client library: producer, consumer, admin, and the command line.
+"""Client library: producer, consumer, admin client, and the command line.
 
-The classes here are asynchronous; ``tidegauge_client.sync`` has the same for scripts without an event loop. Names
-are imported when they are first used: who only reads ``cluster.json`` does not load gRPC and the record codec.
+The classes here are asynchronous; ``tidegauge_client.sync`` offers the same to scripts without an event loop. Names are
+imported on first use: a program that only reads ``cluster.json`` loads neither gRPC nor the record codec.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its home."""
+    """Import a public name from the module that defines it."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,10 @@
-"""All batches that a producer has not finished, by partition; nothing here waits or sends.
+"""All batches that a producer has not finished, by partition. Nothing here waits or sends.
 
-Contract: the producer appends records, the sender asks which partitions are ready, takes their first batches,
-and tells their queues what became of them. Time is an argument (monotonic ms).
+Contract: the producer appends records; the sender asks which partitions are ready, takes their first batches, and
+reports the outcome of each to its queue. Time is an argument (monotonic ms).
 
-A batch is ready when it is full, when linger.ms is over, when a retry's back-off is over or a newer leader is
-known (KIP-951), or when the producer is hurried; and when the order of its partition allows it
+A batch is ready when it is full, when linger.ms has passed, when the back-off of a retry has passed or a newer leader
+is known (KIP-951), or when the producer is hurried; and when the order of its partition allows it
 (``partition_queue``).
 
 Source: ``org.apache.kafka.clients.producer.internals.RecordAccumulator``.
@@ -24,22 +24,22 @@ MAX_PRODUCER_EPOCH = 32767
 
 
 class Room(Enum):
-    """What a record found, and left behind."""
+    """State of the open batch before and after a record was appended."""
 
     LEFT = "left"
-    """It went into an open batch, which takes more."""
+    """The record was added to an open batch, which takes more."""
     NEW = "new"
-    """It opened a batch: its linger.ms begins."""
+    """The record opened a batch, whose linger.ms begins."""
     NONE = "none"
-    """It filled a batch, or found one that was full."""
+    """The record filled a batch, or found one that was full."""
 
 
 class Accumulator:
     """All batches of a producer.
 
     Attributes:
-        incomplete: batches whose records are neither acknowledged nor reported.
-        producer: id and epoch for new batches; None without idempotence, or while there is none yet.
+        incomplete: batches whose records are neither acknowledged nor failed.
+        producer: producer id and epoch for new batches; None without idempotence, or before an id was assigned.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class Accumulator:
         self.producer: Identity | None = None
 
     def queue(self, topic_partition: TopicPartition) -> PartitionQueue:
-        """The queue of a partition."""
+        """Return the queue of a partition."""
         found = self._queues.get(topic_partition)
         if found is None:
             found = self._queues[topic_partition] = PartitionQueue(topic_partition)
         return found
 
     def queue_length(self, topic_partition: TopicPartition) -> int:
-        """Batches that wait for a partition."""
+        """Return the number of batches that wait for a partition."""
         found = self._queues.get(topic_partition)
         return 0 if found is None else len(found.pending)
 
@@ -102,12 +102,12 @@ class Accumulator:
     def ready(
         self, now_ms: float, *, is_hurried: bool, leader_epoch: Callable[[TopicPartition], int]
     ) -> tuple[list[TopicPartition], float]:
-        """Partitions whose first batch may go out, and when to look again if nothing happens before.
+        """Return the partitions whose first batch may be sent, and when to look again if nothing happens before.
 
         Args:
             now_ms: the time.
-            is_hurried: do not linger (flush, stop, buffer memory is exhausted).
-            leader_epoch: the newest epoch known of a partition, -1 without a leader.
+            is_hurried: whether not to linger (flush, stop, or exhausted buffer memory).
+            leader_epoch: returns the newest known leader epoch of a partition, -1 without a leader.
         """
         found = []
         look_again_ms = math.inf
@@ -131,15 +131,15 @@ class Accumulator:
         return found, look_again_ms
 
     def patient_since_ms(self, topic_partition: TopicPartition) -> float:
-        """When linger.ms was over for a ready partition's first batch; -inf where nothing is won by waiting longer.
+        """Return when linger.ms ended for a ready partition's first batch; -inf if waiting any longer gains nothing.
 
-        That is so where it is sent again; and, as a request takes one batch of a partition, where another one stands
-        behind it, or where it is full and one before it is under way.
+        Waiting gains nothing for a retry, for a batch with another one behind it, because a request holds one batch of
+        a partition, and for a full batch with an earlier one in flight.
         """
         queue = self._queues[topic_partition]
         first = queue.pending[0]
         is_full = first.builder is None or self._is_full(first.builder)
-        if first.attempts or len(queue.pending) > 1 or (is_full and queue.wire):
+        if first.attempts or len(queue.pending) > 1 or (is_full and queue.in_flight):
             return -math.inf
         return first.created_ms + self._linger_ms
 
@@ -147,17 +147,21 @@ class Accumulator:
         return builder.size_bytes >= self._batch_size_bytes
 
     def take(self, topic_partition: TopicPartition) -> Batch:
-        """Put a ready partition's first batch on the wire."""
+        """Take a ready partition's first batch, to be sent now."""
         return self.queue(topic_partition).take(self.producer)
 
     def expire(self, now_ms: float, delivery_timeout_ms: float) -> tuple[list[Batch], float]:
-        """Give up batches whose delivery timeout is over; them, and when the next one's will be."""
+        """Expire the batches whose delivery timeout has passed.
+
+        Returns:
+            The expired batches, and when the next one expires.
+        """
         late = sorted(
             (batch for batch in self.incomplete if now_ms - batch.created_ms >= delivery_timeout_ms),
             key=lambda batch: batch.place,
         )
         for batch in late:
-            self.queue(batch.topic_partition).give_up(batch)
+            self.queue(batch.topic_partition).expire(batch)
             self.incomplete.discard(batch)
         oldest_ms = min((batch.created_ms for batch in self.incomplete), default=math.inf)
         return late, oldest_ms + delivery_timeout_ms
@@ -165,17 +169,17 @@ class Accumulator:
     def settle_epochs(self) -> list[Batch]:
         """Begin a new producer epoch where a partition needs one and has no batch in flight (rules 4 to 6).
 
-        Without an epoch left, ``producer`` becomes None: a new id must be asked for.
+        Without an epoch left, ``producer`` becomes None: a new producer id must be requested.
 
         Returns:
-            Batches that may be in the log and so can't go on under another sequence; the caller reports them.
+            Batches that may be in the log and so can't continue under another sequence; the caller reports them.
         """
         uncertain: list[Batch] = []
         if self.producer is None:
             return uncertain
         for queue in self._queues.values():
             queue.resolve()
-            if not queue.needs_new_epoch or queue.wire or self.producer is None:
+            if not queue.needs_new_epoch or queue.in_flight or self.producer is None:
                 continue
             if queue.identity == self.producer:
                 producer_id, epoch = self.producer
@@ -186,12 +190,12 @@ class Accumulator:
         return uncertain
 
     def split(self, batch: Batch) -> None:
-        """Cut a batch that the broker finds too large in two."""
+        """Split a batch that is too large for the broker in two (KIP-126)."""
         self.incomplete.discard(batch)
         self.incomplete.update(self.queue(batch.topic_partition).split(batch))
 
     def abandon(self) -> list[Batch]:
-        """Drop everything, for a producer that stops or cannot go on; what was dropped, in order."""
+        """Drop everything, for a producer that stops or can't continue; return the dropped batches in order."""
         left = sorted(self.incomplete, key=lambda batch: batch.place)
         self.incomplete.clear()
         self._queues.clear()

@@ -1,10 +1,11 @@
-"""The admin client: asks brokers and the controller about a cluster; topics are changed in ``admin_topics``,
-records deleted in ``admin_records``.
+"""The admin client: asks brokers and the controller about a cluster.
 
-Rules (1 stands in ``admin_base``):
-    2. What only a partition's leader knows goes to it, with patience.
-    3. ``describe_replicas`` asks all live brokers at once, each for one second: a frozen one gives nothing, and
-       delays the others by no more than that.
+Topics are changed in ``admin_topics``, records deleted in ``admin_records``.
+
+Rules (rule 1 is in ``admin_base``):
+    2. A request that only a partition's leader can serve is sent to the leader, and retried.
+    3. ``describe_replicas`` asks all live brokers in parallel, with a timeout of one second each: a paused broker
+       reports nothing and delays the others by no more than that.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ __all__ = [
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset found; timestamp and epoch are None where the broker gave none."""
+    """The offset that a lookup found; timestamp and epoch are None if the broker gave none."""
 
     offset: int
     timestamp_ms: int | None
@@ -51,7 +52,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class TopicConfig(NamedTuple):
-    """One setting of a topic as it is in force."""
+    """One topic setting with the value in force."""
 
     name: str
     value: str
@@ -65,11 +66,11 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin):
     # Metadata -----------------------------------------------------------------------------------------------
 
     async def list_topics(self) -> list[str]:
-        """All topics, by name."""
+        """Return all topics, sorted by name."""
         return sorted((await self.metadata()).topics)
 
     async def describe_topics(self, topics: Collection[str]) -> list[TopicInfo]:
-        """The topics named, in that order.
+        """Return the named topics, in the order given.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or the topic's own error.
@@ -79,32 +80,32 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin):
     async def describe_replicas(
         self, topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
     ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
-        """What each live broker holds of the topics (none named: all); None for a broker that did not answer."""
+        """Return what each live broker holds of the topics (none named: all); None if a broker did not respond."""
         brokers = list((await self.metadata([])).brokers.values())
         return await self.describe_replicas_of(brokers, topics, timeout_ms=timeout_ms)
 
     async def describe_replicas_of(
         self, brokers: Sequence[BrokerInfo], topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
     ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
-        """The same, of these brokers, by broker id."""
+        """Return what the given brokers hold of the topics, by broker id; None for a broker that did not respond."""
         request = metadata_pb2.DescribeReplicasRequest(topics=sorted(topics))
 
         async def one(broker: BrokerInfo) -> list[metadata_pb2.ReplicaDescription] | None:
             stub = self._cluster.channels.broker(broker.address)
             try:
-                answer = await call(stub.DescribeReplicas, request, timeout_ms=timeout_ms, address=broker.address)
+                response = await call(stub.DescribeReplicas, request, timeout_ms=timeout_ms, address=broker.address)
             except TidegaugeError:
                 return None
-            return list(answer.replicas)
+            return list(response.replicas)
 
-        answers = await asyncio.gather(*(one(broker) for broker in brokers))
-        return {broker.id: answer for broker, answer in zip(brokers, answers, strict=True)}
+        responses = await asyncio.gather(*(one(broker) for broker in brokers))
+        return {broker.id: response for broker, response in zip(brokers, responses, strict=True)}
 
     async def describe_topic_config(self, topic: str) -> list[TopicConfig]:
-        """A topic's settings, by name, defaults included.
+        """Return a topic's settings by name, defaults included.
 
         Raises:
-            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker answers.
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
         """
         request = topics_pb2.DescribeConfigsRequest(
             resource_type=topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC, resource_name=topic
@@ -113,13 +114,13 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin):
         for address in self._cluster.addresses():
             stub = self._cluster.channels.admin(address)
             try:
-                answer = await call(stub.DescribeConfigs, request, timeout_ms=PROBE_TIMEOUT_MS, address=address)
+                response = await call(stub.DescribeConfigs, request, timeout_ms=PROBE_TIMEOUT_MS, address=address)
             except TidegaugeError as error:
                 self._cluster.note_failure(address)
                 problem = error
                 continue
-            raise_for(answer.status)
-            return sorted(TopicConfig(e.name, e.value, e.is_default, e.source) for e in answer.entries)
+            raise_for(response.status)
+            return sorted(TopicConfig(e.name, e.value, e.is_default, e.source) for e in response.entries)
         assert problem is not None, "there is always an address to ask"
         raise problem
 
@@ -128,12 +129,12 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin):
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offsets by time: -1 the high watermark, -2 the log start offset, -3 the largest timestamp, else ms.
+        """Return offsets by time: -1 the high watermark, -2 the log start offset, -3 the largest timestamp, else ms.
 
         A partition that holds no such record is left out, as in Kafka.
 
         Raises:
-            TidegaugeError: what a broker said last, when the time is over or at once if it is not retriable.
+            TidegaugeError: the last error of a broker, when the timeout has passed, or at once if it is not retriable.
         """
         deadline_ms = now_ms() + (self._request_timeout_ms if timeout_ms is None else timeout_ms)
         await self._cluster.ensure_topics(
@@ -156,13 +157,13 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin):
     async def _list_offsets_once(
         self, wanted: dict[TopicPartition, int], found: dict[TopicPartition, OffsetAndTimestamp], deadline_ms: float
     ) -> TidegaugeError | None:
-        """Ask each leader once; what is answered moves from ``wanted`` to ``found``."""
+        """Ask each leader once; what succeeds moves from ``wanted`` to ``found``."""
         by_address: dict[str, list[TopicPartition]] = {}
         problem: TidegaugeError | None = None
         for tp in wanted:
             leader = self._cluster.leader(tp)
             if leader is None:
-                problem = TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader right now")
+                problem = TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
             else:
                 by_address.setdefault(leader.address, []).append(tp)
 
@@ -172,19 +173,19 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin):
                 for tp in partitions
             ]
             stub = self._cluster.channels.broker(address)
-            # A frozen leader must not eat the whole time: in the meantime another may lead.
+            # A paused leader must not use up the whole timeout: another one may lead in the meantime.
             limit_ms = min(max(1.0, deadline_ms - now_ms()), 2_000.0)
             request = offsets_pb2.ListOffsetsRequest(partitions=entries)
             return await call(stub.ListOffsets, request, timeout_ms=limit_ms, address=address)
 
-        answers = await asyncio.gather(*(one(*item) for item in by_address.items()), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, TidegaugeError):
-                problem = answer
+        responses = await asyncio.gather(*(one(*item) for item in by_address.items()), return_exceptions=True)
+        for response in responses:
+            if isinstance(response, TidegaugeError):
+                problem = response
                 continue
-            if isinstance(answer, BaseException):
-                raise answer
-            for result in answer.partitions:
+            if isinstance(response, BaseException):
+                raise response
+            for result in response.partitions:
                 tp = TopicPartition(result.topic, result.partition)
                 code = ErrorCode.of(result.error)
                 if code is not ErrorCode.NONE:
@@ -201,7 +202,7 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin):
 
 
 def topics_of(cluster: ClusterInfo, names: Collection[str]) -> list[TopicInfo]:
-    """The topics named, in that order.
+    """Return the named topics, in the order given.
 
     Raises:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or the topic's own error.

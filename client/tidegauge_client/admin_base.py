@@ -1,8 +1,8 @@
-"""The ground of the admin client: one connection to the cluster, metadata, and patience with a moving controller.
+"""The base of the admin client: one connection to the cluster, metadata, and retries while the controller moves.
 
 Rules:
-    1. What only the active controller does goes to it; NOT_CONTROLLER, or a controller that is gone, means: ask
-       who it is now and try again, until the time is over (Kafka's KafkaAdminClient).
+    1. A request that only the active controller can serve is sent to it. On NOT_CONTROLLER, or if the controller has
+       died, the client looks the controller up again and retries until the timeout (KafkaAdminClient).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
 from tidegauge_client.metadata import ClusterInfo
 
-ANSWER_MARGIN_MS = 1_000
-"""The controller answers at its own limit; so much more lets that answer arrive."""
+RESPONSE_MARGIN_MS = 1_000
+"""The controller responds at its own timeout; this margin lets that response arrive."""
 
 Result = TypeVar("Result")
 
@@ -44,11 +44,11 @@ class AdminBase:
 
     @property
     def security(self) -> Security:
-        """How it connects."""
+        """Return how the client connects."""
         return self._cluster.channels.security
 
     async def start(self) -> None:
-        """Nothing is contacted before the first question."""
+        """Start the client; nothing is contacted before the first request."""
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -64,32 +64,32 @@ class AdminBase:
         await self.stop()
 
     async def metadata(self, topics: Collection[str] | None = None) -> ClusterInfo:
-        """One broker's view: all topics, or those named; an unknown one carries its error.
+        """Return one broker's view of all topics, or of those named; an unknown topic carries its error.
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, no broker answers.
+            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.
         """
         return await self._cluster.ask_any(metadata_request(topics))
 
     async def metadata_of(
         self, address: str, topics: Collection[str] | None = None, *, timeout_ms: float = PROBE_TIMEOUT_MS
     ) -> ClusterInfo:
-        """The view of the broker at ``host:port``.
+        """Return the view of the broker at ``host:port``.
 
         Raises:
-            TidegaugeError: it does not answer.
+            TidegaugeError: it does not respond.
         """
         return await self._cluster.ask(address, metadata_request(topics), timeout_ms)
 
     async def at_controller(self, attempt: Callable[[str, float], Awaitable[Result]], timeout_ms: float) -> Result:
-        """Run an attempt at the active controller, again at the next one while it moves (rule 1)."""
+        """Run an attempt at the active controller, and again at its successor while the controller moves (rule 1)."""
         deadline_ms = now_ms() + timeout_ms
         while True:
             try:
                 info = await self.metadata([])
                 controller = None if info.controller_id is None else info.brokers.get(info.controller_id)
                 if controller is None:
-                    raise TidegaugeError(ErrorCode.NOT_CONTROLLER, "the cluster has no active controller right now")
+                    raise TidegaugeError(ErrorCode.NOT_CONTROLLER, "the cluster has no active controller at the moment")
                 return await attempt(controller.address, max(1.0, deadline_ms - now_ms()))
             except TidegaugeError as error:
                 is_moving = error.code in {ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION}
@@ -99,7 +99,7 @@ class AdminBase:
 
 
 def metadata_request(topics: Collection[str] | None) -> metadata_pb2.MetadataRequest:
-    """Ask for these topics; None: for all."""
+    """Build a metadata request for these topics; None: for all."""
     if topics is None:
         return metadata_pb2.MetadataRequest(all_topics=True)
     return metadata_pb2.MetadataRequest(topics=list(topics))
@@ -115,7 +115,7 @@ def raise_for(status: common_pb2.Status) -> None:
 def outcomes_of(
     results: Iterable[topics_pb2.ElectPartitionResult | reassignments_pb2.ReassignPartitionResult],
 ) -> dict[TopicPartition, TidegaugeError | None]:
-    """For each partition why it failed, or None."""
+    """Return for each partition why it failed, or None."""
     outcomes: dict[TopicPartition, TidegaugeError | None] = {}
     for result in results:
         code = ErrorCode.of(result.status.error)

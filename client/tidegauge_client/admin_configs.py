@@ -1,10 +1,10 @@
-"""Settings of topics and brokers: shown and altered, and waiting until all brokers apply them.
+"""Settings of topics and brokers: shown, altered, and awaited until all brokers apply them.
 
 Rules:
-    1. Of topics and of all brokers any broker answers; of one broker only itself.
-    2. An alteration that was sent twice, because an answer did not come, is the same alteration.
+    1. Any broker describes topics and the settings of all brokers; only a broker itself describes its own settings.
+    2. An alteration that was sent twice, because a response was lost, is the same alteration.
     3. ``wait_for_change`` asks every live broker which change it has applied last; changes are applied in order.
-Source: KafkaAdminClient.describeConfigs and incrementalAlterConfigs, ConfigCommand (kafka-behaviour 7.2).
+Source: KafkaAdminClient.describeConfigs and incrementalAlterConfigs, ConfigCommand.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tidegauge_client.cluster import PROBE_TIMEOUT_MS, now_ms
 TOPIC = topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC
 BROKER = topics_pb2.CONFIG_RESOURCE_TYPE_BROKER
 
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 
 RECONNECT_LIMIT_MS = 3_000
-"""How long a broker that is back is asked again to take a change."""
+"""How long a broker that has restarted is asked again to apply a change."""
 
 
 class ConfigSynonym(NamedTuple):
-    """One place that has a say in a setting."""
+    """One of the places that can define a setting."""
 
     source: str
     name: str
@@ -37,10 +37,11 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting as it is in force; ``value`` is None where a broker's setting has none of its own.
+    """One setting as it is in force; ``value`` is None if a broker's setting has none of its own.
 
-    ``source`` has Kafka's words: DYNAMIC_TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG,
-    STATIC_BROKER_CONFIG, DEFAULT_CONFIG. ``synonyms`` are all places that have a say, the strongest first.
+    ``source`` is a name of Kafka's ConfigEntry.ConfigSource: DYNAMIC_TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG,
+    DYNAMIC_DEFAULT_BROKER_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG. ``synonyms`` are all places that define it,
+    highest precedence first.
     """
 
     name: str
@@ -52,28 +53,28 @@ class ConfigEntry(NamedTuple):
 
 
 class ConfigAdmin(AdminBase):
-    """Settings."""
+    """Requests about settings."""
 
     async def describe_topic_settings(self, topic: str) -> list[ConfigEntry]:
-        """All settings of a topic, by name.
+        """Return all settings of a topic, by name.
 
         Raises:
-            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker answers.
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
         """
         return _entries(await self._describe(None, TOPIC, topic))
 
     async def describe_broker_settings(self, broker_id: int | None) -> list[ConfigEntry]:
-        """All settings of a broker, by name; None: those that are set for all brokers.
+        """Return all settings of a broker, by name; None: those that are set for all brokers.
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, there is no such live broker; or it does not answer.
+            TidegaugeError: BROKER_NOT_AVAILABLE, there is no such live broker, or it does not respond.
         """
         if broker_id is None:
             return _entries(await self._describe(None, BROKER, ""))
         return _entries(await self._describe(await self._address_of(broker_id), BROKER, str(broker_id)))
 
     async def alter_topic_settings(self, topic: str, changes: Mapping[str, str], deleted: Collection[str] = ()) -> int:
-        """Set and take back settings of a topic; returns the change's number, for ``wait_for_change``.
+        """Set and remove settings of a topic; return the change's number, for ``wait_for_change``.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG with key and range; nothing was changed.
@@ -83,7 +84,7 @@ class ConfigAdmin(AdminBase):
     async def alter_broker_settings(
         self, broker_id: int | None, changes: Mapping[str, str], deleted: Collection[str] = ()
     ) -> int:
-        """The same for a broker's dynamic settings; None: those of all brokers.
+        """Set and remove dynamic settings of a broker, or (None) of all; return the change's number.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, a setting is not dynamic; INVALID_CONFIG; BROKER_NOT_AVAILABLE.
@@ -94,12 +95,12 @@ class ConfigAdmin(AdminBase):
         return await self._alter(address, BROKER, str(broker_id), changes, deleted)
 
     async def wait_for_change(self, number: int, *, timeout_ms: float = 10_000) -> dict[int, bool]:
-        """Wait until every live broker has applied a change; answers by broker id which have."""
+        """Wait until every live broker has applied a change; return by broker id which have."""
         deadline_ms = now_ms() + timeout_ms
         while True:
             brokers = list((await self.metadata([])).brokers.values())
-            answers = await asyncio.gather(*(self._applied_change(broker.address) for broker in brokers))
-            applied = {broker.id: last >= number for broker, last in zip(brokers, answers, strict=True)}
+            responses = await asyncio.gather(*(self._applied_change(broker.address) for broker in brokers))
+            applied = {broker.id: last >= number for broker, last in zip(brokers, responses, strict=True)}
             if all(applied.values()) or now_ms() >= deadline_ms:
                 return dict(sorted(applied.items()))
             await asyncio.sleep(self._retry_backoff_ms / 1000)
@@ -115,7 +116,7 @@ class ConfigAdmin(AdminBase):
         if broker is None:
             raise TidegaugeError(
                 ErrorCode.BROKER_NOT_AVAILABLE,
-                f"Broker {broker_id} is not alive: a broker's own settings are shown and altered by itself",
+                f"Broker {broker_id} is not alive: only the broker itself can show and alter its own settings",
             )
         return broker.address
 
@@ -123,7 +124,7 @@ class ConfigAdmin(AdminBase):
         self, address: str | None, kind: topics_pb2.ConfigResourceType.ValueType, name: str
     ) -> topics_pb2.DescribeConfigsResponse:
         request = topics_pb2.DescribeConfigsRequest(resource_type=kind, resource_name=name)
-        answer: topics_pb2.DescribeConfigsResponse = await self._first_answer(
+        response: topics_pb2.DescribeConfigsResponse = await self._first_response(
             address,
             lambda asked: call(
                 self._cluster.channels.admin(asked).DescribeConfigs,
@@ -132,8 +133,8 @@ class ConfigAdmin(AdminBase):
                 address=asked,
             ),
         )
-        raise_for(answer.status)
-        return answer
+        raise_for(response.status)
+        return response
 
     async def _alter(
         self,
@@ -146,11 +147,11 @@ class ConfigAdmin(AdminBase):
         request = topics_pb2.AlterConfigsRequest(
             resource_type=kind, resource_name=name, set=dict(changes), delete=sorted(deleted)
         )
-        await self.metadata([])  # so that a frozen broker is known as one, and asked last
+        await self.metadata([])  # so that a paused broker is known as one, and asked last
         deadline_ms = now_ms() + RECONNECT_LIMIT_MS
         while True:
             try:
-                answer: topics_pb2.AlterConfigsResponse = await self._first_answer(
+                response: topics_pb2.AlterConfigsResponse = await self._first_response(
                     address,
                     lambda asked: call(
                         self._cluster.channels.admin(asked).AlterConfigs,
@@ -160,16 +161,16 @@ class ConfigAdmin(AdminBase):
                     ),
                 )
             except TidegaugeError as problem:
-                # A broker that is back may be refused for a moment: gRPC waits between its attempts to connect.
+                # A restarted broker may be unreachable for a moment: gRPC waits between its attempts to connect.
                 if problem.code is not ErrorCode.NETWORK_EXCEPTION or now_ms() >= deadline_ms:
                     raise
                 await asyncio.sleep(self._retry_backoff_ms / 1000)
                 continue
-            raise_for(answer.status)
-            return answer.change_number
+            raise_for(response.status)
+            return response.change_number
 
-    async def _first_answer(self, address: str | None, ask: Callable[[str], Awaitable[_Answer]]) -> _Answer:
-        """What the first broker says that answers at all; ``address`` None: any broker may be asked."""
+    async def _first_response(self, address: str | None, ask: Callable[[str], Awaitable[_Response]]) -> _Response:
+        """Return the first response that any broker gives; ``address`` None: any broker may be asked."""
         problem: TidegaugeError | None = None
         for asked in self._cluster.addresses() if address is None else [address]:
             try:
@@ -181,7 +182,7 @@ class ConfigAdmin(AdminBase):
         raise problem
 
 
-def _entries(answer: topics_pb2.DescribeConfigsResponse) -> list[ConfigEntry]:
+def _entries(response: topics_pb2.DescribeConfigsResponse) -> list[ConfigEntry]:
     return [
         ConfigEntry(
             entry.name,
@@ -191,5 +192,5 @@ def _entries(answer: topics_pb2.DescribeConfigsResponse) -> list[ConfigEntry]:
             entry.is_read_only,
             tuple(ConfigSynonym(synonym.source, synonym.name, synonym.value) for synonym in entry.synonyms),
         )
-        for entry in sorted(answer.entries, key=lambda entry: entry.name)
+        for entry in sorted(response.entries, key=lambda entry: entry.name)
     ]

@@ -1,6 +1,7 @@
-"""What an admin does to replicas: reassign, cancel, list; the active controller acts (``AdminBase.at_controller``).
+"""Admin requests about replicas: reassign, cancel, list. The active controller serves them
+(``AdminBase.at_controller``).
 
-Source: KafkaAdminClient.alterPartitionReassignments, listPartitionReassignments (KIP-455; kafka-behaviour 8.17).
+Source: KafkaAdminClient.alterPartitionReassignments, listPartitionReassignments (KIP-455).
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from typing import NamedTuple
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import reassignments_pb2
-from tidegauge_client.admin_base import ANSWER_MARGIN_MS, AdminBase, outcomes_of, raise_for
+from tidegauge_client.admin_base import RESPONSE_MARGIN_MS, AdminBase, outcomes_of, raise_for
 from tidegauge_client.channels import call
 
 
 class OngoingReassignment(NamedTuple):
-    """A reassignment that runs: all replicas for now (the target, then those that will go), added and removed ones."""
+    """A reassignment in progress: the current replicas (the target, then those to be removed), the added and removed
+    ones.
+    """
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
@@ -24,21 +27,22 @@ class OngoingReassignment(NamedTuple):
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas at its end."""
+        """Return the replicas that remain at its end."""
         return tuple(replica for replica in self.replicas if replica not in self.removing_replicas)
 
 
 class ReassignmentAdmin(AdminBase):
-    """Reassignments."""
+    """Requests about reassignments."""
 
     async def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, TidegaugeError | None]:
-        """Begin to give partitions these replicas, or (None) go back to those from before a reassignment.
+        """Start to move partitions to these replicas, or (None) cancel a reassignment and restore the original
+        replicas.
 
         Returns:
-            For each partition None where it has begun, else why not: INVALID_REPLICA_ASSIGNMENT,
-            NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION.
+            For each partition None if it has begun, else why not: INVALID_REPLICA_ASSIGNMENT,
+                NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION.
 
         Raises:
             TidegaugeError: an error of the whole request.
@@ -50,19 +54,19 @@ class ReassignmentAdmin(AdminBase):
 
         async def attempt(address: str, left_ms: float) -> dict[TopicPartition, TidegaugeError | None]:
             ask = self._cluster.channels.admin(address).AlterPartitionReassignments
-            answer = await call(ask, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
-            raise_for(answer.status)
-            return outcomes_of(answer.partitions)
+            response = await call(ask, request, timeout_ms=left_ms + RESPONSE_MARGIN_MS, address=address)
+            raise_for(response.status)
+            return outcomes_of(response.partitions)
 
         return await self.at_controller(attempt, limit_ms)
 
     async def list_partition_reassignments(
         self, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OngoingReassignment]:
-        """The reassignments that run, of these partitions or (None) of all.
+        """Return the reassignments in progress, of these partitions or (None) of all.
 
         Raises:
-            TidegaugeError: nobody is the controller, or it does not answer.
+            TidegaugeError: there is no controller, or it does not respond.
         """
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         request = reassignments_pb2.ListPartitionReassignmentsRequest(
@@ -73,13 +77,13 @@ class ReassignmentAdmin(AdminBase):
 
         async def attempt(address: str, left_ms: float) -> dict[TopicPartition, OngoingReassignment]:
             ask = self._cluster.channels.admin(address).ListPartitionReassignments
-            answer = await call(ask, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
-            raise_for(answer.status)
+            response = await call(ask, request, timeout_ms=left_ms + RESPONSE_MARGIN_MS, address=address)
+            raise_for(response.status)
             return {
                 TopicPartition(one.topic, one.partition): OngoingReassignment(
                     tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
                 )
-                for one in answer.partitions
+                for one in response.partitions
             }
 
         return await self.at_controller(attempt, limit_ms)

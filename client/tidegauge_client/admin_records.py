@@ -1,9 +1,9 @@
-"""Deleting records: the leaders are asked to raise their log start offsets (KIP-107; KafkaAdminClient.deleteRecords).
+"""Record deletion: leaders are asked to raise their log start offsets (KIP-107; KafkaAdminClient.deleteRecords).
 
 Rules:
-    1. Each partition's leader is asked; while there is none, or it is another by now, it is asked again until the
-       time is over. Raising a log start offset twice does no harm, so a lost answer is asked for again, too.
-    2. The answer comes when all live replicas have followed.
+    1. Each partition's leader is asked; while there is none, or leadership has moved, the request is retried until the
+       timeout. Raising a log start offset is idempotent, so a lost response is retried, too.
+    2. The response comes when all live replicas have raised their log start offsets.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections.abc import Mapping
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import offsets_pb2
-from tidegauge_client.admin_base import ANSWER_MARGIN_MS, AdminBase
+from tidegauge_client.admin_base import RESPONSE_MARGIN_MS, AdminBase
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import now_ms
 
 HIGH_WATERMARK = -1
 
 Outcomes = dict[TopicPartition, int | TidegaugeError]
-"""For each partition the low watermark, or why there is none."""
+"""The low watermark of each partition, or why there is none."""
 
 
 class RecordAdmin(AdminBase):
-    """Records."""
+    """Requests about records."""
 
     async def delete_records(
         self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
@@ -41,7 +41,7 @@ class RecordAdmin(AdminBase):
             OFFSET_OUT_OF_RANGE, POLICY_VIOLATION, UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT, ...
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, nobody answers.
+            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.
         """
         deadline_ms = now_ms() + (self._request_timeout_ms if timeout_ms is None else timeout_ms)
         for topic in {tp.topic for tp in before_offsets}:
@@ -50,7 +50,7 @@ class RecordAdmin(AdminBase):
             except TidegaugeError as problem:
                 if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
-                # Told for each partition below, so that the others go ahead.
+                # Reported for each partition below, so that the others proceed.
         outcomes: Outcomes = {}
         for tp in before_offsets:
             if self._cluster.info.partition(tp) is None:
@@ -68,13 +68,13 @@ class RecordAdmin(AdminBase):
     async def _delete_once(
         self, wanted: Mapping[TopicPartition, int], outcomes: Outcomes, deadline_ms: float
     ) -> dict[TopicPartition, TidegaugeError]:
-        """Ask each leader once; what is final stands in ``outcomes`` then, the rest is returned."""
+        """Ask each leader once; put final outcomes into ``outcomes`` and return the rest."""
         by_address: dict[str, list[TopicPartition]] = {}
         problems: dict[TopicPartition, TidegaugeError] = {}
         for tp in wanted:
             leader = self._cluster.leader(tp)
             if leader is None:
-                problems[tp] = TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader right now")
+                problems[tp] = TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
             else:
                 by_address.setdefault(leader.address, []).append(tp)
 
@@ -91,11 +91,13 @@ class RecordAdmin(AdminBase):
             request = offsets_pb2.DeleteRecordsRequest(timeout_ms=int(left_ms), partitions=entries)
             stub = self._cluster.channels.broker(address)
             try:
-                answer = await call(stub.DeleteRecords, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
+                response = await call(
+                    stub.DeleteRecords, request, timeout_ms=left_ms + RESPONSE_MARGIN_MS, address=address
+                )
             except TidegaugeError as problem:
                 problems.update(dict.fromkeys(partitions, problem))
                 return
-            for result in answer.partitions:
+            for result in response.partitions:
                 tp = TopicPartition(result.topic, result.partition)
                 code = ErrorCode.of(result.error)
                 if code is ErrorCode.NONE:

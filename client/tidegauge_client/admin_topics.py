@@ -1,10 +1,11 @@
-"""What an admin does to topics: create, delete, add partitions, elect leaders; and waiting until all brokers know.
+"""Admin requests about topics: create, delete, add partitions, elect leaders; and waiting until all brokers know of
+it.
 
 Rules:
-    1. The active controller acts (``AdminBase.at_controller``) and answers once its own metadata shows the result.
-    2. The ``wait_for_...`` methods return when every live broker's own metadata shows it; a broker that does not
-       answer is waited for only as long as the others count it as live.
-Source: KafkaAdminClient, TopicCommand, LeaderElectionCommand (kafka-behaviour 8.13-8.19, 11.1, 11.2).
+    1. The active controller acts (``AdminBase.at_controller``) and responds once its own metadata shows the result.
+    2. The ``wait_for_...`` methods return when every live broker's own metadata shows the result; a broker that does
+       not respond is waited for only as long as the others count it as live.
+Source: KafkaAdminClient, TopicCommand, LeaderElectionCommand.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.v1 import topics_pb2
-from tidegauge_client.admin_base import ANSWER_MARGIN_MS, AdminBase, outcomes_of, raise_for
+from tidegauge_client.admin_base import RESPONSE_MARGIN_MS, AdminBase, outcomes_of, raise_for
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import now_ms, unknown_topic
 from tidegauge_client.metadata import ClusterInfo
@@ -36,7 +37,7 @@ class NewTopic:
 
 
 class TopicAdmin(AdminBase):
-    """Topics and leaders."""
+    """Requests about topics and leaders."""
 
     async def create_topic(
         self,
@@ -48,12 +49,12 @@ class TopicAdmin(AdminBase):
         configs: Mapping[str, str] | None = None,
         timeout_ms: float | None = None,
     ) -> str:
-        """Create a topic; returns its id when the controller's metadata shows a leader for each partition.
+        """Create a topic; return its id when the controller's metadata shows a leader for each partition.
 
         Raises:
-            TidegaugeError: what is wrong with the request, before anything is sent where that can be known;
-                TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, ... as the controller says;
-                REQUEST_TIMED_OUT, the topic may exist all the same.
+            TidegaugeError: what is wrong with the request, before anything is sent if that can be known;
+                TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, ... as the controller responds; REQUEST_TIMED_OUT, the
+                topic may exist all the same.
         """
         topic = NewTopic(name, partitions, replication_factor, assignment, configs)
         check_new_topic(topic)
@@ -69,28 +70,28 @@ class TopicAdmin(AdminBase):
 
         async def attempt(address: str, left_ms: float) -> str:
             stub = self._cluster.channels.admin(address)
-            answer = await call(stub.CreateTopics, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
-            raise_for(answer.topics[0].status)
-            return answer.topics[0].topic_id
+            response = await call(stub.CreateTopics, request, timeout_ms=left_ms + RESPONSE_MARGIN_MS, address=address)
+            raise_for(response.topics[0].status)
+            return response.topics[0].topic_id
 
         return await self.at_controller(attempt, limit_ms)
 
     async def delete_topic(self, name: str, *, timeout_ms: float | None = None) -> None:
-        """Delete a topic; returns when it is gone from the controller's metadata.
+        """Delete a topic; return when the controller's metadata no longer shows it.
 
-        Replicas on dead brokers, and with them the topic's znodes, go when their brokers return.
+        Replicas on dead brokers, and with them the topic's znodes, are deleted when their brokers return.
 
         Raises:
-            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, or REQUEST_TIMED_OUT: it is marked
-                and will go.
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, or REQUEST_TIMED_OUT: the topic is
+                marked for deletion and will be deleted.
         """
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         request = topics_pb2.DeleteTopicsRequest(timeout_ms=int(limit_ms), names=[name])
 
         async def attempt(address: str, left_ms: float) -> None:
             stub = self._cluster.channels.admin(address)
-            answer = await call(stub.DeleteTopics, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
-            _raise_for_topic(answer.topics[0], name)
+            response = await call(stub.DeleteTopics, request, timeout_ms=left_ms + RESPONSE_MARGIN_MS, address=address)
+            _raise_for_topic(response.topics[0], name)
 
         await self.at_controller(attempt, limit_ms)
 
@@ -102,17 +103,18 @@ class TopicAdmin(AdminBase):
         assignment: Sequence[Sequence[int]] = (),
         timeout_ms: float | None = None,
     ) -> None:
-        """Give a topic more partitions; returns when each has a leader in the controller's metadata.
+        """Add partitions to a topic; return when each has a leader in the controller's metadata.
 
         Args:
             name: the topic.
-            total_count: how many partitions it shall have.
+            total_count: the number of partitions that it shall have.
             assignment: broker ids of each *added* partition; empty: by Kafka's algorithm.
             timeout_ms: how long to wait.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
-                REASSIGNMENT_IN_PROGRESS, ... as the controller says; REQUEST_TIMED_OUT, they may come all the same.
+                REASSIGNMENT_IN_PROGRESS, ... as the controller responds; REQUEST_TIMED_OUT, they may be added all the
+                same.
         """
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         entry = topics_pb2.NewPartitions(
@@ -124,8 +126,10 @@ class TopicAdmin(AdminBase):
 
         async def attempt(address: str, left_ms: float) -> None:
             stub = self._cluster.channels.admin(address)
-            answer = await call(stub.CreatePartitions, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
-            raise_for(answer.topics[0].status)
+            response = await call(
+                stub.CreatePartitions, request, timeout_ms=left_ms + RESPONSE_MARGIN_MS, address=address
+            )
+            raise_for(response.topics[0].status)
 
         await self.at_controller(attempt, limit_ms)
 
@@ -139,13 +143,13 @@ class TopicAdmin(AdminBase):
         """Elect the preferred leaders, or unclean ones where there is no leader.
 
         Args:
-            partitions: which; None: all that need an election.
-            unclean: any live replica may lead, if no in-sync one is alive. Acknowledged records may be lost.
+            partitions: the partitions; None: all that need an election.
+            unclean: whether any live replica may lead if no in-sync one is alive. Acknowledged records may be lost.
             timeout_ms: how long to wait.
 
         Returns:
-            For each partition None where a leader was elected, else why not: ELECTION_NOT_NEEDED,
-            PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, ...
+            For each partition None if a leader was elected, else why not: ELECTION_NOT_NEEDED,
+                PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, ...
 
         Raises:
             TidegaugeError: an error of the whole request.
@@ -160,9 +164,9 @@ class TopicAdmin(AdminBase):
 
         async def attempt(address: str, left_ms: float) -> dict[TopicPartition, TidegaugeError | None]:
             stub = self._cluster.channels.admin(address)
-            answer = await call(stub.ElectLeaders, request, timeout_ms=left_ms + ANSWER_MARGIN_MS, address=address)
-            raise_for(answer.status)
-            return outcomes_of(answer.partitions)
+            response = await call(stub.ElectLeaders, request, timeout_ms=left_ms + RESPONSE_MARGIN_MS, address=address)
+            raise_for(response.status)
+            return outcomes_of(response.partitions)
 
         return await self.at_controller(attempt, limit_ms)
 
@@ -173,11 +177,11 @@ class TopicAdmin(AdminBase):
 
         Args:
             name: the topic.
-            partitions: how many partitions it must have at least.
-            timeout_ms: how long.
+            partitions: the minimum number of partitions.
+            timeout_ms: how long to wait.
 
         Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, with the broker that lags.
+            TidegaugeError: REQUEST_TIMED_OUT, naming the broker that lags.
         """
 
         def lag(view: ClusterInfo) -> str | None:
@@ -195,7 +199,7 @@ class TopicAdmin(AdminBase):
         """Wait until no live broker's metadata shows the topic.
 
         Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, with the broker that lags.
+            TidegaugeError: REQUEST_TIMED_OUT, naming the broker that lags.
         """
 
         def lag(view: ClusterInfo) -> str | None:
@@ -208,7 +212,7 @@ class TopicAdmin(AdminBase):
         """Wait until every live broker's metadata shows these leader epochs, or later ones.
 
         Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, with the broker that lags.
+            TidegaugeError: REQUEST_TIMED_OUT, naming the broker that lags.
         """
 
         def lag(view: ClusterInfo) -> str | None:
@@ -236,7 +240,7 @@ class TopicAdmin(AdminBase):
         )
         for broker, view in zip(brokers, views, strict=True):
             if isinstance(view, TidegaugeError):
-                return f"broker {broker.id} at {broker.address} did not answer"
+                return f"broker {broker.id} at {broker.address} did not respond"
             if isinstance(view, BaseException):
                 raise view
             problem = lag(view)
@@ -246,14 +250,14 @@ class TopicAdmin(AdminBase):
 
 
 def _raise_for_topic(result: topics_pb2.TopicResult, name: str) -> None:
-    """As ``raise_for``; a topic that nobody knows is told in the client's words."""
+    """Raise as ``raise_for`` does, with the client's own sentence for an unknown topic."""
     if ErrorCode.of(result.status.error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown_topic(name))
     raise_for(result.status)
 
 
 def check_new_topic(topic: NewTopic) -> None:
-    """Refuse what Kafka's own client refuses, before anything is contacted.
+    """Reject what Kafka's own client rejects, before anything is contacted.
 
     Raises:
         TidegaugeError: INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
@@ -280,7 +284,7 @@ def check_new_topic(topic: NewTopic) -> None:
 
 
 def check_same_size(assignment: Sequence[Sequence[int]]) -> None:
-    """All partitions of a topic have the same number of replicas, which Kafka's tools see to.
+    """Reject an assignment whose partitions differ in their number of replicas, as Kafka's tools do.
 
     Raises:
         TidegaugeError: INVALID_REPLICA_ASSIGNMENT.

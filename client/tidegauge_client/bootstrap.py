@@ -1,7 +1,8 @@
-"""Where to begin: ``--bootstrap-server``, else ``TIDEGAUGE_BOOTSTRAP_SERVER``, else ``cluster.json`` in ``--dir``.
+"""Where to connect first: ``--bootstrap-server``, else ``TIDEGAUGE_BOOTSTRAP_SERVER``, else ``cluster.json`` in
+``--dir``.
 
-With the addresses goes how to speak there (``BootstrapServers.security``): by ``--command-config``, else, for the
-cluster in ``--dir``, as that cluster was set up.
+The addresses carry the security settings for them (``BootstrapServers.security``): those of ``--command-config``, else,
+for the cluster in ``--dir``, those that the cluster was set up with.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def parse_bootstrap(servers: str | Sequence[str], security: Security | None = No
 
     Args:
         servers: the addresses.
-        security: how to speak there; None: as ``servers`` says, if it is a ``BootstrapServers``, else in plain text.
+        security: the security settings; None: those of ``servers``, if it is a ``BootstrapServers``, else plain text.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, no address at all or one that is not ``host:port``.
@@ -40,7 +41,7 @@ def parse_bootstrap(servers: str | Sequence[str], security: Security | None = No
     addresses = [part.strip() for text in texts for part in text.split(",") if part.strip()]
     if not addresses:
         raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST, "no bootstrap server is given; write HOST:PORT, for example 127.0.0.1:19092"
+            ErrorCode.INVALID_REQUEST, "no bootstrap server was given; write HOST:PORT, for example 127.0.0.1:19092"
         )
     for address in addresses:
         host, separator, port = address.rpartition(":")
@@ -48,20 +49,20 @@ def parse_bootstrap(servers: str | Sequence[str], security: Security | None = No
         if not separator or not host or not is_port or (":" in host and not host.startswith("[")):
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
-                f"'{address}' is no bootstrap server; write HOST:PORT, for example 127.0.0.1:19092",
+                f"'{address}' is not a bootstrap server address; write HOST:PORT, for example 127.0.0.1:19092",
             )
     known = servers.security if isinstance(servers, BootstrapServers) else PLAIN
     return BootstrapServers(dict.fromkeys(addresses), known if security is None else security)
 
 
 class SecurityArguments(TypedDict, total=False):
-    """How a client connects, with the names that aiokafka and kafka-python have.
+    """How a client connects, with the argument names of aiokafka and kafka-python.
 
     Attributes:
         security_protocol: PLAINTEXT or SSL; without any of these: as ``bootstrap_servers`` says, else PLAINTEXT.
-        ssl_cafile: PEM certificates of the authorities that are believed; without it those of the system.
+        ssl_cafile: PEM certificates of the trusted authorities; without it those of the system.
         ssl_certfile: the client's PEM certificate chain, for brokers with ssl.client.auth=required.
-        ssl_keyfile: its PEM private key; without it, the key stands in ``ssl_certfile``.
+        ssl_keyfile: its PEM private key; without it, the key is read from ``ssl_certfile``.
     """
 
     security_protocol: str
@@ -71,16 +72,17 @@ class SecurityArguments(TypedDict, total=False):
 
 
 def connect_to(servers: str | Sequence[str], arguments: SecurityArguments) -> BootstrapServers:
-    """Addresses with how to speak there, if the arguments say so.
+    """Return the addresses with the security settings that the arguments give, if they give any.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, an address is malformed; INVALID_CONFIG, a file or an argument is not good.
+        TidegaugeError: INVALID_REQUEST, an address is malformed; INVALID_CONFIG, a file or an argument is invalid.
     """
     return parse_bootstrap(servers, security_of_files(**arguments) if arguments else None)
 
 
 def read_command_config(path: Path) -> Security:
-    """How a client properties file says to speak: ``security.protocol`` and ``ssl.*``; the rest of it has no effect.
+    """Read the security settings in a client properties file: ``security.protocol`` and ``ssl.*``; the rest is
+    ignored.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, it can't be read or used.
@@ -88,7 +90,7 @@ def read_command_config(path: Path) -> Security:
     try:
         properties = read_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else "it is no text"
+        why = problem.strerror if isinstance(problem, OSError) else "it is not text"
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"--command-config {path} can't be read: {why}") from None
     return security_of(properties, properties.get("security.protocol") or PLAIN.protocol)
 
@@ -96,17 +98,17 @@ def read_command_config(path: Path) -> Security:
 def resolve_bootstrap(
     bootstrap_server: str | None, directory: Path, environment: Mapping[str, str], command_config: Path | None = None
 ) -> BootstrapServers:
-    """The addresses to try, in turn.
+    """Return the addresses to try, in turn.
 
     Args:
-        bootstrap_server: what the caller was told; wins.
-        directory: the folder of a cluster that ``tidegauge up`` made; asked last.
+        bootstrap_server: the addresses given by the user; they take precedence.
+        directory: the directory of a cluster that ``tidegauge up`` made; used last.
         environment: the process's variables.
-        command_config: a file that says how to speak there.
+        command_config: a client properties file with security settings.
 
     Raises:
-        TidegaugeError: INVALID_CONFIG, the file is not good; INVALID_REQUEST, malformed; BROKER_NOT_AVAILABLE, none
-            of the three says where.
+        TidegaugeError: INVALID_CONFIG, the file is invalid; INVALID_REQUEST, an address is malformed;
+            BROKER_NOT_AVAILABLE, none of the three gives an address.
     """
     security = None if command_config is None else read_command_config(command_config)
     told = bootstrap_server or environment.get(BOOTSTRAP_VARIABLE)

@@ -10,7 +10,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 
 
 class BufferMemory:
-    """buffer.memory: bytes that unfinished records may hold; who comes when it is exhausted waits in line."""
+    """Bytes that unfinished records may occupy; callers queue in order of arrival while it is exhausted."""
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
@@ -19,21 +19,21 @@ class BufferMemory:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether someone waits."""
+        """Return whether a caller waits for memory."""
         return bool(self._line)
 
     def try_take(self, size_bytes: int) -> bool:
-        """Take at once, if nobody waits and it is there."""
+        """Take memory at once, if no caller waits and enough is free; return whether it was taken."""
         if self._line or self._free_bytes < size_bytes:
             return False
         self._free_bytes -= size_bytes
         return True
 
     async def take(self, size_bytes: int, timeout_ms: float) -> None:
-        """Wait for it.
+        """Take memory, waiting until enough is free.
 
         Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, max.block.ms is over.
+            TidegaugeError: REQUEST_TIMED_OUT, max.block.ms has passed.
         """
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.append((size_bytes, granted))
@@ -55,7 +55,7 @@ class BufferMemory:
             raise
 
     def release(self, size_bytes: int) -> None:
-        """Give back; those in line come first."""
+        """Return memory; callers that wait are served first."""
         self._free_bytes += size_bytes
         while self._line and self._line[0][0] <= self._free_bytes:
             wanted, granted = self._line.popleft()

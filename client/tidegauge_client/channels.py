@@ -1,12 +1,12 @@
-"""gRPC channels to brokers, one for an address, and calls whose failures are Kafka's errors.
+"""gRPC channels to brokers, one for each address, and calls whose failures are Kafka's errors.
 
 Rules:
-    1. Every call has a deadline: a frozen broker is seen by nothing else.
-    2. A broken connection is NETWORK_EXCEPTION, a passed deadline REQUEST_TIMED_OUT; both leave the outcome open.
-    3. Reconnect back-off is 50 to 500 ms; gRPC's own grows to two minutes, and a restarted broker would stay
-       unseen for so long.
+    1. Every call has a deadline: nothing else detects a paused broker.
+    2. A broken connection is NETWORK_EXCEPTION, an exceeded deadline REQUEST_TIMED_OUT; both leave the outcome unknown.
+    3. Reconnect back-off is 50 to 500 ms; gRPC's own default grows to two minutes, during which a restarted broker
+       would go unnoticed.
     4. Channels belong to the event loop that made them.
-    5. Where a TLS handshake failed, the sentence says why and what to do (``Unreachable``).
+    5. If a TLS handshake failed, the sentence says why and what to do (``Unreachable``).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _CODES = {
     grpc.StatusCode.INVALID_ARGUMENT: ErrorCode.INVALID_REQUEST,
 }
 _BROKEN_WHILE_WRITING = "Internal error from Core"
-"""What grpc.aio says, with the status UNKNOWN, when a connection breaks under a write."""
+"""Details that grpc.aio gives, with the status UNKNOWN, when a connection breaks during a write."""
 _HUNG_UP = ("Socket closed", "Connection reset by peer", "recvmsg:")
 
 
@@ -58,8 +58,8 @@ class Unreachable(TidegaugeError):
     """NETWORK_EXCEPTION, with what is known of the connection.
 
     Attributes:
-        reason: why TLS did not come about, and what to do; None: it is not about that, as far as is known.
-        hung_up: the broker accepted the connection, and then closed it.
+        reason: why there is no TLS connection, and what to do; None: TLS is not the cause, as far as is known.
+        hung_up: whether the broker accepted the connection and then closed it.
     """
 
     def __init__(self, address: str, details: str) -> None:
@@ -73,7 +73,7 @@ class Channels:
     """Opens channels on demand and closes them all.
 
     Args:
-        security: of all of them.
+        security: the security settings of all channels.
     """
 
     def __init__(self, security: Security = PLAIN) -> None:
@@ -81,28 +81,28 @@ class Channels:
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     def channel(self, address: str) -> grpc.aio.Channel:
-        """The channel to ``host:port``; it connects with its first call."""
+        """Return the channel to ``host:port``; it connects with its first call."""
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = open_channel(address, CHANNEL_OPTIONS, self.security)
         return channel
 
     def broker(self, address: str) -> BrokerServiceAsyncStub:
-        """The client plane of the broker at an address."""
-        # The generated stub serves both kinds of channel; only its type file knows two classes.
+        """Return a stub of the client plane of the broker at an address."""
+        # The generated stub serves both kinds of channel; only its type stub distinguishes two classes.
         return cast("BrokerServiceAsyncStub", broker_service_pb2_grpc.BrokerServiceStub(self.channel(address)))
 
     def admin(self, address: str) -> AdminServiceAsyncStub:
-        """The admin plane of the broker at an address."""
+        """Return a stub of the admin plane of the broker at an address."""
         return cast("AdminServiceAsyncStub", admin_service_pb2_grpc.AdminServiceStub(self.channel(address)))
 
     def replica_log(self, address: str) -> ReplicaLogServiceAsyncStub:
-        """Looks into the replicas of the broker at an address."""
+        """Return a stub that reads the replicas of the broker at an address."""
         channel = self.channel(address)
         return cast("ReplicaLogServiceAsyncStub", replica_log_service_pb2_grpc.ReplicaLogServiceStub(channel))
 
     async def discard(self, address: str) -> None:
-        """Close the channel to an address, so that the next call connects anew; running calls are cancelled."""
+        """Close the channel to an address, so that the next call connects again; running calls are cancelled."""
         channel = self._channels.pop(address, None)
         if channel is not None:
             await channel.close()
@@ -115,7 +115,7 @@ class Channels:
 
 
 def translate(error: grpc.RpcError, address: str) -> TidegaugeError:
-    """A gRPC failure as one of Kafka's errors, with the broker's address in the sentence."""
+    """Return a gRPC failure as one of Kafka's errors, with the broker's address in the sentence."""
     status = error.code() if isinstance(error, grpc.aio.AioRpcError) else grpc.StatusCode.UNKNOWN
     details = (error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)) or ""
     code = _CODES.get(status, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -124,8 +124,8 @@ def translate(error: grpc.RpcError, address: str) -> TidegaugeError:
     if code is ErrorCode.NETWORK_EXCEPTION:
         return Unreachable(address, details)
     if code is ErrorCode.REQUEST_TIMED_OUT:
-        return TidegaugeError(code, f"the broker at {address} did not answer in time")
-    return TidegaugeError(code, f"the broker at {address} refused the call: {details or status.name}")
+        return TidegaugeError(code, f"the broker at {address} did not respond in time")
+    return TidegaugeError(code, f"the broker at {address} rejected the call: {details or status.name}")
 
 
 async def call(
@@ -134,13 +134,13 @@ async def call(
     """Make one call.
 
     Args:
-        method: of a stub of ``Channels``.
-        request: what is sent.
-        timeout_ms: the deadline, over connecting and answering.
-        address: the broker's, for the sentence.
+        method: a method of a stub from ``Channels``.
+        request: the request.
+        timeout_ms: the deadline, including connecting.
+        address: the broker's address, for the sentence of an error.
 
     Raises:
-        TidegaugeError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT, or what the broker refused.
+        TidegaugeError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT, or the error with which the broker rejected the call.
     """
     try:
         return await method(request, timeout=timeout_ms / 1000)

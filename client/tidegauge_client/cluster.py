@@ -1,11 +1,11 @@
-"""A client's connection to a cluster: bootstrap, channels, and metadata that refreshes itself on demand.
+"""A client's connection to a cluster: bootstrap, channels, and metadata that is refreshed on demand.
 
 Rules:
-    1. A broker that is dead or frozen costs one second at most, and is asked last the next time.
-    2. Brokers are asked in rotation: a broker that is cut off from the cluster answers with old metadata, and a
+    1. A dead or paused broker costs at most one second, and is asked last the next time.
+    2. Brokers are asked in rotation: a broker that is partitioned from the cluster responds with old metadata, and a
        client that kept asking it would never learn of a new leader.
-    3. One refresh at a time; whoever asks meanwhile shares its answer, unless it wants a topic that the running
-       one does not ask for.
+    3. One refresh runs at a time; a caller that needs one meanwhile shares its result, unless it wants a topic that the
+       running one does not request.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from tidegauge_client.handshake import tls_reason
 from tidegauge_client.metadata import ClusterInfo, Leader
 
 PROBE_TIMEOUT_MS = 1_000
-"""How long a single broker may take to answer with metadata."""
+"""Timeout of a metadata request to a single broker."""
 FAILURE_MEMORY_MS = 10_000
-"""How long a broker that did not answer is asked last."""
+"""How long an unresponsive broker is deprioritised."""
 DEFAULT_METADATA_MAX_AGE_MS = 300_000
 
 
 def now_ms() -> float:
-    """The monotonic clock in ms: for deadlines and back-off, never for timestamps."""
+    """Return the monotonic clock in ms, for deadlines and back-off, never for timestamps."""
     return time.monotonic() * 1000
 
 
 class HandshakeError(TidegaugeError):
-    """BROKER_NOT_AVAILABLE, because a TLS connection does not come about: to try again is of no use (Kafka's rule)."""
+    """BROKER_NOT_AVAILABLE because the TLS handshake fails: it is not retried (Kafka's SslAuthenticationException)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
 
 
 class Cluster:
-    """What producer, consumer and admin share.
+    """Connection state that producer, consumer and admin client share.
 
     Attributes:
-        info: what is known now; replaced whole, never changed in place.
+        info: the current metadata; replaced as a whole, never changed in place.
         channels: to all brokers asked so far.
     """
 
@@ -86,11 +86,11 @@ class Cluster:
         await self.channels.close()
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call a listener on the loop after each refresh and each hint taken."""
+        """Call a listener on the loop after each refresh and each accepted hint."""
         self._listeners.append(listener)
 
     def addresses(self) -> list[str]:
-        """Whom to ask next, in order (rules 1 and 2)."""
+        """Return the addresses to ask next, in order (rules 1 and 2)."""
         known = [broker.address for broker in self.info.brokers.values()]
         everyone = list(dict.fromkeys([*known, *self._bootstrap]))
         self._turn += 1
@@ -101,58 +101,58 @@ class Cluster:
         return sorted(rotated, key=lambda address: failed.get(address, recently_ms))
 
     async def ask(self, address: str, request: metadata_pb2.MetadataRequest, timeout_ms: float) -> ClusterInfo:
-        """One broker's own view, without touching what this client knows.
+        """Return one broker's own view, without changing this client's metadata.
 
         Raises:
-            TidegaugeError: it does not answer.
+            TidegaugeError: it does not respond.
         """
         stub = self.channels.broker(address)
         return metadata.from_response(await call(stub.Metadata, request, timeout_ms=timeout_ms, address=address))
 
     async def ask_any(self, request: metadata_pb2.MetadataRequest) -> ClusterInfo:
-        """The first answer that any broker gives; each is given one second.
+        """Return the first response that any broker gives; each has one second.
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, none answers; ``HandshakeError``, none does because of TLS.
+            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; ``HandshakeError``, none does because of TLS.
         """
         problems: list[str] = []
         insecure: list[str] = []
         for address in self.addresses():
             try:
-                answer = await self.ask(address, request, PROBE_TIMEOUT_MS)
+                response = await self.ask(address, request, PROBE_TIMEOUT_MS)
             except TidegaugeError as error:
                 self.note_failure(address)
                 problems.append(error.message)
                 if isinstance(error, Unreachable) and (
                     reason := await tls_reason(error, address, self.channels.security)
                 ):
-                    insecure.append(f"the broker at {address} cannot be reached: {reason}")
+                    insecure.append(f"the broker at {address} can't be reached: {reason}")
             else:
                 self._failed_at_ms.pop(address, None)
-                return answer
+                return response
         if insecure:
             raise HandshakeError(insecure[0])
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
-            f"no broker answers ({'; '.join(problems)}); see `tidegauge status`, and start the cluster with "
+            f"no broker responds ({'; '.join(problems)}); see `tidegauge status`, and start the cluster with "
             "`tidegauge up -d`",
         )
 
     def note_failure(self, address: str) -> None:
-        """Remember that a broker did not answer, so that it is asked last."""
+        """Remember that a broker did not respond, so that it is asked last."""
         self._failed_at_ms[address] = now_ms()
 
     # Metadata -----------------------------------------------------------------------------------------------
 
     def add_topics(self, topics: Collection[str]) -> None:
-        """Ask for these topics from the next refresh on."""
+        """Request these topics from the next refresh on."""
         self._topics.update(topics)
 
     async def refresh(self) -> ClusterInfo:
-        """Ask for metadata now.
+        """Refresh the metadata now.
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, no broker answers.
+            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.
         """
         running = self._refreshing
         if running is not None and not running.done():
@@ -170,19 +170,19 @@ class Cluster:
         request = metadata_pb2.MetadataRequest(
             topics=sorted(self._refreshing_topics), allow_auto_topic_creation=self._allow_auto_topic_creation
         )
-        answer = await self.ask_any(request)
-        self.info = metadata.merge(self.info, answer)
+        response = await self.ask_any(request)
+        self.info = metadata.merge(self.info, response)
         self._refreshed_at_ms = now_ms()
         self._tell()
         return self.info
 
     def request_refresh(self) -> None:
-        """Refresh in the background, not sooner than the back-off after the last attempt."""
+        """Refresh in the background, no sooner than the back-off after the last attempt."""
         if self._background is None or self._background.done():
             self._background = asyncio.get_running_loop().create_task(self._refresh_later())
 
     def refresh_if_old(self) -> None:
-        """Refresh in the background when metadata is older than metadata.max.age.ms."""
+        """Refresh in the background when the metadata is older than metadata.max.age.ms."""
         if now_ms() - self._refreshed_at_ms >= self._max_age_ms:
             self.request_refresh()
 
@@ -193,14 +193,14 @@ class Cluster:
         try:
             await self.refresh()
         except TidegaugeError:
-            # Whoever needs it asks again, after the back-off.
+            # The caller that needs it asks again after the back-off.
             self._tell()
 
     async def ensure_topics(self, topics: Collection[str], *, timeout_ms: float) -> ClusterInfo:
         """Wait until all these topics are known.
 
         Raises:
-            TidegaugeError: what the brokers said last, when the time is over; INVALID_TOPIC_EXCEPTION at once.
+            TidegaugeError: the last error of a broker, when the timeout has passed; INVALID_TOPIC_EXCEPTION at once.
         """
         self.add_topics(topics)
         deadline_ms = now_ms() + timeout_ms
@@ -231,11 +231,11 @@ class Cluster:
         return TidegaugeError(topic.error, topic.error_message)
 
     def leader(self, topic_partition: TopicPartition) -> Leader | None:
-        """The partition's leader as far as is known."""
+        """Return the partition's leader as far as is known."""
         return self.info.leader(topic_partition)
 
     def hint(self, topic_partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """Take a broker's hint on who leads; whether it was news."""
+        """Accept a broker's hint about the leader; return whether it was newer."""
         changed = metadata.with_leader(self.info, topic_partition, leader_id, leader_epoch)
         if changed is self.info:
             return False
@@ -249,7 +249,7 @@ class Cluster:
 
 
 def unknown_topic(name: str) -> str:
-    """The sentence for a topic that nobody knows."""
+    """Return the sentence for a topic that no broker knows."""
     return (
         f"Topic '{name}' does not exist as expected; `tidegauge list-topics` shows what does, `tidegauge create-topic` "
         "makes it"

@@ -1,11 +1,11 @@
-"""``cluster.json``: the file in a cluster's folder that says which processes belong to it, and where.
+"""``cluster.json``: the file in a cluster's directory that lists its processes and their addresses.
 
-The lab writes it at the first ``up`` of a folder and keeps it; client verbs read it to find the brokers. Layout
-of the folder::
+The lab writes it at the first ``up`` in a directory and keeps it; client commands read it to find the brokers. Layout
+of the directory::
 
     cluster.json
     zookeeper/            zoo.cfg and ZooKeeper's data (absent with an external ZooKeeper)
-    broker-N/             server.properties, broker.pid, data/ (Kafka's log folder)
+    broker-N/             server.properties, broker.pid, data/ (Kafka's log directory)
     logs/                 broker-N.log, zookeeper.log, broker-N.events.jsonl, lab.events.jsonl
 """
 
@@ -26,7 +26,7 @@ BROKERS_BY_ADDRESS = "say where brokers are with --bootstrap-server"
 
 
 class BootstrapServers(list[str]):
-    """Addresses to begin with, and how to speak there.
+    """Bootstrap addresses, and the security settings for them.
 
     Attributes:
         security: plain text unless it says otherwise.
@@ -39,7 +39,7 @@ class BootstrapServers(list[str]):
 
 @dataclass(frozen=True, slots=True)
 class BrokerEntry:
-    """One broker of the cluster; its id, port and folder never change."""
+    """One broker of the cluster; its id, port and directory never change."""
 
     id: int
     host: str
@@ -48,13 +48,13 @@ class BrokerEntry:
 
     @property
     def address(self) -> str:
-        """``host:port``."""
+        """Return ``host:port``."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """What ``cluster.json`` holds.
+    """The content of ``cluster.json``.
 
     Attributes:
         zookeeper_address: ``host:port[,host:port][/chroot]``.
@@ -72,7 +72,7 @@ class ClusterFile:
     version: int = VERSION
 
     def broker(self, broker_id: int) -> BrokerEntry:
-        """The broker with this id.
+        """Return the broker with this id.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, the cluster has no such broker.
@@ -87,20 +87,20 @@ class ClusterFile:
 
     @property
     def bootstrap_servers(self) -> BootstrapServers:
-        """All brokers' addresses, and how to speak with them."""
+        """Return all brokers' addresses, with the security settings for them."""
         return BootstrapServers((entry.address for entry in self.brokers), self.security)
 
     @property
     def security(self) -> Security:
-        """How to speak with these brokers: as they do among themselves, with their own certificate.
+        """Return the security settings that the brokers use among themselves, with their own certificate.
 
         Raises:
-            TidegaugeError: INVALID_CONFIG, a certificate or key can't be read any more.
+            TidegaugeError: INVALID_CONFIG, a certificate or key can't be read.
         """
         return security_of(self.settings, self.settings.get("security.inter.broker.protocol") or PLAIN.protocol)
 
     def save(self, directory: Path) -> None:
-        """Write the file whole or not at all."""
+        """Write the file atomically."""
         target = directory / FILE_NAME
         temporary = target.with_suffix(".tmp")
         temporary.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
@@ -111,11 +111,11 @@ def load_cluster_file(directory: Path, otherwise: str = ANOTHER_DIRECTORY) -> Cl
     """Read a cluster's file.
 
     Args:
-        directory: of the cluster.
-        otherwise: what the caller's user can do where the directory holds no cluster, other than start one.
+        directory: the cluster's directory.
+        otherwise: what the user can do if the directory holds no cluster, other than start one.
 
     Raises:
-        TidegaugeError: BROKER_NOT_AVAILABLE, the folder holds no cluster or the file is damaged.
+        TidegaugeError: BROKER_NOT_AVAILABLE, the directory holds no cluster or the file is damaged.
     """
     path = directory / FILE_NAME
     try:

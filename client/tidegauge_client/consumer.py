@@ -1,10 +1,10 @@
-"""The asyncio consumer: committed records of the partitions it was given, in order, through leader changes.
+"""The asyncio consumer: committed records of the assigned partitions, in order, through leader changes.
 
-There are no groups: ``assign`` names partitions, ``subscribe`` takes all of some topics. Brokers bound what a
-consumer reads by the high watermark (row W1). One fetch at a time goes to each leader, and waits there for data;
-what came back waits here until it is polled, at most one answer for each partition.
+There are no consumer groups: ``assign`` names partitions, ``subscribe`` takes all partitions of some topics. Brokers
+bound what a consumer reads by the high watermark. One fetch at a time is in flight to each leader, where it waits for
+data; fetched records wait here until they are polled, at most one response for each partition.
 
-Parts: ``subscription`` (positions, epochs, what an answer means), this module (the event loop and gRPC).
+Parts: ``subscription`` (positions, epochs, the meaning of responses), this module (the event loop and gRPC).
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.subscription import ConsumerRecord, Phase, Position, Reset, Subscription
 
 FETCH_GRACE_MS = 5_000
-"""How much longer than its waiting time a fetch may take: a frozen leader is left after that, not after
-request.timeout.ms, since a fetch asked again changes nothing."""
+"""How much longer than fetch.max.wait.ms a fetch may take. A paused leader is left after that, not after
+request.timeout.ms, because repeating a fetch is idempotent.
+"""
 
 
 class Consumer:
@@ -48,25 +49,25 @@ class Consumer:
         check_crcs: bool = True,
         **security: Unpack[SecurityArguments],
     ) -> None:
-        """Nothing is contacted before ``start``.
+        """Check the settings; nothing is contacted before ``start``.
 
         Args:
             bootstrap_servers: ``host:port[,host:port]``, or several.
-            auto_offset_reset: where to begin without a position, and to go on when the position is out of range
-                or the log was cut below it; with ``none`` poll raises.
+            auto_offset_reset: where to begin without a position, and where to continue when the position is out of
+                range or the log was truncated below it; with ``none`` poll raises.
             fetch_max_wait_ms: how long a broker waits for fetch_min_bytes.
-            fetch_min_bytes: of an answer.
-            fetch_max_bytes: soft limit of an answer.
+            fetch_min_bytes: minimum bytes to accumulate before a broker responds.
+            fetch_max_bytes: soft limit of a response.
             max_partition_fetch_bytes: soft limit for one partition.
-            max_poll_records: most records that ``poll`` gives, unless it is told otherwise.
-            request_timeout_ms: how long a broker may take to answer.
-            retry_backoff_ms: between two attempts.
-            metadata_max_age_ms: after which metadata is refreshed; new partitions of subscribed topics show then.
+            max_poll_records: maximum number of records that ``poll`` returns, unless given there.
+            request_timeout_ms: how long a broker may take to respond.
+            retry_backoff_ms: back-off between two attempts.
+            metadata_max_age_ms: age at which metadata is refreshed, and new partitions of subscribed topics are found.
             check_crcs: whether each batch's CRC is checked.
             security: see ``SecurityArguments``.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, a bootstrap server is malformed; INVALID_CONFIG, a TLS file is not good.
+            TidegaugeError: INVALID_REQUEST, a bootstrap server is malformed; INVALID_CONFIG, a TLS file is invalid.
         """
         self._cluster = Cluster(
             connect_to(bootstrap_servers, security),
@@ -89,19 +90,19 @@ class Consumer:
         self._wake = asyncio.Event()
         self._is_running = False
 
-    # Life ---------------------------------------------------------------------------------------------------
+    # Start and stop -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Find the cluster.
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server answers.
+            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server responds.
         """
         await self._cluster.refresh()
         self._is_running = True
 
     async def stop(self) -> None:
-        """Cancel what is under way and close."""
+        """Cancel the requests in flight and close."""
         self._is_running = False
         tasks = [*self._fetches.values(), *([] if self._lookups is None else [self._lookups])]
         for task in tasks:
@@ -126,7 +127,7 @@ class Consumer:
     # What to read -------------------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these; positions of those that stay are kept."""
+        """Read exactly these partitions; the positions of those that stay are kept."""
         wanted = [TopicPartition(*tp) for tp in partitions]
         self._topics.clear()
         self._subscription.assign(wanted)
@@ -135,7 +136,7 @@ class Consumer:
             self._cluster.request_refresh()
 
     async def subscribe(self, topics: Collection[str], *, timeout_ms: float = 60_000) -> None:
-        """Read all partitions of these topics; partitions added later are noticed with the metadata.
+        """Read all partitions of these topics; partitions added later are found with the metadata.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
@@ -147,7 +148,7 @@ class Consumer:
     def _assign_topics(self) -> None:
         known = self._cluster.info.topics
         found = [TopicPartition(t, p) for t in sorted(self._topics) if t in known for p in known[t].partitions]
-        # A partition that one broker's metadata lacks for a moment keeps its position.
+        # A partition that is missing for a moment from one broker's metadata keeps its position.
         kept = [tp for tp in self._subscription.assigned() if tp.topic in self._topics]
         self._subscription.assign(list(dict.fromkeys([*kept, *found])))
 
@@ -156,11 +157,11 @@ class Consumer:
         return self._cluster.info.identity_of(topic)
 
     def assignment(self) -> list[TopicPartition]:
-        """What is read."""
+        """Return the partitions that are read."""
         return self._subscription.assigned()
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset.
+        """Continue at an offset.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, not assigned or negative.
@@ -170,18 +171,18 @@ class Consumer:
         self._subscription.seek(topic_partition, Position(offset))
 
     async def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on at the log start offset (none named: all), looked up now.
+        """Continue at the log start offset (none named: of all partitions), looked up now.
 
         Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, no leader told in time.
+            TidegaugeError: REQUEST_TIMED_OUT, no leader responded in time.
         """
         await self._seek_by_time(partitions, Reset.EARLIEST)
 
     async def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on at the high watermark (none named: all), looked up now.
+        """Continue at the high watermark (none named: of all partitions), looked up now.
 
         Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, no leader told in time.
+            TidegaugeError: REQUEST_TIMED_OUT, no leader responded in time.
         """
         await self._seek_by_time(partitions, Reset.LATEST)
 
@@ -193,7 +194,7 @@ class Consumer:
             await self.position(topic_partition)
 
     async def position(self, topic_partition: TopicPartition, *, timeout_ms: float = 60_000) -> int:
-        """The offset of the next record that poll gives; looked up first where there is none yet.
+        """Return the offset of the next record that poll returns; it is looked up first if there is none yet.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, not assigned; REQUEST_TIMED_OUT; OFFSET_OUT_OF_RANGE without a reset
@@ -216,11 +217,11 @@ class Consumer:
             await self._wait(min(deadline_ms, now_ms() + self._retry_backoff_ms))
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
-        """The high watermark as of the last fetch; None before the first."""
+        """Return the high watermark as of the last fetch; None before the first."""
         return self._subscription.high_watermark(topic_partition)
 
     def troubles(self) -> dict[TopicPartition, TidegaugeError]:
-        """Return the partitions that can't be read at the moment, each with the reason; reading them is tried again."""
+        """Return the partitions that can't be read at the moment, each with the reason; they are retried."""
         return self._subscription.troubles()
 
     def take_notices(self) -> list[str]:
@@ -230,11 +231,11 @@ class Consumer:
     # Reading ------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """The next records, as soon as there are some; none when the time is over.
+        """Return the next records as soon as there are some; none if the timeout passes first.
 
         Raises:
-            TidegaugeError: OFFSET_OUT_OF_RANGE without a reset policy, CORRUPT_MESSAGE, or another error that
-                asking again does not cure. Positions are as before; ``seek`` goes past it.
+            TidegaugeError: OFFSET_OUT_OF_RANGE without a reset policy, CORRUPT_MESSAGE, or another error that is not
+                retriable. Positions are unchanged; ``seek`` skips the cause.
         """
         deadline_ms = now_ms() + timeout_ms
         limit = self._max_poll_records if max_records is None else max_records
@@ -249,7 +250,7 @@ class Consumer:
             await self._wait(deadline_ms)
 
     async def _wait(self, until_ms: float) -> None:
-        """Until something has happened, or the time, or a back-off is over."""
+        """Wait until something happens, or until the timeout or a back-off has passed."""
         due_ms = min(until_ms, self._subscription.next_due_ms(now_ms()))
         self._wake.clear()
         try:
@@ -258,7 +259,7 @@ class Consumer:
             return
 
     def _take(self, limit: int) -> list[ConsumerRecord]:
-        """Records that are here, the partitions in turn."""
+        """Take records that are here, from the partitions in turn."""
         records: list[ConsumerRecord] = []
         for _ in range(len(self._ready)):
             topic_partition = self._ready.popleft()
@@ -278,10 +279,10 @@ class Consumer:
                 self._subscription.leader_epoch_seen(topic_partition, info.leader_epoch)
         self._wake.set()
 
-    # Asking brokers -----------------------------------------------------------------------------------------
+    # Requests to brokers -------------------------------------------------------------------------------------
 
     def _send(self) -> None:
-        """Ask every leader that is asked for nothing now."""
+        """Send a fetch to every leader to which none is in flight."""
         if not self._is_running:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the consumer is not running; start it, or use async with")
         self._cluster.refresh_if_old()
@@ -355,7 +356,7 @@ class Consumer:
             self._ready.append(topic_partition)
 
     async def _look_up(self) -> None:
-        """Find offsets for positions to be reset, and check those of a new leader epoch."""
+        """Look up offsets for positions to be reset, and validate positions against a new leader epoch."""
         try:
             now = now_ms()
             resets = self._by_address(self._subscription.due(Phase.RESETTING, now_ms=now))

@@ -1,11 +1,11 @@
 """Explain why a partition is as it is: facts in, sentences out, each with Kafka's rule. Pure.
 
 Rules:
-    1. Every sentence is derived from the facts given and names the rule by which it follows, as in Kafka's classes.
-    2. What is not known is said to be unknown: a broker that did not answer is not assumed to be anything.
-    3. A sentence about time names an upper bound: when what it waits for happens without any further event.
+    1. Every sentence is derived from the given facts and names the rule from which it follows, as in Kafka's classes.
+    2. What is not known is called unknown: nothing is assumed about a broker that did not respond.
+    3. A sentence about time names an upper bound: when the change happens without any further event.
 Source: Partition.maybeIncrementLeaderHW, isFollowerInSync, maybeShrinkIsr, PartitionLeaderElectionAlgorithms,
-ReplicaStateMachine (kafka-behaviour 1.4 to 1.7, 8.5 to 8.7).
+ReplicaStateMachine.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ RULE_CAUGHT_UP = (
     "a live replica that was caught up within replica.lag.time.max.ms holds the HW back though it is not in the ISR, "
     "so that it can join (Partition.maybeIncrementLeaderHW)"
 )
-RULE_PENDING = "while a change of the ISR is under way the larger set counts (KIP-497, maximal ISR)"
+RULE_PENDING = "while a change of the ISR is in flight the larger set counts (KIP-497, maximal ISR)"
 RULE_DEATH = (
-    "the controller takes a dead broker out of every ISR, but never the last member "
+    "the controller removes a dead broker from every ISR, but never the last member "
     "(ReplicaStateMachine, OfflineReplica)"
 )
 RULE_JOIN = (
@@ -50,14 +50,14 @@ RULE_JOIN = (
     "epoch (Partition.maybeExpandIsr)"
 )
 RULE_ALTER = "the ISR changes when the controller has written it (AlterPartition, KIP-497)"
-RULE_LATE = "a follower learns the HW from the answer to its next fetch, one round after the leader (KIP-101)"
+RULE_LATE = "a follower learns the HW from the response to its next fetch, one round after the leader (KIP-101)"
 RULE_ACKS = "acks=all is refused with NOT_ENOUGH_REPLICAS while the ISR is smaller than min.insync.replicas"
 RULE_READ = "consumers read below the HW only (FetchIsolation.HIGH_WATERMARK)"
 RULE_OFFSETS = (
-    "a new leader does not tell how far one may read until its HW has reached the start of its epoch "
+    "a new leader does not report the latest offset until its HW has reached the start of its epoch "
     "(OFFSET_NOT_AVAILABLE, KIP-207)"
 )
-RULE_FAILED_FOLDER = "a replica whose log folder failed is offline (KIP-112)"
+RULE_FAILED_DIRECTORY = "a replica whose log directory failed is offline (KIP-112)"
 RULE_FETCH = (
     "a follower acknowledges by fetching: the offset it asks from is its LEO for the leader "
     "(Partition.updateFollowerFetchState)"
@@ -80,7 +80,7 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """What the leader says."""
+    """What the leader reports."""
 
     leo: int
     hw: int
@@ -96,20 +96,20 @@ class Facts:
 
     Attributes:
         replicas: the assignment, in order.
-        isr: as the metadata has it.
-        leader: as the metadata has it; None: none, or it is not alive.
+        isr: the ISR in the metadata.
+        leader: the leader in the metadata; None: there is none, or it is not alive.
         live: registered brokers.
-        silent: those of them that did not answer within a second.
-        offline: assigned replicas on dead brokers or failed folders.
-        led: the leader's word; None when there is none, or it did not answer.
-        own_hws: the followers' own HW, where they told it.
+        silent: live brokers that did not respond within a second.
+        offline: assigned replicas on dead brokers or in failed log directories.
+        led: the leader's report; None if there is no leader, or it did not respond.
+        own_hws: the followers' own HW, where they reported it.
         controller: the active controller.
         min_isr: min.insync.replicas.
-        lag_ms: the leader's replica.lag.time.max.ms; None when it was not told.
+        lag_ms: the leader's replica.lag.time.max.ms; None if it was not reported.
         unclean: unclean.leader.election.enable.
         held: brokers whose follower of the partition the lab holds.
-        faulty: how many faults the lab has in force in a broker.
-        adding, removing: replicas that a reassignment brings and takes away.
+        faulty: number of faults that the lab has in force in a broker.
+        adding, removing: replicas that a reassignment adds and removes.
         settings_problem: why the topic's settings are not known; the defaults are assumed then.
     """
 
@@ -141,15 +141,15 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One thing that is so.
+    """One statement about the partition.
 
     Attributes:
         about: what it explains.
-        text: what is so, and why.
+        text: the state, and its cause.
         rule: Kafka's rule.
         change: what would change it; empty where nothing needs to.
-        broker: whom it concerns.
-        wait_ms: within so many ms it changes by itself; None: it does not, or that is not known.
+        broker: the broker concerned.
+        wait_ms: upper bound in ms after which it changes by itself; None: it does not, or that is not known.
     """
 
     about: About
@@ -161,7 +161,7 @@ class Sentence:
 
 
 def explain(facts: Facts) -> list[Sentence]:
-    """All there is to say: the leader, the HW, each replica that is not in the ISR, and what clients meet."""
+    """Explain the leader, the HW, each replica that is not in the ISR, and what clients see."""
     sentences = [*_leader(facts), *_reassignment(facts)]
     if facts.led is not None:
         sentences += [
@@ -177,7 +177,7 @@ def explain(facts: Facts) -> list[Sentence]:
 
 
 def _reassignment(facts: Facts) -> Iterator[Sentence]:
-    """What a reassignment waits for, while one runs."""
+    """Say what a reassignment in progress waits for."""
     if not facts.adding and not facts.removing:
         return
     target = tuple(broker for broker in facts.replicas if broker not in facts.removing)
@@ -213,10 +213,10 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
     elif facts.leader in facts.silent:
         yield Sentence(
             "leader",
-            f"Broker {facts.leader} leads in epoch {facts.leader_epoch} but does not answer: it is frozen, cut off or "
-            "has just died. Nobody else is elected while its session lasts.",
+            f"Broker {facts.leader} leads in epoch {facts.leader_epoch} but does not respond: it is paused, "
+            "partitioned or has just died. No other leader is elected while its session lasts.",
             RULE_SESSION,
-            f"resume or heal broker {facts.leader}, or wait for its session to end",
+            f"resume or heal broker {facts.leader}, or wait until its session expires",
             facts.leader,
         )
     else:
@@ -224,7 +224,7 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
             "leader",
             f"Broker {facts.leader} was elected in epoch {facts.leader_epoch} and does not lead yet: the controller's "
             "request has not reached it.",
-            "a broker leads from the LeaderAndIsr on that says so",
+            "a broker leads once it has applied the controller's LeaderAndIsr request",
             "",
             facts.leader,
         )
@@ -234,7 +234,7 @@ def _health(facts: Facts) -> Iterator[Sentence]:
     if facts.controller is None:
         yield Sentence(
             "health",
-            "There is no active controller now: no leader is elected and no ISR changes until one is.",
+            "There is no active controller now: no leader is elected and no ISR changes until there is one.",
             RULE_CONTROLLER,
             "a live broker that reaches ZooKeeper becomes the controller by itself",
         )
@@ -244,16 +244,16 @@ def _health(facts: Facts) -> Iterator[Sentence]:
             f"The topic's settings are not known, so that min.insync.replicas is taken as {facts.min_isr}: "
             f"{facts.settings_problem}.",
             RULE_SETTINGS,
-            "a ZooKeeper that answers",
+            "a ZooKeeper that responds",
         )
 
 
 def _lab(facts: Facts) -> Iterator[Sentence]:
-    """What is done to the brokers on purpose."""
+    """Say which faults and holds of the lab are in force."""
     for broker in sorted(facts.held):
         yield Sentence(
             "lab",
-            f"The fetches of broker {broker} are held, so that it copies and acknowledges nothing of {facts.at}.",
+            f"The fetches of broker {broker} are held, so that it copies and acknowledges no records of {facts.at}.",
             RULE_FETCH,
             f"tidegauge step-fetch {facts.at} --broker {broker}, or hold-fetch {facts.at} --broker {broker} --release",
             broker,
@@ -281,14 +281,14 @@ def _no_leader(facts: Facts) -> Iterator[Sentence]:
             "the controller elects by itself; if it stays so, look at its log",
         )
         return
-    gone = "; ".join(_whereabouts(facts, one) for one in facts.isr)
+    why = "; ".join(_whereabouts(facts, one) for one in facts.isr)
     if facts.unclean and usable:
-        text = f"No member of the ISR {_ids(facts.isr)} can lead ({gone}), but {_brokers(usable)} may, uncleanly: due."
+        text = f"No member of the ISR {_ids(facts.isr)} can lead ({why}), but {_brokers(usable)} may, uncleanly: due."
         yield Sentence("leader", f"There is no leader. {text}", RULE_UNCLEAN, "the controller elects by itself")
         return
     yield Sentence(
         "leader",
-        f"There is no leader: no member of the ISR {_ids(facts.isr)} can lead ({gone}).",
+        f"There is no leader: no member of the ISR {_ids(facts.isr)} can lead ({why}).",
         RULE_ELECTION,
         f"start {_brokers(facts.isr)}: {'it' if len(facts.isr) == 1 else 'any one of them'} is elected as soon as it "
         "is registered",
@@ -401,7 +401,7 @@ def _holder(facts: Facts, led: Led, broker: int) -> Sentence:
             None,
         )
     elif broker not in facts.live:
-        text = "; it is not registered any more, and the controller is about to take it out of the ISR."
+        text = "; it is no longer registered, and the controller is about to remove it from the ISR."
         rule, change, wait_ms = RULE_DEATH, "the controller's next LeaderAndIsr", None
     else:
         return _lagging_member(facts, remote, broker, subject)
@@ -409,7 +409,7 @@ def _holder(facts: Facts, led: Led, broker: int) -> Sentence:
 
 
 def _lagging_member(facts: Facts, remote: Remote, broker: int, subject: str) -> Sentence:
-    silent = ", and does not answer (if it has died, the end of its session takes it out, too)"
+    silent = ", and does not respond (if it has died, the end of its session removes it, too)"
     silent = silent if broker in facts.silent else ""
     left_ms = _left_ms(facts, remote)
     if left_ms is None or facts.lag_ms is None:
@@ -447,13 +447,17 @@ def _out_of_sync(facts: Facts, led: Led) -> Iterator[Sentence]:
 
 def _why_out(facts: Facts, led: Led, broker: int) -> tuple[str, str, str]:
     if broker not in facts.live:
-        return "it is not registered in ZooKeeper, so it is dead or cut off", RULE_DEATH, f"start broker {broker}"
+        return "it is not registered in ZooKeeper, so it is dead or partitioned", RULE_DEATH, f"start broker {broker}"
     if broker in facts.offline:
-        return "its log folder has failed", RULE_FAILED_FOLDER, "a sound folder, and a restart of the broker"
+        return (
+            "its log directory has failed",
+            RULE_FAILED_DIRECTORY,
+            "a healthy log directory, and a restart of the broker",
+        )
     if broker in led.maximal_isr:
         return "it has caught up and the controller was asked to add it", RULE_ALTER, "the controller's verdict"
     leo = led.remotes[broker].leo if broker in led.remotes else None
-    silent = " and does not answer" if broker in facts.silent else ""
+    silent = " and does not respond" if broker in facts.silent else ""
     if leo is None:
         return f"it has not fetched from this leader yet{silent}", RULE_JOIN, "its first fetches"
     obstacle = obstacle_to_joining(leo, led.hw, leo if led.epoch_start is None else led.epoch_start)
@@ -473,14 +477,14 @@ def _late(facts: Facts, led: Led) -> Iterator[Sentence]:
         if hw < led.hw and broker != facts.leader:
             yield Sentence(
                 "follower",
-                f"Broker {broker} itself believes that the HW is {hw}: the leader's {led.hw} has not come yet.",
+                f"Broker {broker} still has the HW at {hw}: the leader's {led.hw} has not arrived yet.",
                 RULE_LATE,
                 "its next fetch",
                 broker,
             )
 
 
-# What clients meet
+# What clients see
 
 
 def _clients(facts: Facts, led: Led) -> Iterator[Sentence]:
@@ -498,8 +502,8 @@ def _clients(facts: Facts, led: Led) -> Iterator[Sentence]:
     if led.epoch_start is not None and led.hw < led.epoch_start:
         yield Sentence(
             "consumers",
-            f"Who asks for the latest offset is told to wait: the HW {led.hw} has not reached {led.epoch_start}, where "
-            "the leader's epoch begins.",
+            f"A request for the latest offset is rejected with OFFSET_NOT_AVAILABLE: the HW {led.hw} has "
+            f"not reached {led.epoch_start}, where the leader's epoch begins.",
             RULE_OFFSETS,
             "a higher HW",
         )

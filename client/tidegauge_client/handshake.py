@@ -1,7 +1,7 @@
-"""A second look at a broker that accepted a connection and hung up: is one side speaking TLS, the other not?
+"""A second look at a broker that accepted a connection and closed it: does one side use TLS, and the other not?
 
-gRPC tells a client only that the socket was closed. Python's own TLS tells more, so one short connection is made with
-it: in TLS, as the client would, or, for a client of plain text, only to see whether TLS is what is spoken there.
+gRPC reports only that the socket was closed. Python's own TLS reports more, so one short connection is made with it: in
+TLS, as the client would, or, for a client of plain text, only to find out whether the broker uses TLS.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ PATIENCE_SECONDS = 5.0
 _CERTIFICATE_WANTED = "alert certificate required"
 _REFUSED = "alert bad certificate"
 _AFTER_HANDSHAKE_SECONDS = 3.0
-"""With TLS 1.3 a broker looks at a client's certificate only after the client's handshake has ended."""
+"""With TLS 1.3 a broker checks a client's certificate only after the client's handshake has ended."""
 
 
 async def look_at(address: str, security: Security) -> str | None:
-    """Why a connection does not come about, and what to do; None: TLS is not the reason, or nobody can tell."""
+    """Return why a connection fails, and what to do; None: TLS is not the reason, or the reason can't be determined."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     context = verifying_context(security) if security.is_tls else _unverifying_context()
@@ -43,15 +43,17 @@ async def look_at(address: str, security: Security) -> str | None:
 
 
 async def tls_reason(error: Unreachable, address: str, security: Security) -> str | None:
-    """Why a failed call could not have TLS, with a second look where the first says little; None: not about that."""
+    """Return why a failed call could not use TLS, with a second look where the first says little; None: another
+    reason.
+    """
     return await look_at(address, security) if error.hung_up else error.reason
 
 
 async def _talk(host: str, port: int, context: ssl.SSLContext, security: Security) -> str:
-    """Connect, and wait for a refusal; what the other side said, or nothing.
+    """Connect, and wait for a rejection; return what the other side said, or nothing.
 
-    gRPC's servers refuse a client's certificate without a word, after a handshake that went well for the client. Whom
-    they take hears their first frame.
+    gRPC's servers reject a client's certificate without a message, after a handshake that succeeded for the client. An
+    accepted client receives their first frame.
     """
     reader, writer = await asyncio.open_connection(host, port, ssl=context)
     try:
@@ -67,7 +69,9 @@ async def _talk(host: str, port: int, context: ssl.SSLContext, security: Securit
 
 
 def _is_tls_alert(problem: str) -> str | None:
-    """A broker that wants a client certificate refuses even this; it speaks TLS nevertheless."""
+    """Return whether the bytes are a TLS alert: a broker that requires a client certificate rejects even this
+    connection.
+    """
     if "alert" not in problem.lower():
         return None
     return (
@@ -77,7 +81,7 @@ def _is_tls_alert(problem: str) -> str | None:
 
 
 def _unverifying_context() -> ssl.SSLContext:
-    """For finding out whether TLS is spoken; nothing is sent or believed."""
+    """Return a context for finding out whether the broker uses TLS; nothing is sent over it or trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

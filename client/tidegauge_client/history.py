@@ -1,4 +1,4 @@
-"""The history of producers: what was sent and what was answered, for the accountant (row B6).
+"""The history of producers: what was sent and what came back, for the accountant.
 
 One JSON object a line; a file may hold several producers, written one after the other or at the same time. A record has
 one ``invoke`` and at most one answer, both found by ``producer`` and ``number``. A ``begin`` line, before a producer's
@@ -18,22 +18,22 @@ that the topic was deleted and created again:
 | ``idempotent`` | invoke | whether the producer numbers its batches, so that a retry writes nothing twice |
 | ``key``, ``value`` | invoke | as text; null where there is none; left out where the bytes are not UTF-8 |
 | ``key_base64``, ``value_base64`` | invoke | instead of those, then |
-| ``timestamp_ms`` | invoke | the record's own timestamp; it tells two records with the same bytes apart |
-| ``partition``, ``offset`` | ok | where it lies; the offset is -1 with acks=0: then nothing was acknowledged |
+| ``timestamp_ms`` | invoke | the record's own timestamp; it distinguishes two records with the same bytes |
+| ``partition``, ``offset`` | ok | position in the log; the offset is -1 with acks=0: then nothing was acknowledged |
 | ``error`` | fail, info | the error's name |
 
 Rules:
-    1. An ``invoke`` is in the file before the producer has the record, so what is in the log stands in the history too,
-       also when the producer is killed at any moment (each line is one write to the end of the file).
-    2. A record without an answer counts as ``info``.
-    3. ``fail`` only where no attempt can have had an effect (``TidegaugeError.definite``).
+    1. An ``invoke`` is in the file before the producer has the record, so every record in the log is in the history
+       too, even if the producer is killed at any moment (each line is one write to the end of the file).
+    2. A record without an outcome counts as ``info``.
+    3. ``fail`` only if no attempt can have had an effect (``TidegaugeError.definite``).
     4. Times of one producer never go back; those of several are comparable as far as the machine's clock is.
     5. A line that was cut off when its writer died is left out by readers; the next writer begins on a new line.
     6. A reader that knows the topic's id leaves out, and counts, what was sent to another topic of the name: one that
        was deleted, or another cluster's. What was sent without a ``begin`` line (older versions wrote none) is kept,
        and counted as well: of which topic it is cannot be known.
 
-Source: verification.md section 3 (Jepsen's invoke, ok, fail, info).
+Source: the operations invoke, ok, fail and info of Jepsen's histories.
 """
 
 from __future__ import annotations
@@ -64,21 +64,21 @@ CHUNK_BYTES = 1 << 20
 
 
 class SentRecord(NamedTuple):
-    """One record as its producer's history has it.
+    """One record as it is in its producer's history.
 
     Attributes:
-        producer: whose.
+        producer: its producer.
         number: its place in the order of that producer.
         key: None where there is none.
         value: None where there is none.
-        timestamp_ms: of the record.
+        timestamp_ms: the record's timestamp.
         acks: ``all``, ``1`` or ``0``.
-        is_idempotent: whether a retry could write it twice is excluded.
+        is_idempotent: whether a retry can't write it twice.
         invoked_us: when it was handed over.
         outcome: ``ok``, ``fail`` or ``info``.
-        answered_us: when the answer came; -1 without one.
-        partition: where it was acknowledged, else where it was to go, else -1.
-        offset: where it was acknowledged; -1 where it was not, or nobody told.
+        answered_us: when the outcome was known; -1 without one.
+        partition: the partition of the acknowledgement, else the destination, else -1.
+        offset: the offset of the acknowledgement; -1 without one, or with acks=0.
         error: the error's name; empty without one.
     """
 
@@ -98,7 +98,7 @@ class SentRecord(NamedTuple):
 
     @property
     def is_acknowledged(self) -> bool:
-        """Whether a broker has said that it has the record: with acks=0 nobody ever does."""
+        """Return whether a broker has acknowledged the record: with acks=0 none ever does."""
         return self.outcome == OK and self.acks != "0"
 
 
@@ -136,13 +136,13 @@ def _read_bytes(line: dict[str, Any], name: str) -> bytes | None:
 
 
 class HistoryWriter:
-    """Appends what one producer sends and is answered to a file.
+    """Appends what one producer sends, and the outcomes, to a file.
 
     Args:
         path: the file; it may hold other producers' lines already.
-        topic: where records go.
+        topic: the topic of the records.
         acks: ``all``, ``1`` or ``0``.
-        is_idempotent: whether the producer is.
+        is_idempotent: whether the producer is idempotent.
 
     Raises:
         TidegaugeError: the file can't be written.
@@ -174,7 +174,7 @@ class HistoryWriter:
         self.close()
 
     def close(self) -> None:
-        """Nothing is noted any more; a second time does nothing."""
+        """Stop writing; idempotent."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -207,7 +207,7 @@ class HistoryWriter:
     def invoked(
         self, number: int, key: bytes | None, value: bytes | None, partition: int | None, timestamp_ms: int
     ) -> None:
-        """A record is about to be handed over; call it before (rule 1)."""
+        """Note that a record is about to be handed over; call it before (rule 1)."""
         self._write(
             INVOKE,
             number,
@@ -221,11 +221,11 @@ class HistoryWriter:
         )
 
     def acknowledged(self, number: int, where: RecordMetadata) -> None:
-        """The producer says that it was written (with acks=0: that it was sent)."""
+        """Note that the record was acknowledged (with acks=0: that it was sent)."""
         self._write(OK, number, {"partition": where.partition, "offset": where.offset})
 
     def failed(self, number: int, problem: TidegaugeError, *, is_definite: bool) -> None:
-        """It was refused, or its fate is unknown (rule 3)."""
+        """Note that the record failed, definitely or with unknown outcome (rule 3)."""
         self._write(FAIL if is_definite else INFO, number, {"error": problem.code.name})
 
 
@@ -234,7 +234,7 @@ def _unwritable(path: Path, problem: OSError) -> TidegaugeError:
 
 
 def _lines(paths: Iterable[Path]) -> Iterator[dict[str, Any] | None]:
-    """The lines of all files; None for one that is damaged."""
+    """Yield the lines of all files; None for one that is damaged."""
     for path in paths:
         try:
             with path.open("rb") as file:
@@ -247,7 +247,7 @@ def _lines(paths: Iterable[Path]) -> Iterator[dict[str, Any] | None]:
 
 
 def _parsed(lines: list[bytes]) -> Iterator[dict[str, Any] | None]:
-    """Lines as objects, many at once where all are whole: that is twice as fast."""
+    """Parse lines, many at once where all are complete: that is twice as fast."""
     try:
         found = json.loads(b"[" + b",".join(lines) + b"]")
     except ValueError:
@@ -300,7 +300,7 @@ def read_history(paths: Iterable[Path], topic: str, identity: TopicIdentity | No
                 if line["topic"] == topic:
                     sends_to[line["producer"]] = TopicIdentity(str(line["topic_id"]), str(line["cluster_id"]))
             else:
-                # Each record has one answer, so its place may be forgotten.
+                # Each record has one outcome, so its place may be forgotten.
                 place = places.pop((line["producer"], line["number"]), None)
                 if place is not None:
                     records[place] = _answered(records[place], line)
@@ -329,7 +329,7 @@ def _invocation(line: dict[str, Any]) -> SentRecord:
 def _answered(record: SentRecord, line: dict[str, Any]) -> SentRecord:
     kind = line["type"]
     if kind == OK:
-        # As _replace, which takes three times as long.
+        # Does the same as _replace, which takes three times as long.
         producer, number, key, value, timestamp_ms, acks, is_idempotent, invoked_us, *_ = record
         return SentRecord(
             producer,
@@ -346,5 +346,5 @@ def _answered(record: SentRecord, line: dict[str, Any]) -> SentRecord:
             int(line["offset"]),
         )
     if kind not in {FAIL, INFO}:
-        raise ValueError(f"{kind!r} is no kind of line")
+        raise ValueError(f"{kind!r} is not a known type of line")
     return record._replace(outcome=kind, answered_us=int(line["time_us"]), error=str(line["error"]))

@@ -1,10 +1,10 @@
 """``describe-topic --watch`` on a terminal: topics and replicas on one screen of 80 columns. Pure.
 
 Rules:
-    1. A line for each partition, and under it, where asked, one for each replica in the order of the assignment.
-    2. What is not well is coloured: out of the ISR, behind, unknown, no leader. The words say it, too.
-    3. A screen never scrolls: lines beyond its height are counted in its last one, and lines beyond its width are cut.
-       It is written over the former one, line by line, so that nothing flickers.
+    1. A line for each partition, and under it, if requested, one for each replica in the order of the assignment.
+    2. What is unhealthy is coloured: out of the ISR, behind, unknown, no leader. The words say it, too.
+    3. A screen never scrolls: lines beyond its height are counted in its last one, and lines beyond its width are
+       truncated. It is written over the previous one, line by line, so that nothing flickers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def view(topics: Sequence[tuple[TopicDescription, Sequence[PartitionInfo]]], *, replicas: bool) -> Iterator[str]:
-    """Lines for topics with those of their partitions that shall be shown."""
+    """Return the lines for topics and those of their partitions that are to be shown."""
     for topic, parts in topics:
         count = len(topic.info.partitions)
         yield click.style(f"{topic.info.name}  ({count} partition{'' if count == 1 else 's'})", bold=True)
@@ -42,8 +42,8 @@ def view(topics: Sequence[tuple[TopicDescription, Sequence[PartitionInfo]]], *, 
 
 def _partition(part: PartitionInfo) -> str:
     out = [broker for broker in part.replicas if broker not in part.isr]
-    nobody = click.style("no leader", fg="red", bold=True)
-    leader = nobody if part.leader_id is None else f"leader {part.leader_id}"
+    none = click.style("no leader", fg="red", bold=True)
+    leader = none if part.leader_id is None else f"leader {part.leader_id}"
     osr = click.style(f"  OSR {_ids(out)}", fg="red") if out else ""
     members = f"ISR {_ids(part.isr)}{osr}  Replicas {_ids(part.replicas)}"
     return f"  {part.partition:<4} {leader}  epoch {part.leader_epoch}  {members}"
@@ -64,7 +64,7 @@ def _replica(state: ReplicaState, leader_leo: int | None) -> str:
 
 
 def _epochs(epochs: Sequence[tuple[int, int]]) -> str:
-    """The newest entries that fit; two points stand for older ones."""
+    """Return the newest entries that fit; two points stand for older ones."""
     text = ""
     for epoch, start in reversed(epochs):
         longer = f"{epoch}@{start} {text}".rstrip()
@@ -83,7 +83,7 @@ def _ids(brokers: Sequence[int]) -> str:
 
 
 def cut(line: str, width: int) -> str:
-    """The line's first columns; two points stand for what is left out. Styles take no columns and are kept."""
+    """Return the line's first columns; two points stand for the rest. Styles take no columns and are kept."""
     if len(click.unstyle(line)) <= width:
         return line
     kept, room = "", width - len("..")
@@ -94,7 +94,7 @@ def cut(line: str, width: int) -> str:
 
 
 def screen(lines: Sequence[str], height: int, width: int = WIDTH) -> str:
-    """What is written to a terminal of this size to show these lines and nothing else (rule 3)."""
+    """Return what is written to a terminal of this size to show these lines and nothing else (rule 3)."""
     shown = list(lines)
     if len(shown) >= height:
         hidden = len(shown) - height + 2

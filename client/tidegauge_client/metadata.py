@@ -1,11 +1,12 @@
-"""What a client knows of a cluster: brokers, topics, who leads. Plain values; nothing here asks anyone.
+"""A client's knowledge of a cluster: brokers, topics, leaders. Plain values; nothing here sends a request.
 
 Rules:
-    1. Metadata with a lower leader epoch than the one known for a partition is ignored for that partition, as
-       long as the topic is the same one (kafka-behaviour 2.9): caches of different brokers differ for a while,
-       and an isolated broker may show yesterday's leaders for long.
-    2. A hint from a broker ("not me, ask broker 2 of epoch 7", KIP-951) counts only when its epoch is higher.
-    3. A leader whose address is not known is no leader.
+    1. Metadata with a lower leader epoch than the one known for a partition is ignored for that partition, as long as
+       the topic is the same one (Metadata.updateLatestMetadata): caches of different brokers differ for a while, and a
+       partitioned broker may report outdated leaders for long.
+    2. A hint from a broker (NOT_LEADER_OR_FOLLOWER with the current leader, KIP-951) counts only if its epoch is
+       higher.
+    3. A leader whose address is not known is treated as no leader.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class BrokerInfo:
 
     @property
     def address(self) -> str:
-        """``host:port``."""
+        """Return ``host:port``."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition. ``leader_id`` is None while there is none or it is not alive."""
+    """One partition. ``leader_id`` is None while there is no leader or it is not alive."""
 
     topic: str
     partition: int
@@ -51,13 +52,13 @@ class PartitionInfo:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Its name."""
+        """Return the partition's topic and number."""
         return TopicPartition(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """One topic; ``partitions`` by index. With an error the rest is empty."""
+    """One topic; ``partitions`` by index. With an error the other fields are empty."""
 
     name: str
     topic_id: str = ""
@@ -75,7 +76,7 @@ class TopicIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Whom to ask for a partition."""
+    """The broker to ask for a partition."""
 
     broker_id: int
     address: str
@@ -84,12 +85,12 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """One broker's answer, or several merged.
+    """One broker's response, or several merged.
 
     Attributes:
-        controller_id: the active controller's broker id, None when the answering broker knows none.
+        controller_id: the active controller's broker id, None if the responding broker knows none.
         brokers: live brokers, by id.
-        topics: by name; only those asked for.
+        topics: by name; only those requested.
     """
 
     cluster_id: str = ""
@@ -99,7 +100,7 @@ class ClusterInfo:
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
-        """What is known of a partition, or None."""
+        """Return what is known of a partition, or None."""
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
@@ -109,7 +110,7 @@ class ClusterInfo:
         return TopicIdentity("" if info is None else info.topic_id, self.cluster_id)
 
     def leader(self, topic_partition: TopicPartition) -> Leader | None:
-        """The partition's leader, if one is known and its address too (rule 3)."""
+        """Return the partition's leader, if it and its address are known (rule 3)."""
         info = self.partition(topic_partition)
         if info is None or info.leader_id is None:
             return None
@@ -118,7 +119,7 @@ class ClusterInfo:
 
 
 def from_response(response: metadata_pb2.MetadataResponse) -> ClusterInfo:
-    """Read an answer."""
+    """Read a response."""
     return ClusterInfo(
         cluster_id=response.cluster_id,
         controller_id=response.controller_id if response.HasField("controller_id") else None,
@@ -152,28 +153,28 @@ def _topic(topic: metadata_pb2.TopicMetadata) -> TopicInfo:
     return TopicInfo(topic.name, topic.topic_id, partitions, ErrorCode.of(topic.error), topic.error_message)
 
 
-def merge(known: ClusterInfo, answer: ClusterInfo) -> ClusterInfo:
-    """The newer answer over what was known; partitions never go back to a lower leader epoch (rule 1).
+def merge(known: ClusterInfo, response: ClusterInfo) -> ClusterInfo:
+    """Merge a newer response into what was known; partitions never go back to a lower leader epoch (rule 1).
 
-    Brokers and controller are those of the answer: a broker that is gone must not be asked again.
+    Brokers and controller are those of the response: a dead broker must not be asked again.
     """
-    topics = {name: _merge_topic(known.topics.get(name), topic) for name, topic in answer.topics.items()}
-    return replace(answer, topics=topics)
+    topics = {name: _merge_topic(known.topics.get(name), topic) for name, topic in response.topics.items()}
+    return replace(response, topics=topics)
 
 
-def _merge_topic(known: TopicInfo | None, answer: TopicInfo) -> TopicInfo:
-    if known is None or known.topic_id != answer.topic_id or answer.error is not ErrorCode.NONE:
-        return answer
-    partitions = dict(answer.partitions)
+def _merge_topic(known: TopicInfo | None, response: TopicInfo) -> TopicInfo:
+    if known is None or known.topic_id != response.topic_id or response.error is not ErrorCode.NONE:
+        return response
+    partitions = dict(response.partitions)
     for index, old in known.partitions.items():
         new = partitions.get(index)
         if new is None or new.leader_epoch < old.leader_epoch:
             partitions[index] = old
-    return replace(answer, partitions=dict(sorted(partitions.items())))
+    return replace(response, partitions=dict(sorted(partitions.items())))
 
 
 def with_leader(known: ClusterInfo, topic_partition: TopicPartition, leader_id: int, leader_epoch: int) -> ClusterInfo:
-    """Take a broker's hint on who leads, if it is newer than what is known (rule 2)."""
+    """Accept a broker's hint about the leader, if it is newer than what is known (rule 2)."""
     info = known.partition(topic_partition)
     if info is None or leader_epoch <= info.leader_epoch:
         return known
@@ -184,5 +185,5 @@ def with_leader(known: ClusterInfo, topic_partition: TopicPartition, leader_id: 
 
 
 def leaderless(topics: Iterable[TopicInfo]) -> list[TopicPartition]:
-    """Partitions without a leader, in the order of the topics."""
+    """Return the partitions without a leader, in the order of the topics."""
     return [info.topic_partition for topic in topics for info in topic.partitions.values() if info.leader_id is None]

@@ -3,27 +3,27 @@
 Nothing here waits or sends; time is an argument (monotonic ms).
 
 Rules (KafkaProducer: RecordAccumulator, TransactionManager, ProducerBatch):
-    1. A batch gets its bytes and its sequence when it is first taken, and keeps both over retries; the sequence
-       of the next batch goes on by its records, 2147483647 is followed by 0.
-    2. At most ``max_in_flight`` batches of a partition are unanswered, and no batch gets a sequence that is five
-       batches or more ahead of one that is not acknowledged: a leader remembers five batches of a producer, and
-       would take the repetition of an older one for a gap. (Kafka's answers come in order, which gives the same.)
-    3. A batch to be retried goes back to its place in the order of sequences, and is sent again only when no
-       earlier one is unanswered: after a failure there is one batch in flight until the gap is closed.
+    1. A batch gets its bytes and its sequence when it is first taken, and keeps both over retries; the sequence of the
+       next batch is higher by its number of records, and 2147483647 is followed by 0.
+    2. At most ``max_in_flight`` batches of a partition are in flight, and no batch gets a sequence that is five batches
+       or more ahead of one that is not acknowledged: a leader remembers five batches of a producer, and would take the
+       repetition of an older one for a gap. (Kafka's responses come in order, which gives the same.)
+    3. A batch to be retried goes back to its place in the order of sequences, and is sent again only when no earlier
+       one is in flight: after a failure there is one batch in flight until the gap is closed.
     4. OUT_OF_ORDER_SEQUENCE_NUMBER for a batch behind one that is still to be retried: the failure of that one caused
        it, and both are sent again, in order. For the oldest batch: the leader lost what it had acknowledged, or an
        earlier batch left a gap when it failed; the partition goes on under a new producer epoch from sequence 0.
-    5. A batch that failed, by an error that is not retried or by its delivery timeout, may or may not be in the log:
-       no new batch is taken until the responses to later ones tell, or a new epoch begins.
+    5. A batch that failed, by an error that is not retried or by its delivery timeout, may or may not be in the log: no
+       new batch is taken until the responses to later ones tell, or a new epoch begins.
     6. No batch is ever in the log under two sequences. A new epoch begins only when no batch of the partition is in
        flight, and it numbers only batches of which every request was rejected with a definite error. A batch that may
        be in the log keeps its sequence: it is sent again under this one until a response tells, or reported as of
        unknown outcome. KafkaProducer renumbers such a batch too (TransactionManager.bumpIdempotentProducerEpoch and
        startSequencesAtBeginning), and can write it twice; see docs/fidelity.md.
-    7. Other partitions change to the new epoch when they have nothing of the old one left.
-    8. Until the first batch under an identity is acknowledged it travels alone: a leader that has nothing of a
-       producer takes any first sequence (kafka-behaviour 12.3), so that, were the first batch refused for the
-       moment and the second not, the first could never be written any more. KafkaProducer leaves that hole open.
+    7. Other partitions change to the new epoch when they have no batch of the old one left.
+    8. Until the first batch under an identity is acknowledged it is alone in flight: a leader without state of a
+       producer accepts any first sequence (ProducerAppendInfo.checkSequence). If it rejected the first batch for the
+       moment and accepted the second, the first could never be written any more. KafkaProducer leaves that gap open.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ REMEMBERED_BATCHES = 5
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record lies; with acks=0 nobody knows, and the offset is -1."""
+    """Position of an acknowledged record; with acks=0 it is not known, and the offset is -1."""
 
     topic: str
     partition: int
@@ -51,30 +51,30 @@ class RecordMetadata(NamedTuple):
 
 
 class OutcomeUnknown(TidegaugeError):
-    """A refusal that says nothing of an earlier attempt, of which nobody knows whether it was written."""
+    """A failure that says nothing about an earlier attempt, whose outcome is unknown."""
 
     @property
     def definite(self) -> bool:
-        """Never: the record may lie in the log."""
+        """Return False: the record may be in the log."""
         return False
 
 
 class Promise(Protocol):
-    """What ``asyncio.Future`` offers to the one that keeps it."""
+    """The methods of ``asyncio.Future`` that complete it."""
 
     def done(self) -> bool:
-        """Whether the caller has its answer, or wants none."""
+        """Return whether the future is complete or cancelled."""
         ...
 
     def set_result(self, result: RecordMetadata, /) -> None:
-        """Acknowledge."""
+        """Acknowledge the record."""
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """Report."""
+        """Report the record as failed."""
 
 
 class Identity(NamedTuple):
-    """An idempotent producer's id and epoch."""
+    """Producer id and epoch of an idempotent producer."""
 
     producer_id: int
     producer_epoch: int
@@ -85,22 +85,22 @@ class Batch:
 
     Attributes:
         place: its place in the partition's order; a half of a split batch has a longer one.
-        created_ms: when its first record came; the delivery timeout counts from here.
-        promises: one for each record.
-        timestamps_ms: one for each record.
-        reserved_bytes: buffer memory that it holds.
+        created_ms: when its first record was appended; the delivery timeout counts from here.
+        promises: the future of each record.
+        timestamps_ms: the timestamp of each record.
+        reserved_bytes: buffer memory that it occupies.
         data: its bytes once it was taken; None while records may be added.
         identity, base_sequence: once it was taken, with idempotence.
         ordinal: how many batches of its partition got a sequence before it.
         attempts: how often it was sent.
-        retry_at_ms: not to be sent again before.
-        leader_epoch: under which it was sent last; a newer leader ends the back-off (KIP-951).
-        is_given_up: its promises are broken, though an answer may still come.
-        may_be_written: an attempt ended so that nobody knows whether the leader has it.
+        retry_at_ms: end of the back-off.
+        leader_epoch: epoch of the leader to which it was last sent; a newer leader ends the back-off (KIP-951).
+        is_expired: whether its futures have failed by the delivery timeout, though a response may still arrive.
+        may_be_written: whether an attempt ended without a definite response, so that the leader may have it.
     """
 
     __slots__ = (
-        "attempts", "base_sequence", "builder", "created_ms", "data", "identity", "is_given_up", "last_problem",
+        "attempts", "base_sequence", "builder", "created_ms", "data", "identity", "is_expired", "last_problem",
         "leader_epoch", "may_be_written", "ordinal", "place", "promises", "reserved_bytes", "retry_at_ms",
         "timestamps_ms", "topic_partition",
     )  # fmt: skip
@@ -126,22 +126,22 @@ class Batch:
         self.attempts = 0
         self.retry_at_ms = 0.0
         self.leader_epoch = -1
-        self.is_given_up = False
+        self.is_expired = False
         self.may_be_written = False
         self.last_problem: BaseException | None = None
 
     @property
     def record_count(self) -> int:
-        """Records in it."""
+        """Return the number of records in it."""
         return len(self.promises)
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of its last record."""
+        """Return the sequence of its last record."""
         return increment_sequence(self.base_sequence, self.record_count - 1)
 
     def close(self) -> bytes:
-        """Its bytes; nothing can be added any more."""
+        """Close the batch and return its bytes; no record can be added any more."""
         if self.data is None:
             assert self.builder is not None, "a batch without a builder has its bytes"
             self.data = self.builder.build()
@@ -149,7 +149,7 @@ class Batch:
         return self.data
 
     def stamp(self, identity: Identity, base_sequence: int) -> None:
-        """Give it a producer state (rule 1; again only under rule 6)."""
+        """Give it a producer id, epoch and sequence (rule 1; again only under rule 6)."""
         self.identity = identity
         self.base_sequence = base_sequence
         self.data = restamp(
@@ -164,25 +164,25 @@ class PartitionQueue:
     """The batches of one partition.
 
     Attributes:
-        pending: not on the wire, in the order in which they go out; only the last may be open.
-        wire: sent and not answered.
-        tracked: those with a sequence that are neither acknowledged nor given up, by sequence.
+        pending: not in flight, in the order in which they are sent; only the last may be open.
+        in_flight: sent, without a response.
+        tracked: those with a sequence that are neither acknowledged nor failed, by sequence.
         next_sequence: for the next batch taken.
         next_ordinal: how many batches got a sequence.
         last_acked_sequence: -1 before the first in this epoch.
-        unresolved: whether a batch was given up whose fate is not known (rule 5).
+        unresolved: whether a batch failed whose outcome is not known (rule 5).
         needs_new_epoch: whether it must go on under a new epoch (rules 4 and 6).
     """
 
     __slots__ = (
-        "identity", "last_acked_sequence", "needs_new_epoch", "next_ordinal", "next_sequence", "pending",
-        "topic_partition", "tracked", "unresolved", "wire",
+        "identity", "in_flight", "last_acked_sequence", "needs_new_epoch", "next_ordinal", "next_sequence", "pending",
+        "topic_partition", "tracked", "unresolved",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.pending: deque[Batch] = deque()
-        self.wire: list[Batch] = []
+        self.in_flight: list[Batch] = []
         self.tracked: list[Batch] = []
         self.identity: Identity | None = None
         self.next_sequence = 0
@@ -192,22 +192,22 @@ class PartitionQueue:
         self.needs_new_epoch = False
 
     def may_take(self, producer: Identity | None, max_in_flight: int) -> bool:
-        """Whether the first pending batch may go out as far as order is concerned (rules 2 to 8)."""
-        if not self.pending or len(self.wire) >= max_in_flight:
+        """Return whether the order allows the first pending batch to be sent (rules 2 to 8)."""
+        if not self.pending or len(self.in_flight) >= max_in_flight:
             return False
         if producer is None:
             return True
-        if self.needs_new_epoch or (self.wire and self.last_acked_sequence == NO_SEQUENCE):
+        if self.needs_new_epoch or (self.in_flight and self.last_acked_sequence == NO_SEQUENCE):
             return False
         first = self.pending[0]
         if first.base_sequence != NO_SEQUENCE:
             return self.tracked[0] is first
         if self.tracked and self.next_ordinal - self.tracked[0].ordinal >= REMEMBERED_BATCHES:
             return False
-        return not self.unresolved and (self.identity == producer or not (self.tracked or self.wire))
+        return not self.unresolved and (self.identity == producer or not (self.tracked or self.in_flight))
 
     def take(self, producer: Identity | None) -> Batch:
-        """Put the first pending batch on the wire; ``may_take`` has allowed it."""
+        """Take the first pending batch, to be sent now; ``may_take`` has allowed it."""
         batch = self.pending.popleft()
         if producer is None:
             batch.close()
@@ -219,7 +219,7 @@ class PartitionQueue:
             batch.ordinal = self.next_ordinal
             self.next_ordinal += 1
             self.tracked.append(batch)
-        self.wire.append(batch)
+        self.in_flight.append(batch)
         batch.attempts += 1
         return batch
 
@@ -231,13 +231,13 @@ class PartitionQueue:
         self.needs_new_epoch = False
 
     def begin_epoch(self, identity: Identity) -> list[Batch]:
-        """Number the batches to be retried from sequence 0 of a new epoch, and return those that must not be (rule 6).
+        """Begin to number the batches to be retried from sequence 0; return those that must not be renumbered (rule 6).
 
         Returns:
             Batches that may be in the log under their old sequences. They are no longer in the queue; the caller
             reports them.
         """
-        assert not self.wire, "a batch in flight must keep its sequence"
+        assert not self.in_flight, "a batch in flight must keep its sequence"
         self._begin(identity)
         uncertain = [batch for batch in self.tracked if batch.may_be_written]
         for batch in uncertain:
@@ -249,8 +249,8 @@ class PartitionQueue:
         return uncertain
 
     def acknowledged(self, batch: Batch) -> None:
-        """The broker has it."""
-        self.wire.remove(batch)
+        """Note that the leader has acknowledged the batch."""
+        self.in_flight.remove(batch)
         if batch.identity is None:
             return
         if batch in self.tracked:
@@ -259,8 +259,8 @@ class PartitionQueue:
             self.last_acked_sequence = batch.last_sequence
 
     def requeue(self, batch: Batch) -> None:
-        """Back to its place among those that wait (rule 3)."""
-        self.wire.remove(batch)
+        """Put a batch back into its place among the pending ones (rule 3)."""
+        self.in_flight.remove(batch)
         self._put_back(batch)
 
     def _put_back(self, batch: Batch) -> None:
@@ -277,15 +277,17 @@ class PartitionQueue:
 
     def failed(self, batch: Batch) -> None:
         """Remove a batch that is not sent again, after an error that is final or came too late (rule 5)."""
-        self.wire.remove(batch)
+        self.in_flight.remove(batch)
         if batch in self.tracked:
             self.tracked.remove(batch)
             self.unresolved = True
 
-    def give_up(self, batch: Batch) -> None:
-        """Its delivery timeout is over (rule 5). One on the wire stays there until its answer or the break."""
-        if batch in self.wire:
-            batch.is_given_up = True
+    def expire(self, batch: Batch) -> None:
+        """Expire a batch after its delivery timeout (rule 5). One in flight stays so until its response or the
+        disconnection.
+        """
+        if batch in self.in_flight:
+            batch.is_expired = True
         else:
             self.pending.remove(batch)
         if batch in self.tracked:
@@ -294,7 +296,7 @@ class PartitionQueue:
 
     def resolve(self) -> None:
         """Find out whether the batches that failed are in the log, once nothing is left to tell (rule 5)."""
-        if not self.unresolved or self.tracked or self.wire:
+        if not self.unresolved or self.tracked or self.in_flight:
             return
         self.unresolved = False
         expected = 0 if self.last_acked_sequence == NO_SEQUENCE else increment_sequence(self.last_acked_sequence, 1)
@@ -302,13 +304,13 @@ class PartitionQueue:
             self.needs_new_epoch = True
 
     def dropped(self, batch: Batch) -> None:
-        """The answer to a batch that was given up says nothing, or never comes."""
-        self.wire.remove(batch)
+        """Note the end of an expired batch whose response tells nothing, or never comes."""
+        self.in_flight.remove(batch)
 
     def split(self, batch: Batch) -> list[Batch]:
-        """Cut a batch that the broker finds too large in two, with the same sequences (KIP-126)."""
+        """Split a batch that is too large for the broker in two, with the same sequences (KIP-126)."""
         assert batch.data is not None, "it was sent"
-        self.wire.remove(batch)
+        self.in_flight.remove(batch)
         records = [NewRecord(r.value, r.key, r.timestamp_ms, r.headers) for r in decode_batches(batch.data)]
         compression = COMPRESSION_NAMES[read_header(batch.data).compression]
         middle = len(records) // 2
@@ -334,5 +336,5 @@ class PartitionQueue:
 
 
 def _is_after(sequence: int, other: int) -> bool:
-    """Whether one sequence comes after another; the window of five batches is far below half the circle."""
+    """Return whether one sequence comes after another; the window of five batches is far below half the circle."""
     return 0 < (sequence - other) % (MAX_SEQUENCE + 1) <= MAX_SEQUENCE // 2

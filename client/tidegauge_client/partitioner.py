@@ -1,11 +1,12 @@
-"""Which partition a record goes to, as Kafka's built-in partitioner decides (KIP-480, KIP-794).
+"""The partition of a record, as Kafka's built-in partitioner chooses it (KIP-480, KIP-794).
 
 Rules:
-    1. A key goes to ``murmur2(key) & 0x7fffffff`` modulo the number of partitions, whoever leads them.
-    2. Without a key a producer stays with one partition until batch.size bytes were given to it, then draws
-       another; partitions with long queues are drawn less often. Only partitions with a leader are drawn, unless
-       none has one.
-    3. The switch waits for a full batch, but no longer than two batch sizes: else a switch would cut batches.
+    1. A record with a key goes to ``murmur2(key) & 0x7fffffff`` modulo the number of partitions, whether or not the
+       partition has a leader.
+    2. For records without a key a producer stays with one partition until batch.size bytes were given to it, then draws
+       another; partitions with long queues are drawn less often. Only partitions with a leader are drawn, unless none
+       has one.
+    3. The switch waits for a full batch, but no longer than two batch sizes: otherwise it would leave small batches.
 
 Source: ``org.apache.kafka.clients.producer.internals.BuiltInPartitioner``, ``Utils.murmur2``.
 """
@@ -24,7 +25,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit Murmur2, as a signed number."""
+    """Return Kafka's 32-bit Murmur2, as a signed number."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
@@ -45,7 +46,7 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=8192)
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Where records with this key go (rule 1)."""
+    """Return the partition for records with this key (rule 1)."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
@@ -53,11 +54,11 @@ class StickyPartitioner:
     """The partition for records of one topic that have no key (rules 2 and 3)."""
 
     def __init__(self, batch_size_bytes: int, draw: Callable[[int], int] = random.randrange) -> None:
-        """Begin anywhere.
+        """Start without a partition.
 
         Args:
-            batch_size_bytes: how much a partition gets before another is drawn.
-            draw: a random number from 0 to one below its argument.
+            batch_size_bytes: bytes that a partition gets before another is drawn.
+            draw: returns a random number from 0 to one below its argument.
         """
         self._batch_size_bytes = batch_size_bytes
         self._draw = draw
@@ -67,12 +68,12 @@ class StickyPartitioner:
     def partition(
         self, everyone: Collection[int], is_available: Callable[[int], bool], queue_length: Callable[[int], int]
     ) -> int:
-        """The partition for the next record; what is not known yet is asked for only when another is drawn.
+        """Return the partition for the next record; the arguments are used only when another partition is drawn.
 
         Args:
             everyone: all partitions.
-            is_available: whether a partition has a leader.
-            queue_length: batches that wait for a partition.
+            is_available: returns whether a partition has a leader.
+            queue_length: returns the number of batches that wait for a partition.
         """
         if self._partition is None or self._partition not in everyone:
             available = [partition for partition in everyone if is_available(partition)]
@@ -81,7 +82,7 @@ class StickyPartitioner:
         return self._partition
 
     def produced(self, size_bytes: int, *, batch_is_full: bool) -> None:
-        """Note that a record was given to the partition; the next one may go elsewhere."""
+        """Note that a record was given to the partition; the next one may go to another."""
         self._produced_bytes += size_bytes
         limit = self._batch_size_bytes
         if (self._produced_bytes >= limit and batch_is_full) or self._produced_bytes >= 2 * limit:

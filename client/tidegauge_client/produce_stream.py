@@ -1,4 +1,4 @@
-"""A producer's stream to one broker: requests leave in order, answers may overtake each other."""
+"""A producer's stream to one broker: requests are sent in order, responses may arrive in another."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from tidegauge.v1 import produce_pb2
 from tidegauge_client.channels import Channels, translate
 
 STATUS_SECONDS = 1.0
-"""How long the status of a stream that broke under a write is waited for."""
+"""How long the status of a stream that broke during a write is waited for."""
 
 
 class ProduceStream:
-    """One ProduceStream call. After ``close`` nothing is told any more; ``on_broken`` is told once at most."""
+    """One ProduceStream call. After ``close`` no callback is called; ``on_broken`` is called at most once."""
 
     def __init__(
         self,
         address: str,
         channels: Channels,
         *,
-        on_answer: Callable[[str, produce_pb2.ProduceResponse], None],
+        on_response: Callable[[str, produce_pb2.ProduceResponse], None],
         on_written: Callable[[str, int], None],
         on_broken: Callable[[str, TidegaugeError], None],
     ) -> None:
         """Begin to connect; must run on the event loop.
 
         Args:
-            address: the broker's.
-            channels: of the producer.
-            on_answer: told of each answer.
-            on_written: told of each request with acks=0 that has left, by its correlation id.
-            on_broken: told when the stream has ended, whoever ended it.
+            address: the broker's address.
+            channels: the producer's channels.
+            on_response: called with each response.
+            on_written: called with the correlation id of each request with acks=0 that was sent.
+            on_broken: called when the stream has ended, whichever side ended it.
         """
         self._address = address
         self._channels = channels
-        self._on_answer = on_answer
+        self._on_response = on_response
         self._on_written = on_written
         self._on_broken = on_broken
         self._requests: asyncio.Queue[produce_pb2.ProduceRequest] = asyncio.Queue()
@@ -48,7 +48,7 @@ class ProduceStream:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def send(self, request: produce_pb2.ProduceRequest) -> None:
-        """Queue a request; the sender bounds how many are unanswered."""
+        """Queue a request; the sender bounds the number of requests in flight."""
         self._requests.put_nowait(request)
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class ProduceStream:
         self._task.cancel()
 
     def on_end(self, listener: Callable[[asyncio.Task[None]], None]) -> asyncio.Task[None]:
-        """The task that must be awaited before the loop ends; the listener is told when it has ended."""
+        """Call the listener when the task has ended; return the task, which must be awaited before the loop ends."""
         self._task.add_done_callback(listener)
         return self._task
 
@@ -68,13 +68,13 @@ class ProduceStream:
         problem: TidegaugeError | None = None
         try:
             await asyncio.wait({writing, reading}, return_when=asyncio.FIRST_COMPLETED)
-            # A write that fails does not say why; the reading side is told the stream's status.
+            # A write that fails does not say why; the reading side receives the stream's status.
             await asyncio.wait({reading}, timeout=STATUS_SECONDS)
             problem = reading.result() if reading.done() else None
         finally:
             call.cancel()
             writing.cancel()
-            # The read ends by itself now; gRPC's last word on it must find the event loop still open.
+            # The read ends by itself now; the event loop must still be open for its last callback from gRPC.
             await asyncio.wait({reading}, timeout=STATUS_SECONDS)
             reading.cancel()
             await asyncio.gather(writing, reading, return_exceptions=True)
@@ -101,6 +101,6 @@ class ProduceStream:
                 if not isinstance(response, produce_pb2.ProduceResponse):
                     return None
                 if not self._is_closed:
-                    self._on_answer(self._address, response)
+                    self._on_response(self._address, response)
         except grpc.aio.AioRpcError as error:
             return translate(error, self._address)

@@ -1,11 +1,11 @@
-"""The asyncio producer: batching, order, retries and idempotence as KafkaProducer has them.
+"""The asyncio producer: batching, order, retries and idempotence as in KafkaProducer.
 
-``send`` hands a record over and gives a future, which is the acknowledgement. Records with the same key, or to
-the same partition, keep their order; with idempotence (default with acks=all) each is written exactly once as
-long as the producer lives, through leader changes and broken connections.
+``send`` takes a record and returns a future, which is the acknowledgement. Records with the same key, or to the same
+partition, keep their order; with idempotence (the default with acks=all) each is written exactly once as long as the
+producer lives, through leader changes and broken connections.
 
-Parts: ``partitioner`` (where to), ``accumulator`` and ``partition_queue`` (batches, order, sequences), ``sender``
-(what to send, what answers mean), ``produce_stream`` (gRPC). Only this module knows the event loop.
+Parts: ``partitioner`` (destination), ``accumulator`` and ``partition_queue`` (batches, order, sequences), ``sender``
+(what to send, what responses mean), ``produce_stream`` (gRPC). Only this module knows the event loop.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from tidegauge_client.sender import Counters, Sender
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 FIRST_IDENTIFY_PAUSE_MS = 10.0
 YIELD_EVERY = 64
-"""Sends between two looks at the event loop: a caller's loop of sends must not starve the sender."""
+"""Sends between two turns of the event loop: a caller's loop of sends must not starve the sender."""
 
 
 class Producer:
     """Writes records. An asynchronous context manager, or ``start`` and ``stop``.
 
     Attributes:
-        counters: records sent (handed over), acked, failed, retries.
+        counters: records sent (handed over), acknowledged, failed, and sent again.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class Producer:
 
         Args:
             bootstrap_servers: ``host:port[,host:port]``, or several.
-            acks: ``all`` in-sync replicas, the leader alone (1), or nobody (0).
+            acks: ``all`` in-sync replicas, the leader alone (1), or none (0).
             linger_ms: how long a batch waits for more records.
-            batch_size_bytes: a batch is closed when it is that large.
+            batch_size_bytes: size at which a batch is closed.
             compression: none, gzip, snappy, lz4 or zstd.
-            max_in_flight: unanswered requests to one broker; at most 5 with idempotence.
-            delivery_timeout_ms: from handing over until a record is reported as failed.
-            request_timeout_ms: how long a broker may take to answer.
-            buffer_memory_bytes: what unfinished records may hold; then ``send`` waits.
-            idempotence: None means: where acks is all.
-            max_request_size_bytes: of a request, and of a record.
+            max_in_flight: maximum number of requests in flight to one broker; at most 5 with idempotence.
+            delivery_timeout_ms: time from handing over a record until it has failed.
+            request_timeout_ms: how long a broker may take to respond.
+            buffer_memory_bytes: bytes that unfinished records may occupy; beyond that ``send`` waits.
+            idempotence: None means: if acks is all.
+            max_request_size_bytes: maximum size of a request, and of a record.
             retry_backoff_ms: the first back-off; it doubles up to one second.
             max_block_ms: how long ``send`` may wait for buffer memory or metadata.
             security: see ``SecurityArguments``.
@@ -143,23 +143,23 @@ class Producer:
 
     @property
     def counters(self) -> Counters:
-        """Records sent, acked, failed, and sent again."""
+        """Return the numbers of records sent, acknowledged, failed, and sent again."""
         return self._sender.counters
 
-    # Life ---------------------------------------------------------------------------------------------------
+    # Start and stop -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Find the cluster and begin to send.
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server answers.
+            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server responds.
         """
         await self._cluster.refresh()
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run())
 
     async def stop(self, timeout_ms: float | None = None) -> None:
-        """Send what is left, wait for its acknowledgements, and close; what a time limit leaves is reported."""
+        """Send what is left, wait for its acknowledgements, and close; records that outlast a timeout fail."""
         self._is_stopping = True
         if self._task is not None:
             with contextlib.suppress(TimeoutError):
@@ -188,7 +188,7 @@ class Producer:
         await self.stop(0 if kind is not None and issubclass(kind, asyncio.CancelledError) else None)
 
     async def flush(self) -> None:
-        """Send everything at once and wait until all that was handed over is acknowledged or reported."""
+        """Send everything at once and wait until every record is acknowledged or has failed."""
         waiting_for = {batch.place[0] for batch in self._accumulator.incomplete}
         if not waiting_for:
             return
@@ -203,7 +203,7 @@ class Producer:
                 self._flushes.remove(entry)
 
     async def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> TopicInfo:
-        """A topic's partitions, waited for up to max_block_ms unless told otherwise.
+        """Return a topic's partitions, waiting for the metadata up to max_block_ms unless given another timeout.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
@@ -231,9 +231,9 @@ class Producer:
         Waits, up to max_block_ms, for buffer memory and for the topic's metadata.
 
         Raises:
-            TidegaugeError: MESSAGE_TOO_LARGE, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION,
-                REQUEST_TIMED_OUT (no buffer memory), or why the producer cannot go on. The future carries what a
-                broker answers, and REQUEST_TIMED_OUT after the delivery timeout.
+            TidegaugeError: MESSAGE_TOO_LARGE, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT
+                (no buffer memory), or why the producer can't continue. The future raises the error of a broker, and
+                REQUEST_TIMED_OUT after the delivery timeout.
             TypeError: key or value is not bytes.
         """
         self._check_open()
@@ -353,30 +353,30 @@ class Producer:
                 timer.cancel()
 
     async def _identify(self) -> None:
-        """Get a producer id from any broker; COORDINATOR_LOAD_IN_PROGRESS and dead brokers are waited out.
+        """Get a producer id from any broker; retry on COORDINATOR_LOAD_IN_PROGRESS and while brokers are dead.
 
         A broker that is asked for the first time has no ids yet and fetches some: it is asked again, soon. Another one
-        would begin with the same.
+        would start from the same state.
         """
         address = self._cluster.addresses()[0]
         pause_ms = min(FIRST_IDENTIFY_PAUSE_MS, self._retry_backoff_ms)
         while True:
             stub = self._cluster.channels.broker(address)
             try:
-                answer = await call(
+                response = await call(
                     stub.InitProducerId,
                     produce_pb2.InitProducerIdRequest(),
                     timeout_ms=PROBE_TIMEOUT_MS,
                     address=address,
                 )
-                problem = TidegaugeError(ErrorCode.of(answer.error), answer.error_message)
+                problem = TidegaugeError(ErrorCode.of(response.error), response.error_message)
             except TidegaugeError as error:
                 self._cluster.note_failure(address)
                 address = self._cluster.addresses()[0]
                 problem = error
             else:
                 if problem.code is ErrorCode.NONE:
-                    self._accumulator.producer = Identity(answer.producer_id, answer.producer_epoch)
+                    self._accumulator.producer = Identity(response.producer_id, response.producer_epoch)
                     self._identifying = None
                     self._wake_up()
                     return
@@ -391,31 +391,31 @@ class Producer:
         stream = ProduceStream(
             address,
             self._cluster.channels,
-            on_answer=self._answered,
+            on_response=self._responded,
             on_written=self._written,
-            on_broken=self._broken,
+            on_broken=self._disconnected,
         )
         self._streams.add(stream.on_end(self._streams.discard))
         return stream
 
-    def _answered(self, address: str, response: produce_pb2.ProduceResponse) -> None:
-        self._sender.answered(address, response, now_ms())
+    def _responded(self, address: str, response: produce_pb2.ProduceResponse) -> None:
+        self._sender.responded(address, response, now_ms())
         self._wake.set()
 
     def _written(self, address: str, correlation_id: int) -> None:
         self._sender.written(address, correlation_id)
         self._wake.set()
 
-    def _broken(self, address: str, problem: TidegaugeError) -> None:
-        self._sender.broken(address, problem, now_ms())
+    def _disconnected(self, address: str, problem: TidegaugeError) -> None:
+        self._sender.disconnected(address, problem, now_ms())
         self._wake.set()
 
     def _batch_done(self, batch: Batch) -> None:
         self._memory.release(batch.reserved_bytes)
         for promise in batch.promises:
-            # An answer nobody asks for is no fault: asyncio would otherwise report it as one.
+            # A failure that the caller never reads is no fault: asyncio would otherwise log it as one.
             if isinstance(promise, asyncio.Future) and not promise.cancelled() and promise.exception() is None:
-                break  # the records of a batch fare alike
+                break  # the records of a batch share one outcome
         if not self._flushes:
             return
         place = batch.place[0]

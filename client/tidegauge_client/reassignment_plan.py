@@ -1,7 +1,9 @@
-"""What ``reassign-partitions`` reads, plans and says: Kafka's files, moves and sentences. Pure.
+"""What ``reassign-partitions`` reads, plans and prints: Kafka's files, moves and sentences. Pure.
 
-Source: ReassignPartitionsCommand (kafka-behaviour 11.8). A *move* of a partition has sources, the brokers that hold
-its replicas now, and destinations, the brokers that get one; what is throttled follows from it.
+A *move* of a partition has sources, the brokers that hold its replicas now, and destinations, the brokers that get one;
+what is throttled follows from it.
+
+Source: ReassignPartitionsCommand (KIP-455, KIP-569).
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ Replicas = Mapping[TopicPartition, Sequence[int]]
 
 
 class Move(NamedTuple):
-    """Where a partition's replicas are, and where it gets new ones."""
+    """A partition's replicas, and the brokers that get new ones."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
 
 
 class State(NamedTuple):
-    """How far a partition is."""
+    """The progress of a partition."""
 
     current: tuple[int, ...]
     target: tuple[int, ...]
@@ -70,7 +72,7 @@ def _refused(text: str) -> TidegaugeError:
 
 
 def parse_reassignment(text: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-    """The targets in a reassignment file.
+    """Read the targets in a reassignment file.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, in Kafka's words where it has some.
@@ -110,13 +112,13 @@ def _entry(entry: Any) -> tuple[TopicPartition, tuple[int, ...]]:
                     f"partition {topic}-{partition}"
                 )
             if set(directories) - {ANY_DIRECTORY}:
-                raise _refused("Moves between the log folders of a broker are not supported: log_dirs must be any")
+                raise _refused("Moves between the log directories of a broker are not supported: log_dirs must be any")
             return TopicPartition(topic, partition), tuple(replicas)
     raise _refused(f"{json.dumps(entry)} does not name topic, partition and replicas")
 
 
 def parse_topics(text: bytes) -> list[str]:
-    """The topics in a file of topics to move.
+    """Read the topics in a file of topics to move.
 
     Raises:
         TidegaugeError: INVALID_REQUEST.
@@ -133,7 +135,7 @@ def parse_topics(text: bytes) -> list[str]:
 
 
 def parse_broker_list(text: str) -> list[int]:
-    """``1,2,3``.
+    """Read a list such as ``1,2,3``.
 
     Raises:
         TidegaugeError: INVALID_REQUEST.
@@ -149,7 +151,7 @@ def parse_broker_list(text: str) -> list[int]:
 
 
 def document_of(replicas: Replicas) -> dict[str, Any]:
-    """As a reassignment file has it."""
+    """Return replicas in the form of a reassignment file."""
     return {
         "version": 1,
         "partitions": [
@@ -165,7 +167,7 @@ def document_of(replicas: Replicas) -> dict[str, Any]:
 
 
 def compact(document: Mapping[str, Any]) -> str:
-    """On one line, as Kafka prints it."""
+    """Return a document on one line, as Kafka prints it."""
     return json.dumps(document, separators=(",", ":"))
 
 
@@ -175,11 +177,11 @@ def compact(document: Mapping[str, Any]) -> str:
 def propose(
     current: Replicas, brokers: Sequence[BrokerInfo], numbers: Iterable[tuple[int, int]], *, rack_aware: bool
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Replicas for all partitions of these topics as if they were created on these brokers now.
+    """Propose replicas for all partitions of these topics as if they were created on these brokers now.
 
     Args:
-        current: what they have; gives the counts.
-        brokers: where to.
+        current: the current replicas, which give the counts.
+        brokers: the brokers to use.
         numbers: start and shift of Kafka's algorithm, a pair for each topic.
         rack_aware: whether racks count.
 
@@ -208,7 +210,7 @@ def propose(
 def moves_of(
     ongoing: Mapping[TopicPartition, OngoingReassignment], current: Replicas, targets: Replicas
 ) -> dict[TopicPartition, Move]:
-    """What runs and what is proposed, as moves."""
+    """Return the reassignments in progress and the proposed ones, as moves."""
     moves = {
         at: Move(frozenset(one.replicas) - frozenset(one.adding_replicas), frozenset(one.adding_replicas))
         for at, one in ongoing.items()
@@ -220,7 +222,9 @@ def moves_of(
 
 
 def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
-    """The settings of each topic that throttle its moves: sources at the leaders, destinations at the followers."""
+    """Return the settings of each topic that throttle its moves: sources at the leaders, destinations at the
+    followers.
+    """
     found: dict[str, dict[str, str]] = {}
     for topic in sorted({at.topic for at in moves}):
         own = [(at.partition, move) for at, move in sorted(moves.items()) if at.topic == topic]
@@ -234,7 +238,7 @@ def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[s
 
 
 def moving_brokers(moves: Mapping[TopicPartition, Move]) -> list[int]:
-    """All brokers that take part."""
+    """Return all brokers that take part in a move."""
     return sorted({one for move in moves.values() for one in (*move.sources, *move.destinations)})
 
 
@@ -246,12 +250,12 @@ def _joined(parts: Iterable[object]) -> str:
 
 
 def plural(count: int) -> str:
-    """Kafka's ``s``."""
+    """Return Kafka's plural ``s``, or nothing for one."""
     return "" if count == 1 else "s"
 
 
 def state_line(at: TopicPartition, state: State) -> str:
-    """What ``--verify`` says of a partition."""
+    """Return what ``--verify`` prints about a partition."""
     if not state.done:
         return f"Reassignment of partition {at} is still in progress."
     if state.current == state.target:
@@ -263,7 +267,7 @@ def state_line(at: TopicPartition, state: State) -> str:
 
 
 def ongoing_line(at: TopicPartition, one: OngoingReassignment) -> str:
-    """What ``--list`` says of a partition."""
+    """Return what ``--list`` prints about a partition."""
     adding = f" adding: {_joined(one.adding_replicas)}." if one.adding_replicas else ""
     removing = f" removing: {_joined(one.removing_replicas)}." if one.removing_replicas else ""
     return f"{at}: replicas: {_joined(one.replicas)}.{adding}{removing}"

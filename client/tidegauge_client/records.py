@@ -1,16 +1,16 @@
 """Record batches for clients: encode records into RecordBatch v2 bytes, and decode them.
 
-This is the only module that knows aiokafka's compiled codec (``aiokafka.record.default_records``), which is
-untyped and half private; everything else sees the typed names below.
+This is the only module that knows aiokafka's compiled codec (``aiokafka.record.default_records``), which is untyped and
+partly private; other modules use the typed names below.
 
 Rules:
-    1. A batch keeps its bytes over retries; only ``restamp`` gives it another producer state, and then the CRC,
-       which covers these fields, is computed anew.
-    2. Decoding checks the CRC first (``check.crcs``), skips control batches, and yields no record below the
-       offset asked for: the first batch of a fetch may begin earlier (kafka-behaviour 2.7).
+    1. A batch keeps its bytes over retries; only ``restamp`` gives it another producer state, and computes the CRC,
+       which covers these fields, again.
+    2. Decoding checks the CRC first (``check.crcs``), skips control batches, and yields no record below the requested
+       offset: the first batch of a fetch may begin earlier (CompletedFetch.fetchRecords).
     3. With LogAppendTime every record of a batch has the batch's largest timestamp.
 
-Source: ``org.apache.kafka.common.record.DefaultRecordBatch``, kafka-behaviour 6.2.
+Source: ``org.apache.kafka.common.record.DefaultRecordBatch``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
 RECORD_OVERHEAD_BYTES = 21
-"""Length, attributes, timestamp and offset of one record at their longest, as Kafka estimates them."""
+"""Maximum size of a record's length, attributes, timestamp and offset, as Kafka estimates them."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -55,7 +55,9 @@ _PRODUCER = struct.Struct(">qhi")
 _PRODUCER_POSITION = 43
 _UNLIMITED = 2**31 - 1
 _UNREADABLE = (RuntimeError, ValueError, OSError, struct.error, zlib.error, cramjam.DecompressionError)
-"""aiokafka's CorruptRecordException and UnsupportedCodecError are RuntimeErrors; the codecs have their own."""
+"""aiokafka's CorruptRecordException and UnsupportedCodecError are RuntimeErrors; the codecs have errors of their
+own.
+"""
 _new = tuple.__new__
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
@@ -70,7 +72,7 @@ class NewRecord(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record as it was read. ``timestamp_type`` is 0 (CreateTime) or 1 (LogAppendTime)."""
+    """A record that was read. ``timestamp_type`` is 0 (CreateTime) or 1 (LogAppendTime)."""
 
     offset: int
     timestamp_ms: int
@@ -82,7 +84,7 @@ class Record(NamedTuple):
 
 
 def compression_number(name: str) -> int:
-    """The codec's number in a batch's attributes.
+    """Return the codec's number in a batch's attributes.
 
     Raises:
         TidegaugeError: UNSUPPORTED_COMPRESSION_TYPE.
@@ -97,7 +99,7 @@ def compression_number(name: str) -> int:
 
 
 def estimate_size_bytes(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
-    """An upper bound of a batch that holds this one record (``AbstractRecords.estimateSizeInBytesUpperBound``)."""
+    """Return an upper bound of a batch with this one record (``AbstractRecords.estimateSizeInBytesUpperBound``)."""
     size = HEADER_BYTES + RECORD_OVERHEAD_BYTES + 15
     if key is not None:
         size += len(key)
@@ -109,7 +111,7 @@ def estimate_size_bytes(key: bytes | None, value: bytes | None, headers: Headers
 
 
 class BatchBuilder:
-    """Collects records until a size is reached, then gives the bytes of one batch.
+    """Collects records until a size is reached, then builds the bytes of one batch.
 
     Attributes:
         record_count: records so far.
@@ -131,11 +133,11 @@ class BatchBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the batch so far, header included, before compression."""
+        """Return the bytes of the batch so far, header included, before compression."""
         return int(self._builder.size())
 
     def append(self, value: bytes | None, key: bytes | None, timestamp_ms: int, headers: Headers = ()) -> bool:
-        """Add a record; False when it does not fit. The first always does, however large it is."""
+        """Add a record; return False if it does not fit. The first always fits, however large it is."""
         appended = self._builder.append(
             self.record_count, timestamp=timestamp_ms, key=key, value=value, headers=list(headers) if headers else []
         )
@@ -151,7 +153,7 @@ class BatchBuilder:
         producer_epoch: int = NO_PRODUCER_EPOCH,
         base_sequence: int = NO_SEQUENCE,
     ) -> bytes:
-        """The batch, compressed where that makes it smaller. Call it once; afterwards nothing can be added."""
+        """Build the batch, compressed if that makes it smaller. Call it once; afterwards no record can be added."""
         assert self.record_count > 0, "a batch holds at least one record"
         self._builder.set_producer_state(producer_id, producer_epoch, base_sequence)
         return bytes(self._builder.build())
@@ -172,7 +174,7 @@ def encode_batch(
     Args:
         records: at least one; ``NewRecord``, or tuples of its fields in its order.
         compression: none, gzip, snappy, lz4 or zstd.
-        producer_id: of an idempotent producer, else -1; the same for ``producer_epoch`` and ``base_sequence``.
+        producer_id: the idempotent producer's id, else -1; likewise ``producer_epoch`` and ``base_sequence``.
         producer_epoch: see ``producer_id``.
         base_sequence: sequence of the first record.
         base_offset: offset of the first record; a producer leaves 0, the leader sets it.
@@ -196,7 +198,7 @@ def encode_batch(
 
 
 def restamp(batch: bytes, *, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
-    """The same records under another producer state: used when a producer begins a new epoch."""
+    """Return the same records with another producer id, epoch and sequence, for a new producer epoch."""
     changed = bytearray(batch)
     _PRODUCER.pack_into(changed, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
     _CRC.pack_into(changed, _CRC_POSITION, crc32c(memoryview(changed)[CRC_START:]))
@@ -251,12 +253,14 @@ def decode_rows(
     *,
     check_crc: bool = True,
 ) -> list[Row]:
-    """All records of one batch at once, as named tuples of ``head`` and ``Record``'s fields: a third of the time.
+    """Return all records of one batch at once, as named tuples of ``head`` and ``Record``'s fields: a third of the
+    time.
 
-    The tuples are made without their class's own constructor, and the records below ``from_offset`` go in one cut.
+    The tuples are made without their class's own constructor, and the records below ``from_offset`` are dropped at
+    once.
 
     Raises:
-        TidegaugeError: as ``decode_batch``; nothing of the batch is given then.
+        TidegaugeError: as ``decode_batch``; no record of the batch is returned then.
     """
     if header.is_control or header.next_offset <= from_offset or (check_crc and not crc_matches(buffer, header)):
         return [
@@ -280,10 +284,10 @@ def decode_rows(
 def decode_batches(
     buffer: bytes | bytearray | memoryview, from_offset: int = 0, *, check_crc: bool = True
 ) -> Iterator[Record]:
-    """Read all records at or above an offset from whole batches that follow each other.
+    """Read all records at or above an offset from complete batches that follow each other.
 
     Raises:
-        TidegaugeError: CORRUPT_MESSAGE, a batch is cut off, malformed or does not match its CRC.
+        TidegaugeError: CORRUPT_MESSAGE, a batch is incomplete, malformed or does not match its CRC.
     """
     for header in iterate_headers(buffer):
         yield from decode_batch(buffer, header, from_offset, check_crc=check_crc)

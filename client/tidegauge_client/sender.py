@@ -1,20 +1,21 @@
-"""Sends ready batches to the leaders of their partitions, and decides what each answer means.
+"""Sends ready batches to the leaders of their partitions, and decides what each response means.
 
-The sender is synchronous: ``step`` does what is due now and says when to look again; answers and breaks come in
-through ``answered``, ``written`` and ``broken``. The producer's task drives it; tests drive it by hand.
+The sender is synchronous: ``step`` does what is due now and returns when to look again; responses and disconnections
+come in through ``responded``, ``written`` and ``disconnected``. The producer's task drives it; tests drive it by hand.
 
 Rules (KafkaProducer's Sender, NetworkClient):
-    1. One connection for a broker, at most ``max_in_flight`` requests on it unanswered; a request holds at most
-       one batch of a partition.
-    2. A retriable error puts a batch back until its delivery timeout is over; any other reports it. Where the
-       error says so, metadata is refreshed; a hint on the leader is taken at once.
-    3. A request unanswered for ``request_timeout_ms`` breaks its connection: the broker is frozen or cut off.
-       Everything on a broken connection is of unknown outcome and is put back.
-    4. With acks=0 a batch is done when it was written; what was not is put back.
-    5. Back-off doubles from retry.backoff.ms to one second, a fifth more or less; a newer leader ends it.
-    6. While a request to a broker is unanswered, what is ready for the same broker waits for its answer, at most
-       ``PATIENCE_MS``: where brokers and client share a machine, a further request stands in the line behind the first
-       and makes it longer, with one batch in it nearly as much as with ten (ADR 0009). KafkaProducer sends it at once.
+    1. One connection for each broker, with at most ``max_in_flight`` requests in flight; a request holds at most one
+       batch of a partition.
+    2. A batch with a retriable error is sent again until its delivery timeout has passed; any other error is reported.
+       If the error says so, metadata is refreshed; a hint about the leader is accepted at once.
+    3. A request without a response for ``request_timeout_ms`` closes its connection: the broker is paused or
+       partitioned. Every batch in flight on a broken connection has an unknown outcome and is sent again.
+    4. With acks=0 a batch is done when it was written; one that was not is sent again.
+    5. Back-off doubles from retry.backoff.ms to one second, with a jitter of a fifth; a newer leader ends it.
+    6. While a request to a broker is in flight, batches that are ready for the same broker wait for the response, at
+       most ``PATIENCE_MS``: if brokers and client share a machine, a further request queues behind the first and makes
+       the queue longer, with one batch in it nearly as much as with ten
+       (docs/adr/0009-a-producer-waits-for-an-answer.md). KafkaProducer sends it at once.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tidegauge_client.partition_queue import Batch, OutcomeUnknown, RecordMetada
 
 MAX_BACKOFF_MS = 1_000.0
 PATIENCE_MS = 20.0
-"""How long a batch waits, beyond linger.ms, for the answer to an earlier request."""
+"""How long a batch waits, beyond linger.ms, for the response to an earlier request."""
 UNKNOWN_OFFSET = -1
 
 
@@ -42,32 +43,32 @@ class Connection(Protocol):
     """A stream of requests to one broker."""
 
     def send(self, request: produce_pb2.ProduceRequest) -> None:
-        """Queue a request; it leaves in this order."""
+        """Queue a request; requests are sent in this order."""
 
     def close(self) -> None:
-        """Break it; nothing is told afterwards."""
+        """Close the connection; no callback is called afterwards."""
 
 
 class View(Protocol):
-    """What the sender asks of the cluster's metadata."""
+    """What the sender needs of the cluster's metadata."""
 
     def leader(self, topic_partition: TopicPartition) -> Leader | None:
-        """Who leads, as far as is known."""
+        """Return the leader, as far as is known."""
 
     def hint(self, topic_partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """Take a broker's hint; whether it was news."""
+        """Accept a broker's hint about the leader; return whether it was newer."""
         ...
 
     def request_refresh(self) -> None:
-        """Ask for metadata soon."""
+        """Request a metadata refresh soon."""
 
     def note_failure(self, address: str) -> None:
-        """The broker does not answer."""
+        """Note that the broker does not respond."""
 
 
 @dataclass(slots=True)
 class InFlight:
-    """A request that is not answered yet."""
+    """A request in flight."""
 
     batches: list[Batch]
     sent_at_ms: float
@@ -75,7 +76,7 @@ class InFlight:
 
 @dataclass(slots=True)
 class Link:
-    """The connection to one broker and what is unanswered on it, by correlation id."""
+    """The connection to one broker and the requests in flight on it, by correlation id."""
 
     address: str
     connection: Connection
@@ -84,7 +85,7 @@ class Link:
 
 @dataclass(slots=True)
 class Counters:
-    """Records handed over, acknowledged, reported as failed, and sent again."""
+    """Numbers of records handed over, acknowledged, failed, and sent again."""
 
     sent: int = 0
     acked: int = 0
@@ -110,18 +111,18 @@ class Sender:
         max_request_size_bytes: int,
         retry_backoff_ms: float,
     ) -> None:
-        """Begin without a connection.
+        """Start without a connection.
 
         Args:
-            accumulator: where batches wait.
+            accumulator: the batches that wait.
             view: the cluster's metadata.
             connect: opens a connection to an address.
-            on_done: told of each batch that is acknowledged or reported, after its promises were kept.
-            jitter: a number from 0.8 to 1.2.
+            on_done: called with each batch that is acknowledged or has failed, after its futures are complete.
+            jitter: returns a number from 0.8 to 1.2.
             acks: -1, 0 or 1.
-            max_in_flight: requests on a connection, and batches of a partition.
-            delivery_timeout_ms: from a batch's first record until it is reported as failed.
-            request_timeout_ms: how long a broker may take to answer.
+            max_in_flight: maximum of requests in flight on a connection, and of batches in flight of a partition.
+            delivery_timeout_ms: time from a batch's first record until it has failed.
+            request_timeout_ms: how long a broker may take to respond.
             max_request_size_bytes: soft limit of a request; one batch always fits.
             retry_backoff_ms: the first back-off.
         """
@@ -143,7 +144,7 @@ class Sender:
         self.is_hurried = False
 
     def close(self) -> None:
-        """Break all connections."""
+        """Close all connections."""
         for link in self._links.values():
             link.connection.close()
         self._links.clear()
@@ -151,7 +152,7 @@ class Sender:
     # What is due --------------------------------------------------------------------------------------------
 
     def step(self, now_ms: float) -> float:
-        """Do what is due; when to look again if nothing happens before."""
+        """Do what is due; return when to look again if nothing happens before."""
         self._break_silent_links(now_ms)
         if now_ms >= self._expire_at_ms:
             late, next_ms = self._accumulator.expire(now_ms, self._delivery_timeout_ms)
@@ -172,13 +173,13 @@ class Sender:
             if oldest is not None and now_ms - oldest.sent_at_ms >= self._request_timeout_ms:
                 problem = TidegaugeError(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"the broker at {link.address} did not answer within {self._request_timeout_ms:.0f} ms",
+                    f"the broker at {link.address} did not respond within {self._request_timeout_ms:.0f} ms",
                 )
                 link.connection.close()
-                self.broken(link.address, problem, now_ms)
+                self.disconnected(link.address, problem, now_ms)
 
     def _send_ready(self, now_ms: float) -> float:
-        """One round after the other until no connection can take more."""
+        """Send round by round until no connection can take more."""
         while True:
             ready, look_again_ms = self._accumulator.ready(
                 now_ms, is_hurried=self.is_hurried, leader_epoch=self._leader_epoch
@@ -201,7 +202,9 @@ class Sender:
                 return look_again_ms
 
     def _patient_until_ms(self, address: str, partitions: Sequence[tuple[TopicPartition, int]]) -> float:
-        """Until when these partitions' batches should wait for an answer (rule 6); one that must go takes all along."""
+        """Return until when these partitions' batches should wait for a response (rule 6); an urgent one takes all
+        along.
+        """
         link = self._links.get(address)
         if self.is_hurried or link is None or not link.in_flight:
             return -math.inf
@@ -223,7 +226,7 @@ class Sender:
             correlation_id=next(self._correlation_ids), acks=self._acks, timeout_ms=int(self._request_timeout_ms)
         )
         size_bytes = 0
-        # Begin elsewhere each time, so that a full request starves no partition.
+        # Begin at another partition each time, so that a full request starves none.
         begin = request.correlation_id % len(partitions)
         for topic_partition, leader_epoch in (*partitions[begin:], *partitions[:begin]):
             if batches and size_bytes >= self._max_request_size_bytes:
@@ -240,18 +243,18 @@ class Sender:
         link.connection.send(request)
         return True
 
-    # What comes back ----------------------------------------------------------------------------------------
+    # Responses -----------------------------------------------------------------------------------------------
 
     def written(self, address: str, correlation_id: int) -> None:
-        """A request with acks=0 has left (rule 4)."""
+        """Handle that a request with acks=0 was sent (rule 4)."""
         link = self._links.get(address)
         request = None if link is None else link.in_flight.pop(correlation_id, None)
         if request is not None:
             for batch in request.batches:
                 self._acknowledge(batch, UNKNOWN_OFFSET, None)
 
-    def answered(self, address: str, response: produce_pb2.ProduceResponse, now_ms: float) -> None:
-        """A broker has answered a request; an answer to an unknown one changes nothing."""
+    def responded(self, address: str, response: produce_pb2.ProduceResponse, now_ms: float) -> None:
+        """Handle a broker's response; a response to an unknown request changes nothing."""
         link = self._links.get(address)
         request = None if link is None else link.in_flight.pop(response.correlation_id, None)
         if request is None:
@@ -262,7 +265,7 @@ class Sender:
             if result is None:
                 problem = TidegaugeError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"the broker at {address} did not answer for {batch.topic_partition}",
+                    f"the broker at {address} did not respond for {batch.topic_partition}",
                 )
                 self._refused(batch, problem, now_ms)
             elif result.error == 0:
@@ -274,8 +277,8 @@ class Sender:
                     self._view.hint(batch.topic_partition, hint.leader_id, hint.leader_epoch)
                 self._refused(batch, TidegaugeError(ErrorCode.of(result.error), result.error_message), now_ms)
 
-    def broken(self, address: str, problem: TidegaugeError, now_ms: float) -> None:
-        """A connection broke; nobody knows what became of what was on it (rule 3)."""
+    def disconnected(self, address: str, problem: TidegaugeError, now_ms: float) -> None:
+        """Handle a broken connection; the outcome of every batch in flight on it is unknown (rule 3)."""
         link = self._links.pop(address, None)
         if link is None:
             return
@@ -289,7 +292,7 @@ class Sender:
         queue = self._accumulator.queue(batch.topic_partition)
         if ERROR_TABLE[problem.code].refresh_metadata:
             self._view.request_refresh()
-        if batch.is_given_up:
+        if batch.is_expired:
             queue.dropped(batch)
             return
         batch.last_problem = problem
@@ -313,7 +316,7 @@ class Sender:
 
     def _acknowledge(self, batch: Batch, base_offset: int, log_append_time_ms: int | None) -> None:
         self._accumulator.queue(batch.topic_partition).acknowledged(batch)
-        if batch.is_given_up:
+        if batch.is_expired:
             return
         self._accumulator.incomplete.discard(batch)
         self.counters.acked += batch.record_count
@@ -336,10 +339,10 @@ class Sender:
         self._on_done(batch)
 
     def abandon(self, problem: TidegaugeError) -> None:
-        """Report everything that is left: the producer stops or cannot go on."""
+        """Report every remaining batch as failed: the producer stops or can't continue."""
         self.close()
         for batch in self._accumulator.abandon():
-            batch.may_be_written = batch.may_be_written or batch.attempts > 0  # an answer may be on its way
+            batch.may_be_written = batch.may_be_written or batch.attempts > 0  # a response may be on its way
             self._report(batch, problem)
 
 

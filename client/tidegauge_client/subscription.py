@@ -1,19 +1,20 @@
-"""What a consumer knows of its partitions: positions, leader epochs, and what a broker's answer means for them.
+"""A consumer's knowledge of its partitions: positions, leader epochs, and what a broker's response means for them.
 
-Nothing here waits or asks; times are arguments (monotonic ms). A partition is in one of these phases::
+Nothing here waits or sends; times are arguments (monotonic ms). A partition is in one of these phases::
 
     UNSET       no position and no reset policy: seek first
     RESETTING   its position is to be looked up by the reset policy
     VALIDATING  a new leader epoch was seen: is the log below the position still the same?
     FETCHING    it has a position
 
-Rules (FetchCollector, OffsetsForLeaderEpochUtils, SubscriptionState; kafka-behaviour 2.9; KIP-320):
-    1. An answer counts only if the position is still the one that was asked for.
-    2. Errors that say "ask someone else" back off and call for metadata; UNKNOWN_LEADER_EPOCH only backs off.
-    3. OFFSET_OUT_OF_RANGE resets by the policy, or is raised where there is none.
-    4. A position below which the log was cut (a diverging epoch) goes on where the logs part, or is raised where
-       there is no policy: records that were read may be gone.
-    5. CORRUPT_MESSAGE is raised when what stands before it was given.
+Rules (FetchCollector, OffsetsForLeaderEpochUtils, SubscriptionState; KIP-320):
+    1. A response counts only if the position is still the one of the request.
+    2. Errors of a broker that is not the leader cause a back-off and a metadata refresh; UNKNOWN_LEADER_EPOCH causes a
+       back-off only.
+    3. OFFSET_OUT_OF_RANGE resets by the policy, or is raised if there is none.
+    4. A position below which the log was truncated (a diverging epoch) continues where the logs diverge, or is raised
+       if there is no policy: records that were read may be lost.
+    5. CORRUPT_MESSAGE is raised after the records before it were returned.
     6. What is not raised is noted: why a partition can't be read now, and that a position was reset.
 """
 
@@ -49,7 +50,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class Reset(Enum):
-    """auto.offset.reset."""
+    """The values of auto.offset.reset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -57,12 +58,12 @@ class Reset(Enum):
 
     @property
     def timestamp_ms(self) -> int:
-        """How ListOffsets names it."""
+        """Return the timestamp that ListOffsets uses for it."""
         return -2 if self is Reset.EARLIEST else -1
 
 
 class Phase(Enum):
-    """See the module."""
+    """The phase of a partition; see the module's docstring."""
 
     UNSET = "unset"
     RESETTING = "resetting"
@@ -75,7 +76,7 @@ class Position(NamedTuple):
 
     Attributes:
         offset: that offset.
-        last_fetched_epoch: epoch of the record before it; None when it was not read here.
+        last_fetched_epoch: epoch of the record before it; None if it was not read here.
         leader_epoch: the leader's epoch as known; filled in for a request.
     """
 
@@ -86,14 +87,14 @@ class Position(NamedTuple):
 
 @dataclass(slots=True)
 class Fetched:
-    """An answer's records that were not polled yet, and the position after them.
+    """A response's records that were not polled yet, and the position after them.
 
     Attributes:
-        data: the answer's batches.
+        data: the response's batches.
         headers: of the batches that are not decoded yet.
-        after: where to go on after the last of them.
+        after: the position after the last of them.
         decoded: records of the batch that was decoded last, from ``given`` on not polled yet.
-        given: so many of them were.
+        given: how many of them were polled.
     """
 
     data: bytes
@@ -104,11 +105,11 @@ class Fetched:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything was polled."""
+        """Return whether all records were polled."""
         return self.given >= len(self.decoded) and not self.headers
 
     def take(self, topic_partition: TopicPartition, limit: int, position: Position, *, check_crc: bool) -> _Taken:
-        """The next records; a batch is decoded as a whole when its first record is wanted."""
+        """Return the next records; a batch is decoded as a whole when its first record is needed."""
         taken: list[ConsumerRecord] = []
         while len(taken) < limit and not self.is_over:
             if self.given < len(self.decoded):
@@ -130,14 +131,14 @@ class Fetched:
     def _sound_part(
         self, topic_partition: TopicPartition, header: BatchHeader, position: Position, check_crc: bool
     ) -> Iterator[ConsumerRecord]:
-        """What stands in a batch before the record that can't be read; nothing, where its CRC is wrong."""
+        """Return the records of a batch before the unreadable one; none if the batch's CRC does not match."""
         with contextlib.suppress(TidegaugeError):
             for record in decode_batch(self.data, header, position.offset, check_crc=check_crc):
                 yield ConsumerRecord._make((*topic_partition, *record))
 
 
 class _Taken(NamedTuple):
-    """Records, and what is wrong with the one that would follow."""
+    """Records, and the error of the one that would follow."""
 
     records: list[ConsumerRecord]
     problem: TidegaugeError | None
@@ -145,7 +146,7 @@ class _Taken(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionState:
-    """One partition."""
+    """The state of one partition."""
 
     phase: Phase
     reset: Reset
@@ -171,12 +172,12 @@ class Subscription:
     # The application's side -----------------------------------------------------------------------------------
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read exactly these; those that stay keep their state."""
+        """Read exactly these partitions; those that stay keep their state."""
         first = Phase.UNSET if self._policy is Reset.NONE else Phase.RESETTING
         self._states = {tp: self._states.get(tp) or PartitionState(first, self._policy) for tp in partitions}
 
     def assigned(self) -> list[TopicPartition]:
-        """What is read."""
+        """Return the partitions that are read."""
         return list(self._states)
 
     def _state(self, topic_partition: TopicPartition) -> PartitionState:
@@ -186,7 +187,7 @@ class Subscription:
         return state
 
     def seek(self, topic_partition: TopicPartition, position: Position) -> None:
-        """Go on at a position.
+        """Continue at a position.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, not assigned.
@@ -198,7 +199,7 @@ class Subscription:
         state.retry_at_ms = 0.0
 
     def reset(self, topic_partition: TopicPartition, where: Reset) -> None:
-        """Look the position up anew.
+        """Look the position up again.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, not assigned.
@@ -211,7 +212,7 @@ class Subscription:
         state.retry_at_ms = 0.0
 
     def position(self, topic_partition: TopicPartition) -> int | None:
-        """The next offset that is given; None while it is looked up.
+        """Return the offset of the next record; None while it is looked up.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, not assigned.
@@ -220,16 +221,16 @@ class Subscription:
         return None if position is None else position.offset
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
-        """As of the last fetch."""
+        """Return the high watermark as of the last fetch."""
         return self._state(topic_partition).high_watermark
 
     def has_records(self, topic_partition: TopicPartition) -> bool:
-        """Whether there is something to take."""
+        """Return whether there are records to take."""
         state = self._states.get(topic_partition)
         return state is not None and state.fetched is not None
 
     def take(self, topic_partition: TopicPartition, limit: int) -> list[ConsumerRecord]:
-        """Give records and move the position behind them."""
+        """Take records and move the position behind them."""
         state = self._states.get(topic_partition)
         if state is None or state.fetched is None or limit <= 0:
             return []
@@ -242,22 +243,22 @@ class Subscription:
             self._problems.append(problem)
             state.fetched = None
         elif fetched.is_over:
-            # What follows the last record, control batches and gaps of compaction, is passed over.
+            # Control batches and gaps left by compaction, behind the last record, are skipped.
             state.position = fetched.after
             state.fetched = None
             self._ask_last(topic_partition)
         return taken
 
     def _ask_last(self, topic_partition: TopicPartition) -> None:
-        """The others come first in the next fetch: an answer that is full before it reaches one starves nobody."""
+        """Put the partition last in the next fetch: a response that is full before it reaches one starves none."""
         self._states[topic_partition] = self._states.pop(topic_partition)
 
     def report(self, problem: TidegaugeError) -> None:
-        """Raise it in the next poll."""
+        """Note a problem, to be raised in the next poll."""
         self._problems.append(problem)
 
     def raise_problem(self) -> None:
-        """Raise what the application must hear.
+        """Raise the first problem of which the application must know.
 
         Raises:
             TidegaugeError: the first problem; OFFSET_OUT_OF_RANGE for a partition without position and policy.
@@ -272,7 +273,7 @@ class Subscription:
             )
 
     def troubles(self) -> dict[TopicPartition, TidegaugeError]:
-        """Return the partitions whose last attempt failed and is repeated, each with what it failed with (rule 6)."""
+        """Return the partitions whose last attempt failed and is retried, each with its error (rule 6)."""
         return {tp: state.trouble for tp, state in self._states.items() if state.trouble is not None}
 
     def take_notices(self) -> list[str]:
@@ -284,7 +285,7 @@ class Subscription:
     # The brokers' side ------------------------------------------------------------------------------------------
 
     def due(self, *phases: Phase, now_ms: float) -> list[TopicPartition]:
-        """Partitions in these phases that may be asked for, those asked longest ago first."""
+        """Return the partitions in these phases that are due for a request, the one asked longest ago first."""
         return [
             tp
             for tp, state in self._states.items()
@@ -292,18 +293,18 @@ class Subscription:
         ]
 
     def next_due_ms(self, now_ms: float) -> float:
-        """When the next back-off is over."""
+        """Return when the next back-off ends."""
         return min((s.retry_at_ms for s in self._states.values() if s.retry_at_ms > now_ms), default=math.inf)
 
     def back_off(self, topic_partition: TopicPartition, until_ms: float, why: TidegaugeError) -> None:
-        """Do not ask before."""
+        """Send no request for the partition before the given time."""
         state = self._states.get(topic_partition)
         if state is not None:
             state.retry_at_ms = until_ms
             state.trouble = why
 
     def leader_epoch_seen(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """Metadata shows this epoch; a higher one puts what was read in doubt."""
+        """Note the leader epoch in the metadata; a higher one means that the position must be validated."""
         state = self._states.get(topic_partition)
         if state is None or (state.leader_epoch is not None and leader_epoch <= state.leader_epoch):
             return
@@ -313,17 +314,17 @@ class Subscription:
             state.phase = Phase.VALIDATING
 
     def fetch_position(self, topic_partition: TopicPartition) -> Position:
-        """What to ask for."""
+        """Return the position for a fetch request."""
         state = self._state(topic_partition)
         assert state.position is not None, "only a partition with a position is asked for"
         return state.position._replace(leader_epoch=state.leader_epoch)
 
     def reset_wanted(self, topic_partition: TopicPartition) -> Reset:
-        """Where a reset goes."""
+        """Return where a reset goes."""
         return self._state(topic_partition).reset
 
     def _current(self, topic_partition: TopicPartition, asked: Position, phase: Phase) -> PartitionState | None:
-        """The state, if it is still that which was asked for (rule 1)."""
+        """Return the state, if it is still that of the request (rule 1)."""
         state = self._states.get(topic_partition)
         if state is None or state.phase is not phase or state.position is None or state.fetched is not None:
             return None
@@ -337,7 +338,7 @@ class Subscription:
         *,
         retry_at_ms: float,
     ) -> bool:
-        """Take a fetch's answer; whether metadata should be refreshed."""
+        """Handle a fetch response; return whether metadata should be refreshed."""
         state = self._current(topic_partition, asked, Phase.FETCHING)
         if state is None:
             return False
@@ -371,7 +372,7 @@ class Subscription:
             state.fetched = Fetched(data, headers, after)
 
     def _retry_or_report(self, state: PartitionState, problem: TidegaugeError, retry_at_ms: float) -> bool:
-        """Rule 2. UNKNOWN_SERVER_ERROR is tried again too, as Kafka's consumer does."""
+        """Retry or report an error (rule 2). UNKNOWN_SERVER_ERROR is retried too, as by Kafka's consumer."""
         state.retry_at_ms = retry_at_ms
         state.trouble = problem
         if problem.code is ErrorCode.CORRUPT_MESSAGE or not (
@@ -379,11 +380,11 @@ class Subscription:
         ):
             self._problems.append(problem)
             return False
-        # A leader whose HW lags its epoch may have been replaced already: Kafka asks for metadata there too.
+        # A leader whose HW lags its epoch may have been replaced already: Kafka refreshes metadata there too.
         return ERROR_TABLE[problem.code].refresh_metadata or problem.code is ErrorCode.OFFSET_NOT_AVAILABLE
 
     def _reset_or_report(self, topic_partition: TopicPartition, message: str, retry_at_ms: float) -> None:
-        """Rules 3 and 4: by the policy, else to the application."""
+        """Reset by the policy, or report to the application (rules 3 and 4)."""
         if self._policy is Reset.NONE:
             self._states[topic_partition].retry_at_ms = retry_at_ms
             self._problems.append(
@@ -394,15 +395,15 @@ class Subscription:
             self._states[topic_partition].reset_because = message
 
     def _truncated(self, topic_partition: TopicPartition, end_offset: int | None, retry_at_ms: float) -> None:
-        """Rule 4: the log was cut below the position."""
+        """Handle that the log was truncated below the position (rule 4)."""
         if end_offset is None or self._policy is Reset.NONE:
-            cut = "" if end_offset is None else f" at offset {end_offset}"
-            message = f"The log of {topic_partition} was truncated{cut}: records that were read may be gone"
+            where = "" if end_offset is None else f" at offset {end_offset}"
+            message = f"The log of {topic_partition} was truncated{where}: records that were read may be lost"
             self._reset_or_report(topic_partition, message, retry_at_ms)
         else:
             self._notices.append(
                 f"The log of {topic_partition} was truncated at offset {end_offset}: records that were read may be "
-                "gone; reading goes on there"
+                "lost; reading continues there"
             )
             self.seek(topic_partition, Position(end_offset))
 
@@ -414,7 +415,7 @@ class Subscription:
         *,
         retry_at_ms: float,
     ) -> bool:
-        """Take an answer of ListOffsets; whether metadata should be refreshed."""
+        """Handle a ListOffsets response; return whether metadata should be refreshed."""
         state = self._states.get(topic_partition)
         if state is None or state.phase is not Phase.RESETTING or state.reset is not asked:
             return False
@@ -423,7 +424,7 @@ class Subscription:
             return self._retry_or_report(state, TidegaugeError(code, result.error_message), retry_at_ms)
         because, state.reset_because, state.trouble = state.reset_because, "", None
         if because:
-            self._notices.append(f"{because}; reading goes on at offset {result.offset}, the {asked.value} one")
+            self._notices.append(f"{because}; reading continues at offset {result.offset}, the {asked.value} one")
         self.seek(topic_partition, Position(result.offset))
         return False
 
@@ -435,7 +436,7 @@ class Subscription:
         *,
         retry_at_ms: float,
     ) -> bool:
-        """Take an answer of OffsetsForLeaderEpoch; whether metadata should be refreshed."""
+        """Handle an OffsetsForLeaderEpoch response; return whether metadata should be refreshed."""
         state = self._current(topic_partition, asked, Phase.VALIDATING)
         if state is None:
             return False

@@ -1,6 +1,6 @@
 """The client for scripts without an event loop: each object runs one in a thread of its own.
 
-``SyncProducer.send`` gives a ``concurrent.futures.Future``; everything else waits for its result. Objects may be
+``SyncProducer.send`` returns a ``concurrent.futures.Future``; every other method waits for its result. Objects may be
 used from any thread. Errors are those of the asynchronous classes.
 """
 
@@ -62,7 +62,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """End loop and thread; a second time does nothing."""
+        """End the loop and its thread; idempotent."""
         if self._loop.is_closed():
             return
         self.submit(_cancel_others()).result()
@@ -72,7 +72,7 @@ class LoopThread:
 
 
 async def _cancel_others() -> None:
-    """Let nothing be pending when the loop ends, for example after Ctrl-C."""
+    """Cancel everything that is pending when the loop ends, for example after Ctrl-C."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
@@ -80,7 +80,7 @@ async def _cancel_others() -> None:
 
 
 class _Facade(Generic[Inner]):
-    """Start, stop and ``with``."""
+    """Start, stop and context manager."""
 
     _loop: LoopThread
     _inner: Inner
@@ -89,7 +89,7 @@ class _Facade(Generic[Inner]):
         """Find the cluster.
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server answers.
+            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server responds.
         """
         try:
             self._loop.run(self._inner.start())
@@ -98,7 +98,7 @@ class _Facade(Generic[Inner]):
             raise
 
     def stop(self) -> None:
-        """Close; a producer first sends what is left. A second time does nothing."""
+        """Close; a producer first sends what is left. Idempotent."""
         if self._loop._loop.is_closed():  # noqa: SLF001 - one module
             return
         try:
@@ -117,7 +117,7 @@ class _Facade(Generic[Inner]):
 
 
 async def _made(kind: type[Result], servers: str | Sequence[str], options: Mapping[str, Any]) -> Result:
-    """Build an object on the loop on which it will live."""
+    """Build an object on the loop that it will use."""
     return kind(servers, **options)  # type: ignore[call-arg]  # all three take servers and keywords
 
 
@@ -130,7 +130,7 @@ class SyncProducer(_Facade[Producer]):
 
     @property
     def counters(self) -> Counters:
-        """Records sent, acked, failed, and sent again."""
+        """Return the numbers of records sent, acknowledged, failed, and sent again."""
         return self._inner.counters
 
     def send(
@@ -143,7 +143,7 @@ class SyncProducer(_Facade[Producer]):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Future[RecordMetadata]:
-        """Hand a record over, waiting for buffer memory where it must; the future is the acknowledgement."""
+        """Hand a record over, waiting for buffer memory if necessary; the future is the acknowledgement."""
         acknowledged: Future[RecordMetadata] = Future()
 
         def answered(future: asyncio.Future[RecordMetadata]) -> None:
@@ -164,7 +164,7 @@ class SyncProducer(_Facade[Producer]):
         return acknowledged
 
     def flush(self) -> None:
-        """Wait until all that was handed over is acknowledged or reported."""
+        """Wait until every record is acknowledged or has failed."""
         self._loop.run(self._inner.flush())
 
 
@@ -176,7 +176,7 @@ class SyncConsumer(_Facade[Consumer]):
         self._inner = self._loop.run(_made(Consumer, bootstrap_servers, options))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these."""
+        """Read exactly these partitions."""
 
         async def work() -> None:
             self._inner.assign(partitions)
@@ -188,11 +188,11 @@ class SyncConsumer(_Facade[Consumer]):
         self._loop.run(self._inner.subscribe(topics))
 
     def assignment(self) -> list[TopicPartition]:
-        """What is read."""
+        """Return the partitions that are read."""
         return self._inner.assignment()
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset."""
+        """Continue at an offset."""
 
         async def work() -> None:
             self._inner.seek(topic_partition, offset)
@@ -200,23 +200,23 @@ class SyncConsumer(_Facade[Consumer]):
         self._loop.run(work())
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on at the log start offset (none named: all)."""
+        """Continue at the log start offset (none named: of all partitions)."""
         self._loop.run(self._inner.seek_to_beginning(partitions))
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on at the high watermark (none named: all)."""
+        """Continue at the high watermark (none named: of all partitions)."""
         self._loop.run(self._inner.seek_to_end(partitions))
 
     def position(self, topic_partition: TopicPartition) -> int:
-        """The offset of the next record that poll gives."""
+        """Return the offset of the next record that poll returns."""
         return self._loop.run(self._inner.position(topic_partition))
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
-        """As of the last fetch."""
+        """Return the high watermark as of the last fetch."""
         return self._inner.high_watermark(topic_partition)
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """The next records; none when the time is over."""
+        """Return the next records; none if the timeout passes first."""
         return self._loop.run(self._inner.poll(timeout_ms, max_records))
 
 
@@ -228,25 +228,25 @@ class SyncAdmin(_Facade[Admin]):
         self._inner = self._loop.run(_made(Admin, bootstrap_servers, options))
 
     def metadata(self, topics: Collection[str] | None = None) -> ClusterInfo:
-        """One broker's view."""
+        """Return one broker's view."""
         return self._loop.run(self._inner.metadata(topics))
 
     def list_topics(self) -> list[str]:
-        """All topics, by name."""
+        """Return all topics, sorted by name."""
         return self._loop.run(self._inner.list_topics())
 
     def describe_topics(self, topics: Collection[str]) -> list[TopicInfo]:
-        """The topics named, in that order."""
+        """Return the named topics, in the order given."""
         return self._loop.run(self._inner.describe_topics(topics))
 
     def describe_topic_config(self, topic: str) -> list[TopicConfig]:
-        """A topic's settings."""
+        """Return a topic's settings."""
         return self._loop.run(self._inner.describe_topic_config(topic))
 
     def describe_replicas(
         self, topics: Collection[str] = ()
     ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
-        """What each live broker holds; None for one that did not answer."""
+        """Return what each live broker holds; None for one that did not respond."""
         return self._loop.run(self._inner.describe_replicas(topics))
 
     def create_topic(self, name: str, **options: Any) -> str:
@@ -254,9 +254,9 @@ class SyncAdmin(_Facade[Admin]):
         return self._loop.run(self._inner.create_topic(name, **options))
 
     def wait_for_topic(self, name: str, *, timeout_ms: float = 30_000) -> None:
-        """Until every live broker knows the topic with its leaders."""
+        """Wait until every live broker knows the topic with its leaders."""
         self._loop.run(self._inner.wait_for_topic(name, timeout_ms=timeout_ms))
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offsets by time."""
+        """Return offsets by time."""
         return self._loop.run(self._inner.list_offsets(wanted))

@@ -1,11 +1,12 @@
-"""The full truth about topics: metadata, settings, and what every replica says of itself.
+"""The full description of topics: metadata, settings, and what every replica reports.
 
 Rules:
-    1. One ``ReplicaState`` for each assigned replica, in assignment order; a broker that is dead or does not answer
+    1. One ``ReplicaState`` for each assigned replica, in assignment order; a broker that is dead or does not respond
        within a second gives ``unknown`` and None.
-    2. The partition's HW is its leader's (row W2); there is none while there is no leader, or it does not answer.
-    3. ``remote_leos`` stands only at the leader: it alone records them (row W3).
-    4. Settings are in ZooKeeper, and brokers read them there: without it they are unknown, and all the rest is told.
+    2. The partition's HW is its leader's; there is none while there is no leader, or it does not respond.
+    3. ``remote_leos`` is set for the leader only: it alone records them (Replica.fetchState).
+    4. Settings are in ZooKeeper, and brokers read them there: while it is unavailable they are unknown, and all the
+       rest is reported.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from tidegauge_client.metadata import BrokerInfo, PartitionInfo, TopicInfo
 UNKNOWN = "unknown"
 MIN_ISR = "min.insync.replicas"
 _WITHOUT_ZOOKEEPER = frozenset(
-    # No answer in time; or, where the session ended while the request waited, the error that Kafka makes of it.
+    # No response in time; or, if the session ended while the request waited, the error that Kafka makes of it.
     {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION, ErrorCode.UNKNOWN_SERVER_ERROR}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """What one replica says of itself; None where it could not be asked."""
+    """What one replica reports; None where it could not be asked."""
 
     broker: int
     role: str = UNKNOWN
@@ -43,7 +44,7 @@ class ReplicaState:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic; ``replicas`` by partition, empty lists where they were not asked.
+    """One topic; ``replicas`` by partition, empty lists if they were not asked.
 
     Attributes:
         problem: why ``configs`` is empty though there may be some (rule 4); empty when all are known.
@@ -56,11 +57,11 @@ class TopicDescription:
 
     @property
     def min_isr(self) -> int:
-        """min.insync.replicas in force."""
+        """Return min.insync.replicas in force."""
         return next((int(config.value) for config in self.configs if config.name == MIN_ISR), 1)
 
     def high_watermark(self, part: PartitionInfo) -> int | None:
-        """The leader's HW (rule 2)."""
+        """Return the leader's HW (rule 2)."""
         if part.leader_id is None:
             return None
         states = self.replicas.get(part.partition, ())
@@ -68,7 +69,7 @@ class TopicDescription:
 
 
 def replica_state(broker: int, in_isr: bool, said: metadata_pb2.ReplicaDescription | None) -> ReplicaState:
-    """One replica's state from what its broker said, or did not say."""
+    """Return one replica's state from what its broker reported, or did not report."""
     if said is None:
         return ReplicaState(broker, in_isr=in_isr)
     if said.role == "offline":
@@ -92,12 +93,12 @@ def replica_state(broker: int, in_isr: bool, said: metadata_pb2.ReplicaDescripti
 
 
 def replica_states(
-    topic: TopicInfo, answers: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
+    topic: TopicInfo, responses: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
 ) -> dict[int, list[ReplicaState]]:
-    """All replicas of a topic, by partition (rule 1)."""
+    """Return all replicas of a topic, by partition (rule 1)."""
     said = {
         (broker, TopicPartition(one.topic, one.partition)): one
-        for broker, replicas in answers.items()
+        for broker, replicas in responses.items()
         for one in replicas or ()
     }
     return {
@@ -115,26 +116,26 @@ async def describe(
     """Describe topics (none named: all, by name), with the live brokers.
 
     Raises:
-        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker answers.
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
     """
     cluster = await admin.metadata(names or None)
     topics = topics_of(cluster, names or sorted(cluster.topics))
-    answers: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None] = {}
+    responses: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None] = {}
     if with_replicas:
-        answers = await admin.describe_replicas_of(list(cluster.brokers.values()), [t.name for t in topics])
+        responses = await admin.describe_replicas_of(list(cluster.brokers.values()), [t.name for t in topics])
     described = []
     problem = ""
     for topic in topics:
         configs: Sequence[TopicConfig] = ()
-        if not problem:  # one topic's waiting is enough
+        if not problem:  # waiting once is enough for all topics
             configs, problem = await settings_of(admin, topic.name)
-        states = replica_states(topic, answers) if with_replicas else dict.fromkeys(topic.partitions, ())
+        states = replica_states(topic, responses) if with_replicas else dict.fromkeys(topic.partitions, ())
         described.append(TopicDescription(topic, configs, states, problem))
     return described, cluster.brokers
 
 
 async def settings_of(admin: Admin, topic: str) -> tuple[Sequence[TopicConfig], str]:
-    """A topic's settings, or why they are not known (rule 4).
+    """Return a topic's settings, or why they are not known (rule 4).
 
     Raises:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION.

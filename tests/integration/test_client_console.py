@@ -81,7 +81,7 @@ def test_an_offset_out_of_range_is_told(cluster: LocalCluster) -> None:
     run(cluster, "produce", "console-range", "--count", "5")
     _, err = run(cluster, "consume", "console-range", "--offset", "999999", "--timeout-ms", "4000")
     assert err.splitlines() == [
-        "The fetch offset 999999 is out of range for partition console-range-0; reading goes on at offset 5, the "
+        "The fetch offset 999999 is out of range for partition console-range-0; reading continues at offset 5, the "
         "latest one",
         "Processed a total of 0 messages",
     ]

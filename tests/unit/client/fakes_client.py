@@ -112,14 +112,14 @@ class FakeConnection:
 
     def deliver(self, index: int = 0) -> None:
         """An answer reaches the producer; a later one may overtake."""
-        self.world.sender.answered(self.address, self.answers.pop(index), self.world.now_ms)
+        self.world.sender.responded(self.address, self.answers.pop(index), self.world.now_ms)
 
     def break_(self) -> None:
         """The connection breaks; what the broker took stays taken."""
         self.is_open = False
         self.world.connections.pop(self.address, None)
         problem = TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "broken")
-        self.world.sender.broken(self.address, problem, self.world.now_ms)
+        self.world.sender.disconnected(self.address, problem, self.world.now_ms)
 
 
 class World:

@@ -401,7 +401,7 @@ class Silent:
     """What ``consume`` asks of a consumer between two polls."""
 
     def __init__(self) -> None:
-        self.notices = ["The fetch offset 9 is out of range for partition t-0; reading goes on at offset 5"]
+        self.notices = ["The fetch offset 9 is out of range for partition t-0; reading continues at offset 5"]
         self.trouble = {T0: TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, "t-0 has no leader at the moment")}
 
     def take_notices(self) -> list[str]:
@@ -421,7 +421,7 @@ def test_consume_says_once_what_it_cannot_read_and_why(capsys: pytest.CaptureFix
         return capsys.readouterr().err.splitlines()
 
     (notice,) = told(has_waited=False)
-    assert notice.endswith("reading goes on at offset 5")
+    assert notice.endswith("reading continues at offset 5")
     (trouble,) = told(has_waited=True)
     assert trouble.startswith("Nothing can be read from t-0, which is tried again: LEADER_NOT_AVAILABLE")
     assert told(has_waited=True) == []

@@ -34,7 +34,7 @@ class FakeCluster(Cluster):
         if self.gate is not None:
             await self.gate.wait()
         if address in self.dead:
-            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, f"the broker at {address} cannot be reached")
+            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, f"the broker at {address} can't be reached")
         response = metadata_pb2.MetadataResponse(cluster_id="c")
         response.brokers.add(broker_id=0, host="a", port=1)
         response.brokers.add(broker_id=1, host="b", port=2)
@@ -68,7 +68,7 @@ async def test_a_dead_broker_is_asked_last_from_then_on() -> None:
 async def test_no_broker_at_all_is_one_sentence_that_names_them() -> None:
     cluster = FakeCluster("a:1", "b:2")
     cluster.dead = {"a:1", "b:2"}
-    with pytest.raises(TidegaugeError, match=r"no broker answers \(.*a:1.*\).*tidegauge up") as caught:
+    with pytest.raises(TidegaugeError, match=r"no broker responds \(.*a:1.*\).*tidegauge up") as caught:
         await cluster.refresh()
     assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 

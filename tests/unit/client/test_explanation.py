@@ -16,7 +16,7 @@ from tidegauge_client.explanation import (
     RULE_CONTROLLER,
     RULE_DEATH,
     RULE_ELECTION,
-    RULE_FAILED_FOLDER,
+    RULE_FAILED_DIRECTORY,
     RULE_FETCH,
     RULE_HW,
     RULE_JOIN,
@@ -97,11 +97,11 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
     [
         (WELL, "Broker 1 leads in epoch 3; it is the first of the assignment 1,2,0", RULE_ELECTION),
         (replace(WELL, replicas=(0, 1, 2)), "it is not the first of the assignment 0,1,2", RULE_ELECTION),
-        (replace(WELL, led=None, silent=frozenset({1})), "does not answer: it is frozen", RULE_SESSION),
+        (replace(WELL, led=None, silent=frozenset({1})), "does not respond: it is paused", RULE_SESSION),
         (
             replace(WELL, led=None),
             "was elected in epoch 3 and does not lead yet",
-            "a broker leads from the LeaderAndIsr",
+            "a broker leads once it has applied the controller's LeaderAndIsr",
         ),
         (replace(WELL, controller=None), "There is no active controller now", RULE_CONTROLLER),
         (
@@ -147,9 +147,9 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
         ),
         (held(Remote(10, 6_000)), "its removal from the ISR is due within 2.5 s", RULE_LAG),
         (held(Remote(None, 0)), "Broker 2 has not fetched in this epoch", RULE_LAG),
-        (held(Remote(10, 0), silent=frozenset({2})), "up to 10, and does not answer (if it has died,", RULE_LAG),
+        (held(Remote(10, 0), silent=frozenset({2})), "up to 10, and does not respond (if it has died,", RULE_LAG),
         (held(Remote(10, 0), lag_ms=None), "it leaves the ISR when its time is over", RULE_LAG),
-        (held(Remote(10, 0), live=frozenset({0, 1})), "it is not registered any more, and the controller", RULE_DEATH),
+        (held(Remote(10, 0), live=frozenset({0, 1})), "it is no longer registered, and the controller", RULE_DEATH),
         (
             replace(WELL, led=replace(BEHIND, isr=(1, 0), remotes={2: Remote(10, 0), 0: Remote(12, 0)})),
             "it is about to join the ISR and counts already",
@@ -172,7 +172,7 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
             RULE_JOIN,
         ),
         (outside(Remote(None, None)), "it has not fetched from this leader yet", RULE_JOIN),
-        (outside(Remote(None, None), silent=frozenset({0})), "from this leader yet and does not answer", RULE_JOIN),
+        (outside(Remote(None, None), silent=frozenset({0})), "from this leader yet and does not respond", RULE_JOIN),
         (outside(Remote(10, 5)), "it has all up to the HW and is proposed with its next fetch", RULE_JOIN),
         (
             outside(Remote(10, 5), replace(SHRUNK, epoch_start=11)),
@@ -185,11 +185,11 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
             RULE_ALTER,
         ),
         (outside(Remote(3, None), live=frozenset({1, 2})), "it is not registered in ZooKeeper", RULE_DEATH),
-        (outside(Remote(3, None), offline=frozenset({0})), "its log folder has failed", RULE_FAILED_FOLDER),
+        (outside(Remote(3, None), offline=frozenset({0})), "its log directory has failed", RULE_FAILED_DIRECTORY),
         # Followers and clients.
         (
             replace(WELL, own_hws={2: 8}),
-            "Broker 2 itself believes that the HW is 8: the leader's 10 has not come",
+            "Broker 2 still has the HW at 8: the leader's 10 has not arrived",
             RULE_LATE,
         ),
         (

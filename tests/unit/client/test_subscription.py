@@ -111,7 +111,7 @@ def test_a_reset_by_the_policy_is_noted_with_where_reading_goes_on() -> None:
     found = offsets_pb2.ListOffsetsResult(topic=TP.topic, partition=TP.partition, offset=5)
     subscription.offset_found(TP, Reset.LATEST, found, retry_at_ms=RETRY_MS)
     assert subscription.take_notices() == [
-        "The fetch offset 99 is out of range for partition t-0; reading goes on at offset 5, the latest one"
+        "The fetch offset 99 is out of range for partition t-0; reading continues at offset 5, the latest one"
     ]
     assert subscription.take_notices() == []
 
