@@ -122,7 +122,7 @@ def _translate(problem: BaseException) -> ZooKeeperError:
 
 
 def _stat(stat: Any) -> ZnodeStat:
-    return ZnodeStat(stat.czxid, stat.mzxid, stat.version, stat.ephemeralOwner, stat.numChildren, stat.ctime)
+    return ZnodeStat(stat.czxid, stat.mzxid, stat.version, stat.ephemeralOwner, stat.ctime)
 
 
 def split_chroot(connect: str) -> tuple[str, str]:

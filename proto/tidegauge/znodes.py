@@ -96,11 +96,6 @@ def topic_config_path(topic: str) -> str:
     return f"/config/topics/{topic}"
 
 
-def broker_config_path(broker_id: int | None) -> str:
-    """A broker's dynamic settings; None: the default of all brokers."""
-    return f"/config/brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
-
-
 def delete_topic_path(topic: str) -> str:
     """Marker of a topic to delete."""
     return f"{DELETE_TOPICS}/{topic}"

@@ -64,7 +64,6 @@ class Partition:
     """State of one local replica. ``leader_role`` or ``follower_role`` is set according to ``role``."""
 
     __slots__ = (
-        "awaiting_truncation",
         "broker_id",
         "controller_epoch",
         "epochs",
@@ -118,7 +117,6 @@ class Partition:
         self.producer_state: ProducerState = loaded.producer_state
         self.leader_role: Leader | None = None
         self.follower_role: Follower | None = None
-        self.awaiting_truncation = False
         self.moved_high_watermark = False
         self.moved_log_end = False
         self.moved_low_watermark = False
@@ -216,7 +214,6 @@ class Partition:
             return
         old = self.log_end_offset
         out.append(TruncateLog(self.topic_partition, offset))
-        self.awaiting_truncation = True
         self.log_start_offset = min(self.log_start_offset, offset)
         # The high watermark falls first, so that no event shows it above the log end offset.
         self._lower_high_watermark(offset, cause, out)
@@ -230,7 +227,6 @@ class Partition:
         """Empty the log and begin anew at an offset."""
         old = self.log_end_offset
         out.append(TruncateFully(self.topic_partition, start_offset))
-        self.awaiting_truncation = True
         self.log_start_offset = min(self.log_start_offset, start_offset)
         self._lower_high_watermark(start_offset, cause, out)
         self.log_start_offset = self.log_end_offset = start_offset
@@ -265,7 +261,6 @@ class Partition:
     def log_truncated(self, producer_state: ProducerState) -> None:
         """The truncation was executed; the producer state was rebuilt from what is left."""
         self.producer_state = producer_state
-        self.awaiting_truncation = False
 
     # What can be seen
 

@@ -46,7 +46,6 @@ class ZnodeStat(NamedTuple):
     mzxid: int
     version: int
     ephemeral_owner: int
-    child_count: int = 0
     ctime_ms: int = 0
 
 

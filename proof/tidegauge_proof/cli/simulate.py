@@ -36,6 +36,7 @@ from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
 from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.simulator.actions import MAY_LOSE, MUST_SURVIVE
+from tidegauge_proof.simulator.acts import words_of
 from tidegauge_proof.simulator.coverage import EACH
 from tidegauge_proof.simulator.lab_story import LIMIT, as_scenario, find_story
 from tidegauge_proof.simulator.record import search_in_pieces
@@ -263,6 +264,6 @@ def _tell(short: History) -> None:
     assert short.violation is not None
     seed, count = short.seed, len(short.story)
     click.echo(f"The settings of seed {seed} break {short.violation.invariant} in {count} steps:")
-    for number, words in enumerate(short.story, 1):
-        click.echo(f"  {number:3}  {words or 'nothing'}")
+    for number, done in enumerate(short.story, 1):
+        click.echo(f"  {number:3}  {words_of(done) or 'nothing'}")
     click.echo(f"  {short.violation.message}")

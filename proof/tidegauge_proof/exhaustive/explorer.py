@@ -58,7 +58,6 @@ class Exploration:
             ended it.
         found: the invariants that were broken, in the order in which they were.
         digest: stands for the set of all states.
-        local_states: how many different states single brokers and the controller have.
         executed: events executed by the core and the controller; all others were known.
     """
 
@@ -68,7 +67,6 @@ class Exploration:
     complete: bool = True
     found: list[Found] = field(default_factory=list)
     digest: str = ""
-    local_states: int = 0
     executed: int = 0
 
 
@@ -207,7 +205,6 @@ class Explorer:
         result.states = self.reached
         result.digest = self._digest.to_bytes(DIGEST_BYTES, "big").hex()
         result.executed = self._memo.executed
-        result.local_states = len(self._memo.cells)
 
     def keys(self) -> set[bytes]:
         """The hashes of all states."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
 
 from tidegauge_broker.replica.messages import ACKS_ALL
 from tidegauge_controller.decisions.leaders import partitions_to_rebalance
+from tidegauge_proof.simulator.acts import Act, act
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.world import World
 
@@ -24,10 +26,8 @@ FLUSHING = 0.3
 _TORN_BYTES = 160
 """Up to so many bytes may be left of a batch that a power cut took; small batches have less."""
 
-Action = Callable[[World, Dice, "Swarm"], str]
-"""Does it; the words are for people, empty where nothing was done."""
-DONE = "done"
-"""Instead of words that take long to make, where nobody reads them (``World.tells``)."""
+Action = Callable[[World, Dice, "Swarm"], Act | None]
+"""Does it, and returns what was done; None where there was nothing to do."""
 
 
 @dataclass(slots=True)
@@ -43,39 +43,39 @@ class Swarm:
     flushes: bool
 
 
-def produce(world: World, dice: Dice, swarm: Swarm) -> str:
+def produce(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A client sends a batch to somebody who believes that he leads."""
     leaders = world.leaders()
     if not leaders:
-        return ""
+        return None
     broker_id = dice.choose(leaders)
     acks = (ACKS_ALL, ACKS_ALL, 1)[dice.below(3)]
     count = 1 + dice.below(swarm.max_records)
     world.produce(broker_id, acks, count, (5000, 500)[dice.below(2)])
-    return f"produce {count} with acks={'all' if acks == ACKS_ALL else acks} at {broker_id}"
+    return act("produce", count=count, acks=acks, broker=broker_id)
 
 
-def produce_idempotently(world: World, dice: Dice, swarm: Swarm) -> str:
+def produce_idempotently(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """The idempotent producer sends its batch, or sends it again, to somebody who believes that he leads."""
     leaders = world.leaders()
     if not leaders:
-        return ""
+        return None
     broker_id = dice.choose(leaders)
     again = world.clients.under_way is not None
     produced = world.produce_idempotently(broker_id, 1 + dice.below(swarm.max_records), (5000, 500)[dice.below(2)])
-    return f"idempotent produce of sequence {produced.first_sequence}{' again' * again} at {broker_id}"
+    return act("produce_idempotently", sequence=produced.first_sequence, again=again, broker=broker_id)
 
 
-def consume(world: World, dice: Dice, swarm: Swarm) -> str:
+def consume(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A consumer reads at somebody who believes that he leads."""
     del swarm
     leaders = world.leaders()
     if not leaders:
-        return ""
+        return None
     broker_id = dice.choose(leaders)
     offset = dice.below(len(world.checker.committed) + 1)
     world.consume(broker_id, offset)
-    return f"consume from {offset} at {broker_id}"
+    return act("consume", offset=offset, broker=broker_id)
 
 
 def _up(world: World) -> list[int]:
@@ -91,79 +91,79 @@ def _victim(world: World, dice: Dice, among: Sequence[int]) -> int:
     return dice.choose(among)
 
 
-def whole_round(world: World, dice: Dice, swarm: Swarm) -> str:
+def whole_round(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A round without a hitch."""
     del swarm
     following = [b for b in _up(world) if world.brokers[b].core.leaders_followed()]
     if not following:
-        return ""
+        return None
     broker_id = dice.choose(following)
-    return f"round of {broker_id}" if world.whole_round(broker_id) else ""
+    return act("whole_round", broker=broker_id) if world.whole_round(broker_id) else None
 
 
-def ask(world: World, dice: Dice, swarm: Swarm) -> str:
+def ask(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A follower sends its next requests."""
     del swarm
     up = _up(world)
     if not up:
-        return ""
+        return None
     broker_id = dice.choose(up)
     asked = world.ask(broker_id)
     world.traffic.requests += asked
-    return f"{broker_id} asks {', '.join(str(exchange.chosen.leader) for exchange in asked)}" if asked else ""
+    return act("ask", broker=broker_id, leaders=[exchange.chosen.leader for exchange in asked]) if asked else None
 
 
-def arrive(world: World, dice: Dice, swarm: Swarm) -> str:
+def arrive(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A request arrives, or is lost on the way."""
     requests = world.traffic.requests
     if not requests:
-        return ""
+        return None
     place = dice.below(len(requests))
     exchange = requests[place]
     follower, leader = exchange.follower.broker_id, exchange.chosen.leader
     if leader in world.paused or world.is_cut(follower, leader):
-        return ""
+        return None
     del requests[place]
     if dice.happens(swarm.loss):
-        return f"request of {follower} to {leader} is lost"
+        return act("lose_request", broker=follower, leader=leader)
     world.arrive(exchange)
-    return f"request of {follower} arrives at {leader}"
+    return act("arrive", broker=follower, leader=leader)
 
 
-def answer(world: World, dice: Dice, swarm: Swarm) -> str:
+def answer(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """An answer arrives, perhaps once more later, or is lost."""
     answers = world.traffic.answers
     if not answers:
-        return ""
+        return None
     place = dice.below(len(answers))
     exchange = answers[place]
     follower, leader = exchange.follower.broker_id, exchange.chosen.leader
     if follower in world.paused or world.is_cut(follower, leader):
-        return ""
+        return None
     if not dice.happens(swarm.loss):
         del answers[place]
     if dice.happens(swarm.loss):
-        return f"answer of {leader} to {follower} is lost"
+        return act("lose_answer", broker=follower, leader=leader)
     world.answer(exchange)
-    return f"answer of {leader} arrives at {follower}"
+    return act("answer", broker=follower, leader=leader)
 
 
-def give_up(world: World, dice: Dice, swarm: Swarm) -> str:
+def give_up(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A follower waits no longer for an answer, or a leader for a verdict."""
     del swarm
     asking = [b for b in _up(world) if b in world.asking]
     if asking and dice.happens(0.2):
         world.ask_again(asking[0])
-        return f"{asking[0]} gives up its ISR proposal, and will send it anew"
+        return act("give_up_proposal", broker=asking[0])
     waiting = [exchange for b in _up(world) for exchange in world.open_rounds[b]]
     if not waiting:
-        return ""
+        return None
     exchange = dice.choose(waiting)
     world.give_up(exchange)
-    return f"{exchange.follower.broker_id} gives up its round with {exchange.chosen.leader}"
+    return act("give_up", broker=exchange.follower.broker_id, leader=exchange.chosen.leader)
 
 
-def deliver(world: World, dice: Dice, swarm: Swarm) -> str:
+def deliver(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A controller's next request arrives at a broker."""
     paused, brokers, cut_links = world.paused, world.brokers, world.cut_links
     waiting = [
@@ -177,36 +177,36 @@ def deliver(world: World, dice: Dice, swarm: Swarm) -> str:
         and (term.broker_id, broker_id) not in cut_links
     ]
     if not waiting:
-        return ""
+        return None
     term, broker_id = dice.choose(waiting)
     queue = term.queues[broker_id]
     count = 1 if dice.happens(0.5) else len(queue)
-    kinds = [type(message).__name__.removesuffix("Request") for message in list(queue)[:count]] if world.tells else []
+    messages = [type(message).__name__.removesuffix("Request") for message in islice(queue, count)]
     for _ in range(count):
         if not queue:  # an answer can end the term, and its queues with it
             break
         world.deliver(term, broker_id, again=dice.happens(swarm.loss))
-    return f"{' and '.join(kinds)} of controller epoch {term.context.epoch} arrive at {broker_id}" if kinds else DONE
+    return act("deliver", messages=messages, controller_epoch=term.context.epoch, broker=broker_id)
 
 
-def deliver_stray(world: World, dice: Dice, swarm: Swarm) -> str:
+def deliver_stray(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A late request of a controller that is gone, or to a registration that is."""
     strays = world.traffic.strays
     if not strays:
-        return ""
+        return None
     broker_id, message = strays.pop(dice.below(len(strays)))
     if dice.happens(max(swarm.loss, 0.3)) or not world.is_up(broker_id):
-        return ""
+        return None
     world.hand_over(broker_id, message)
-    return f"a late {type(message).__name__.removesuffix('Request')} arrives at {broker_id}"
+    return act("deliver_stray", message=type(message).__name__.removesuffix("Request"), broker=broker_id)
 
 
-def decide(world: World, dice: Dice, swarm: Swarm) -> str:
+def decide(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A controller goes on, to the end of its decision or by a few requests to ZooKeeper."""
     del swarm
     busy = [b for b, term in world.controllers.items() if term.is_busy and b not in world.paused]
     if not busy:
-        return ""
+        return None
     broker_id = dice.choose(busy)
     if dice.happens(0.2):
         world.decide(broker_id, 1 + dice.below(8))
@@ -214,94 +214,87 @@ def decide(world: World, dice: Dice, swarm: Swarm) -> str:
         world.decide(broker_id, 1000)
         while not dice.happens(0.5) and broker_id in world.controllers and world.controllers[broker_id].is_busy:
             world.decide(broker_id, 1000)
-    if not world.tells:
-        return DONE
     state = world.state_now
-    return (
-        f"controller {broker_id} decides; leader {state.leader} epoch {state.leader_epoch} "
-        f"ISR {','.join(map(str, state.isr))}"
-    )
+    return act("decide", broker=broker_id, leader=state.leader, leader_epoch=state.leader_epoch, isr=state.isr)
 
 
-def propose(world: World, dice: Dice, swarm: Swarm) -> str:
+def propose(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A leader's ISR change reaches the controller, seldom one that is none any more."""
     waiting = [b for b in _up(world) if world.outbox[b] and b not in world.asking]
     if not waiting:
-        return ""
+        return None
     broker_id = dice.choose(waiting)
     target = world.elected
     if dice.happens(swarm.loss):
         target = dice.choose(sorted(world.controllers)) if world.controllers else None
     if target not in world.controllers or target in world.paused or world.is_cut(broker_id, target):
-        return ""
+        return None
     if not world.may_ask(broker_id, target):
-        return ""
+        return None
     isr = world.outbox[broker_id][0].new_isr
     world.propose(broker_id, target)
-    return f"{broker_id} proposes ISR {','.join(map(str, isr))}"
+    return act("propose", broker=broker_id, isr=isr)
 
 
-def tell(world: World, dice: Dice, swarm: Swarm) -> str:
+def tell(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """The controller's verdict arrives, or is lost."""
     verdicts = world.traffic.verdicts
     if not verdicts:
-        return ""
+        return None
     place = dice.below(len(verdicts))
     verdict = verdicts[place]
     if verdict.broker.broker_id in world.paused:
-        return ""
+        return None
     del verdicts[place]
     if dice.happens(swarm.loss):
         verdict.verdict = None
     world.tell(verdict)
-    if not world.tells:
-        return DONE
-    words = "none" if verdict.verdict is None else verdict.verdict.error.name
-    return f"verdict {words} for {verdict.broker.broker_id}"
+    error = "none" if verdict.verdict is None else verdict.verdict.error.name
+    return act("tell", error=error, broker=verdict.broker.broker_id)
 
 
-def pass_time(world: World, dice: Dice, swarm: Swarm) -> str:
+def pass_time(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Time goes on."""
     del swarm
     ms = (10, 100, 500, 1000, 2500)[dice.below(5)]
     world.pass_time(ms)
-    return f"{ms} ms pass"
+    return act("pass_time", ms=ms)
 
 
-def write_checkpoint(world: World, dice: Dice, swarm: Swarm) -> str:
+def write_checkpoint(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A broker writes its high watermark."""
     del swarm
     up = _up(world)
     if not up:
-        return ""
+        return None
     broker_id = dice.choose(up)
     world.brokers[broker_id].write_checkpoint()
-    return f"{broker_id} writes its high watermark"
+    return act("write_checkpoint", broker=broker_id)
 
 
-def flush(world: World, dice: Dice, swarm: Swarm) -> str:
+def flush(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A broker's log reaches the disk for good."""
     del swarm
     up = _up(world)
     if not up:
-        return ""
+        return None
     broker_id = dice.choose(up)
     world.brokers[broker_id].flush()
-    return f"{broker_id} flushes its log"
+    return act("flush", broker=broker_id)
 
 
-def kill(world: World, dice: Dice, swarm: Swarm) -> str:
+def kill(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A process dies."""
     del swarm
     running = [b for b, broker in world.brokers.items() if broker.is_running]
     if not running or (len(running) == 1 and not dice.happens(0.3)):
-        return ""
+        return None
     broker_id = _victim(world, dice, running)
     world.kill(broker_id)
-    return f"kill {broker_id}"
+    return act("kill", broker=broker_id)
 
 
-def cut_power(world: World, dice: Dice, swarm: Swarm) -> str:
+def cut_power(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A machine loses its power, and records that were never flushed.
 
     By the swarm's ``power`` these are any ("any"), those that are not committed ("uncommitted"), those of them that the
@@ -310,7 +303,7 @@ def cut_power(world: World, dice: Dice, swarm: Swarm) -> str:
     """
     running = [b for b, broker in world.brokers.items() if broker.is_running]
     if not running or swarm.power == "none":
-        return ""
+        return None
     broker_id = _victim(world, dice, running)
     broker = world.brokers[broker_id]
     end = broker.log.log_end_offset
@@ -325,10 +318,10 @@ def cut_power(world: World, dice: Dice, swarm: Swarm) -> str:
     keep = broker.log.whole_batches_below(end - dice.below(end - least + 1))
     torn = dice.below(_TORN_BYTES) if keep < end else 0
     world.cut_power(broker_id, keep, torn)
-    return f"power cut at {broker_id}, which keeps {keep} of {end}{' and a part of the next batch' * bool(torn)}"
+    return act("cut_power", broker=broker_id, keep=keep, end=end, torn=torn)
 
 
-def expire(world: World, dice: Dice, swarm: Swarm) -> str:
+def expire(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A session ends: of a dead broker, one that is paused or cut off, seldom of another."""
     del swarm
     absent = [
@@ -339,13 +332,13 @@ def expire(world: World, dice: Dice, swarm: Swarm) -> str:
     if not absent and dice.happens(0.3):
         absent = [b for b in world.brokers if b not in world.without_session]
     if not absent:
-        return ""
+        return None
     broker_id = _victim(world, dice, absent)
     world.expire(broker_id)
-    return f"session of {broker_id} ends"
+    return act("expire", broker=broker_id)
 
 
-def start(world: World, dice: Dice, swarm: Swarm) -> str:
+def start(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A dead broker starts, or one without a session gets a new one."""
     del swarm
     absent = [
@@ -354,40 +347,40 @@ def start(world: World, dice: Dice, swarm: Swarm) -> str:
         if not broker.is_running or (b in world.without_session and world.is_up(b))
     ]
     if not absent:
-        return ""
+        return None
     broker_id = dice.choose(absent)
     if world.brokers[broker_id].is_running:
         world.register_again(broker_id)
-        return f"{broker_id} registers again"
+        return act("register", broker=broker_id)
     world.start(broker_id)
-    return f"start {broker_id}"
+    return act("start", broker=broker_id)
 
 
-def pause(world: World, dice: Dice, swarm: Swarm) -> str:
+def pause(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A process stands still."""
     del swarm
     up = _up(world)
     if len(up) < 2:
-        return ""
+        return None
     broker_id = _victim(world, dice, up)
     world.paused.add(broker_id)
     world.note("fault", broker_id, action="pause")
-    return f"pause {broker_id}"
+    return act("pause", broker=broker_id)
 
 
-def resume(world: World, dice: Dice, swarm: Swarm) -> str:
+def resume(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """It goes on."""
     del swarm
     if not world.paused:
-        return ""
+        return None
     broker_id = dice.choose(sorted(world.paused))
     world.paused.discard(broker_id)
     world.note("fault", broker_id, action="resume")
     world.pass_time(0)
-    return f"resume {broker_id}"
+    return act("resume", broker=broker_id)
 
 
-def cut_links(world: World, dice: Dice, swarm: Swarm) -> str:
+def cut_links(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Links are cut for calls: one way, both ways, or all into or out of a broker. Answers take their call's way."""
     del swarm
     ids = sorted(world.brokers)
@@ -401,56 +394,54 @@ def cut_links(world: World, dice: Dice, swarm: Swarm) -> str:
         world.cut_links |= {(one, other), (other, one)}
     else:
         world.cut_links |= {(other, one) if kind == 2 else (one, other) for other in others}
-    if not world.tells:
-        return DONE
-    return f"links cut: {', '.join(f'{a}>{b}' for a, b in sorted(world.cut_links))}"
+    return act("cut_links", links=sorted(world.cut_links))
 
 
-def heal_links(world: World, dice: Dice, swarm: Swarm) -> str:
+def heal_links(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """All links work again."""
     del dice, swarm
     if not world.cut_links:
-        return ""
+        return None
     world.cut_links.clear()
-    return "links healed"
+    return act("heal_links")
 
 
-def elect(world: World, dice: Dice, swarm: Swarm) -> str:
+def elect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A broker becomes the controller, where there is none."""
     del swarm
     able = [b for b in _up(world) if b not in world.without_session]
     if world.elected is not None or not able:
-        return ""
+        return None
     broker_id = dice.choose(able)
     world.elect(broker_id)
-    return f"{broker_id} becomes the controller"
+    return act("elect", broker=broker_id)
 
 
-def rebalance(world: World, dice: Dice, swarm: Swarm) -> str:
+def rebalance(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """The automatic preferred election, where it has something to do."""
     del swarm
     able = [b for b, term in world.controllers.items() if partitions_to_rebalance(term.context)]
     if not able:
-        return ""
+        return None
     broker_id = dice.choose(able)
     world.rebalance(broker_id)
-    return f"controller {broker_id} looks for preferred leaders"
+    return act("rebalance", broker=broker_id)
 
 
-def leave(world: World, dice: Dice, swarm: Swarm) -> str:
+def leave(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A broker shuts down in order: it asks the controller first, and goes when its leaders are moved."""
     del swarm
     ready = [b for b in sorted(world.leaving) if world.is_up(b)]
     if ready:
         broker_id = dice.choose(ready)
         world.stop(broker_id)
-        return f"controlled shutdown of {broker_id} ends"
+        return act("stop", broker=broker_id)
     up = [b for b in _up(world) if b not in world.without_session]
     if len(up) < 2 or world.elected is None or world.elected not in world.controllers:
-        return ""
+        return None
     broker_id = dice.choose(up)
     world.leave(broker_id, world.elected)
-    return f"{broker_id} asks to shut down"
+    return act("leave", broker=broker_id)
 
 
 ACTIONS: tuple[tuple[Action, float, bool], ...] = (

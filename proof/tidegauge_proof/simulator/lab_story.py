@@ -20,6 +20,7 @@ from tidegauge.control import NO_LEADER
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_controller.decisions.leaders import partitions_to_rebalance
 from tidegauge_proof.simulator.checker import Checker, Violation
+from tidegauge_proof.simulator.shrink import shortest
 from tidegauge_proof.simulator.world import FETCH_WAIT_MS, World
 
 CONTROLLER = 0
@@ -237,17 +238,15 @@ _FAST_FAIL_OVER: tuple[Act, ...] = (
 
 
 def shortened(story: Story, rule: str) -> Story:
-    """Acts are taken out one after the other as long as the same invariant breaks."""
+    """Return the story without the acts that it does not need to break the same invariant."""
     assert story.broken is not None
     invariant = story.broken.invariant
-    place = len(story.done)
-    while place > 0:
-        place -= 1
-        shorter = tell(story.replicas, [*story.done[:place], *story.done[place + 1 :]], rule)
-        if shorter.broken is not None and shorter.broken.invariant == invariant:
-            story = shorter
-            place = min(place, len(story.done))
-    return story
+
+    def breaks(acts: list[Act]) -> bool:
+        broken = tell(story.replicas, acts, rule).broken
+        return broken is not None and broken.invariant == invariant
+
+    return tell(story.replicas, shortest(story.done, breaks), rule)
 
 
 def as_scenario(story: Story, seed: int, rule: str) -> str:

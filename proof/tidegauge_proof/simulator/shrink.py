@@ -1,15 +1,19 @@
-"""A long history that breaks an invariant, made short: steps are taken out as long as the same invariant breaks.
+"""Make short what breaks an invariant: steps are taken out as long as the same invariant breaks.
 
-Chunks of halving size are tried from the end to the beginning, again and again until not a single step can go; then the
-numbers within the steps that are left are made 0 where that changes nothing (0 is "nothing special happens").
+``shortest`` does it for any list of steps: numbers drawn by a simulated history, acts of a story for real processes,
+steps of a trace. ``shrink`` does it for a history, and then sets the numbers within the steps that are left to 0 where
+that changes nothing (0 is "nothing special happens").
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from tidegauge_proof.simulator.dice import Schedule
 from tidegauge_proof.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, History, replay_schedule
+
+Item = TypeVar("Item")
 
 
 def shrink(history: History, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWER) -> History:
@@ -21,24 +25,28 @@ def shrink(history: History, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWE
         violation = replay_schedule(history.seed, schedule, rule, power).violation
         return violation is not None and violation.invariant == invariant
 
-    schedule = _simplest(_shortest(history.schedule, breaks), breaks)
+    schedule = _simplest(shortest(history.schedule, breaks), breaks)
     return replay_schedule(history.seed, schedule, rule, power, tells=True)
 
 
-def _shortest(schedule: Schedule, breaks: Callable[[Schedule], bool]) -> Schedule:
-    size = max(1, len(schedule) // 2)
+def shortest(steps: list[Item], still_breaks: Callable[[list[Item]], bool]) -> list[Item]:
+    """Return steps of which none can be taken out without ``still_breaks`` becoming false.
+
+    Chunks of halving size are tried from the end to the beginning, single steps until none can go.
+    """
+    size = max(1, len(steps) // 2)
     while True:
-        before = len(schedule)
+        before = len(steps)
         end = before
         while end > 0:
-            shorter = schedule[: max(0, end - size)] + schedule[end:]
-            if breaks(shorter):
-                schedule = shorter
+            shorter = steps[: max(0, end - size)] + steps[end:]
+            if still_breaks(shorter):
+                steps = shorter
             end -= size
         if size > 1:
             size //= 2
-        elif len(schedule) == before:
-            return schedule
+        elif len(steps) == before:
+            return steps
 
 
 def _simplest(schedule: Schedule, breaks: Callable[[Schedule], bool]) -> Schedule:

@@ -1,7 +1,7 @@
 """One simulated history: a seed, so many steps, the faults' end, and whether every invariant held.
 
 The same seed gives the same history, on every machine: chance comes from ``Dice`` alone. ``history_of`` runs a seed;
-``replay_schedule`` runs a recorded schedule under the same settings, and can tell each step in words.
+``replay_schedule`` runs a recorded schedule under the same settings, and can keep what each step did.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tidegauge.collections_off import collections_off
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_proof.simulator import sim_controller
 from tidegauge_proof.simulator.actions import ACTIONS, MAY_LOSE, MUST_SURVIVE, Swarm, bounds, swarm_of
+from tidegauge_proof.simulator.acts import FAULTS_END, Act, act
 from tidegauge_proof.simulator.checker import Checker, Violation
 from tidegauge_proof.simulator.coverage import Coverage
 from tidegauge_proof.simulator.dice import Dice, Schedule, Step
@@ -39,7 +40,7 @@ class History:
         steps: how many were done; with a violation its number, counted from 1, and one more than all where it showed
             only after the faults had ended.
         schedule: the numbers drawn, step by step.
-        story: the steps in words, where they were asked for.
+        story: what was done in each step (None: nothing), where that was asked for.
         events: the brokers' and controllers' events as their logs would have them, where the story was asked for.
         lost: what power cuts took with the last in-sync copy, where histories may lose that.
         inputs: what cores and ZooKeeper were given in it (``World.inputs``).
@@ -49,7 +50,7 @@ class History:
     steps: int = 0
     violation: Violation | None = None
     schedule: Schedule = field(default_factory=list)
-    story: list[str] = field(default_factory=list)
+    story: list[Act | None] = field(default_factory=list)
     events: list[dict[str, object]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     inputs: int = 0
@@ -106,15 +107,15 @@ def _run(
             history.steps += 1
             dice.begin(recorded)
             try:
-                words = _step(world, dice, swarm, rising, coverage)
+                done = _step(world, dice, swarm, rising, coverage)
             finally:
                 history.schedule.append(tuple(dice.step))
             if tells:
-                history.story.append(words)
+                history.story.append(done)
                 _date(events, world)
         history.steps += 1
         if tells:
-            history.story.append("the faults end")
+            history.story.append(act(FAULTS_END))
         heal(world)
         history.steps -= 1
     except (Violation, AssertionError) as broken:
@@ -137,17 +138,17 @@ def _date(events: list[dict[str, object]] | None, world: World) -> None:
         event["time_ms"] = world.now_ms
 
 
-def _step(world: World, dice: Dice, swarm: Swarm, rising: Sequence[int], coverage: Coverage | None) -> str:
+def _step(world: World, dice: Dice, swarm: Swarm, rising: Sequence[int], coverage: Coverage | None) -> Act | None:
     """One event: actions are drawn until one finds something to do."""
     end, is_recorded = rising[-1], dice.is_recorded
     for _ in range(_ATTEMPTS):
         action = _ACTIONS[bisect_right(rising, dice.below(end))]
-        words = action(world, dice, swarm)
-        if words or (is_recorded and dice.is_spent):
+        done = action(world, dice, swarm)
+        if done is not None or (is_recorded and dice.is_spent):
             if coverage is not None:
                 coverage.look_at(world, action.__name__)
-            return words
-    return ""
+            return done
+    return None
 
 
 def _as_violation(broken: Violation | AssertionError) -> Violation:

@@ -149,8 +149,6 @@ class World:
         """The partition's state in ZooKeeper."""
         self.clients = Clients()
         self.events: list[dict[str, Any]] | None = None
-        self.tells = False
-        """Whether somebody reads what the actions say."""
         self._sending: Produced | None = None
         checker.world = self
         for broker_id in self.brokers:
@@ -166,7 +164,6 @@ class World:
     def keep_events(self) -> list[dict[str, Any]]:
         """From now on state changes and faults are kept, as event logs have them; the caller adds the time."""
         self.events = []
-        self.tells = True
         for broker in self.brokers.values():
             broker.events = self.events
         for term in self.controllers.values():

@@ -24,7 +24,7 @@ class FakeZooKeeper:
 
     def put(self, path: str, data: bytes) -> None:
         version = self.nodes[path][1].version + 1 if path in self.nodes else 0
-        self.nodes[path] = (data, ZnodeStat(1, 1, version, 0, 0, self.now_ms))
+        self.nodes[path] = (data, ZnodeStat(1, 1, version, 0, self.now_ms))
 
     async def get(self, path: str) -> tuple[bytes, ZnodeStat]:
         if path not in self.nodes:

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from tidegauge_proof.simulator.replay import Outcome, Replay, replay
+from tidegauge_proof.simulator.shrink import shortest
 from tidegauge_proof.simulator.trace import Trace
 
 REPLICAS = ("r1", "r2", "r3")
@@ -46,18 +47,15 @@ def random_trace(seed: int, steps: int, rule: str, *, power: float = 0.0) -> Fou
 
 
 def shortened(found: FoundTrace) -> FoundTrace:
-    """Steps taken out as long as the same invariant is broken first."""
-    rule, steps = found.outcome.rule, list(found.trace.steps)
-    wanted = found.outcome.violations[0]["invariant"]
-    place = len(steps)
-    while place > 0:
-        place -= 1
-        fewer = steps[:place] + steps[place + 1 :]
-        outcome = replay(_trace(found, fewer), rule)
-        if outcome.violations and outcome.violations[0]["invariant"] == wanted:
-            steps = fewer
-            place = min(place + 2, len(steps))
-    return FoundTrace(_trace(found, steps), replay(_trace(found, steps), rule))
+    """Return the trace without the steps that it does not need to break the same invariant first."""
+    rule, wanted = found.outcome.rule, found.outcome.violations[0]["invariant"]
+
+    def breaks(steps: list[Mapping[str, Any]]) -> bool:
+        violations = replay(_trace(found, steps), rule).violations
+        return bool(violations) and violations[0]["invariant"] == wanted
+
+    trace = _trace(found, shortest(list(found.trace.steps), breaks))
+    return FoundTrace(trace, replay(trace, rule))
 
 
 def _trace(found: FoundTrace, steps: list[Mapping[str, Any]]) -> Trace:

@@ -1,0 +1,119 @@
+"""What happened in one step of a simulated history, as a value: its kind, and what it happened to.
+
+Everything that is said about a step is derived from its act: the sentence for people (``words_of``) and the steps of a
+scenario file (``schedule_scenario``). ``None`` stands for a step that found nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FAULTS_END = "faults_end"
+"""The kind of the last act of a history, after which everything is delivered and must come to rest."""
+
+
+@dataclass(slots=True)
+class Act:
+    """One act.
+
+    Attributes:
+        kind: a key of ``WORDS``.
+        fields: what the kind says of itself; brokers by id, offsets, epochs and so on.
+    """
+
+    kind: str
+    fields: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a field by its name."""
+        return self.fields[name]
+
+
+def act(kind: str, **fields: Any) -> Act:
+    """Return an act of this kind."""
+    return Act(kind, fields)
+
+
+def words_of(done: Act | None) -> str:
+    """Return the sentence for people; empty where nothing was done."""
+    if done is None:
+        return ""
+    words = WORDS[done.kind]
+    return words.format(**done.fields) if isinstance(words, str) else words(done)
+
+
+def _ids(brokers: Any) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _produce(done: Act) -> str:
+    acks = "all" if done["acks"] < 0 else done["acks"]
+    return f"produce {done['count']} with acks={acks} at {done['broker']}"
+
+
+def _idempotent(done: Act) -> str:
+    return f"idempotent produce of sequence {done['sequence']}{' again' * done['again']} at {done['broker']}"
+
+
+def _ask(done: Act) -> str:
+    return f"{done['broker']} asks {', '.join(map(str, done['leaders']))}"
+
+
+def _deliver(done: Act) -> str:
+    return f"{' and '.join(done['messages'])} of controller epoch {done['controller_epoch']} arrive at {done['broker']}"
+
+
+def _decide(done: Act) -> str:
+    return (
+        f"controller {done['broker']} decides; leader {done['leader']} epoch {done['leader_epoch']} "
+        f"ISR {_ids(done['isr'])}"
+    )
+
+
+def _power(done: Act) -> str:
+    torn = " and a part of the next batch" * bool(done["torn"])
+    return f"power cut at {done['broker']}, which keeps {done['keep']} of {done['end']}{torn}"
+
+
+def _cut_links(done: Act) -> str:
+    return f"links cut: {', '.join(f'{one}>{other}' for one, other in done['links'])}"
+
+
+WORDS: dict[str, str | Callable[[Act], str]] = {
+    "produce": _produce,
+    "produce_idempotently": _idempotent,
+    "consume": "consume from {offset} at {broker}",
+    "whole_round": "round of {broker}",
+    "ask": _ask,
+    "lose_request": "request of {broker} to {leader} is lost",
+    "arrive": "request of {broker} arrives at {leader}",
+    "lose_answer": "answer of {leader} to {broker} is lost",
+    "answer": "answer of {leader} arrives at {broker}",
+    "give_up_proposal": "{broker} gives up its ISR proposal, and will send it again",
+    "give_up": "{broker} gives up its round with {leader}",
+    "deliver": _deliver,
+    "deliver_stray": "a late {message} arrives at {broker}",
+    "decide": _decide,
+    "propose": lambda done: f"{done['broker']} proposes ISR {_ids(done['isr'])}",
+    "tell": "verdict {error} for {broker}",
+    "pass_time": "{ms} ms pass",
+    "write_checkpoint": "{broker} writes its high watermark",
+    "flush": "{broker} flushes its log",
+    "kill": "kill {broker}",
+    "cut_power": _power,
+    "expire": "session of {broker} ends",
+    "register": "{broker} registers again",
+    "start": "start {broker}",
+    "pause": "pause {broker}",
+    "resume": "resume {broker}",
+    "cut_links": _cut_links,
+    "heal_links": "links healed",
+    "elect": "{broker} becomes the controller",
+    "rebalance": "controller {broker} looks for preferred leaders",
+    "leave": "{broker} asks to shut down",
+    "stop": "controlled shutdown of {broker} ends",
+    FAULTS_END: "the faults end",
+}
+"""How each kind of act is said: a template of its fields, or a function where a template can't say it."""
