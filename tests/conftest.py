@@ -2,12 +2,53 @@
 
 To look for examples that nobody has seen yet: ``pytest --hypothesis-profile=random``. What it finds becomes an
 ``@example``.
+
+Under xdist the longest files come first (``durations.py``); ``--record-durations`` notes how long they take.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+
+import pytest
 from hypothesis import settings
+from tests.durations import FILE, ROOT, in_order, read_durations, write_durations
 
 settings.register_profile("steady", derandomize=True)
 settings.register_profile("random", derandomize=False)
 settings.load_profile("steady")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-durations", action="store_true", help="note in tests/durations.txt how long files take")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each worker of xdist collects for itself; all must come to the same order."""
+    if not hasattr(config, "workerinput") or not FILE.exists():
+        return
+    by_file: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        by_file[item.nodeid.partition("::")[0]].append(item)
+    order = in_order(by_file, read_durations(FILE.read_text(encoding="utf-8")))
+    items[:] = [item for path in order for item in by_file[path]]
+
+
+class Recorder:
+    """Sums what a file's tests and fixtures take."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid.partition("::")[0]] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        known = read_durations(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+        merged = {path: took for path, took in known.items() if (ROOT / path).exists()} | self._seconds
+        FILE.write_text(write_durations(merged), encoding="utf-8")

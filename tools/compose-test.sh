@@ -2,7 +2,7 @@
 # Try docker-compose.yml for real: build the images, start the cluster, break it (tests/compose).
 #
 #   tools/compose-test.sh [WORDS FOR PYTEST ...]
-#   tools/compose-test.sh --images      only an engine, and the images of the cluster; ends with 75 where it skips
+#   tools/compose-test.sh --images      only an engine, and the images; ends with 75 where it skips
 #
 # Where no Docker engine runs, it is installed and started on Debian as root. Where it can't be, or where its containers
 # can't do what the tests ask of them, this says that it skips, and why, and ends with 0. An image that can't be built
@@ -14,8 +14,8 @@
 #   TIDEGAUGE_COMPOSE  the command to use, else "docker compose", else docker-compose
 #   BASE_IMAGE         the image that all of ours begin with, else the Dockerfile's, else one made here
 #
-# An engine that was started here is stopped at the end, and the project's containers are removed; images stay, so that
-# the next run needs no building: what did not change is not made again.
+# An engine that was started here is stopped at the end, and the project's containers are removed; images stay. An image
+# whose inputs (base image, Dockerfile, sources) are those of the last build is not built again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 setup_seconds=${SETUP_SECONDS:-900}
@@ -195,8 +195,37 @@ not_ours='no space left|cannot allocate memory|timed out|timeout|temporary failu
 not_ours+='|connection (reset|refused|broken|aborted)|unexpected eof|incompleteread|hash sum mismatch|service unavailable'
 not_ours+='|bad gateway|(unable|failed) to fetch|unable to locate|max retries|connectionpool|ssl|network is unreachable'
 not_ours+='|could not find a version|no matching distribution|i/o error|input/output error'
-# build SERVICE...: tries twice, since a download may break off.
+# What the images are made of, as a digest. It is a tag of each image that was made of it.
+digest_inputs() {
+    {
+        docker image inspect --format '{{.Id}}' "$BASE_IMAGE"
+        find Dockerfile .dockerignore docker-compose.yml pyproject.toml constraints.txt README.md LICENSE docker \
+            proto broker controller client spark_jobs lab proof -type f -not -path '*/__pycache__/*' -print0 |
+            LC_ALL=C sort -z | xargs -0 sha256sum
+    } | sha256sum | cut -c 1-16
+}
+image_of() { case "$1" in broker-*) echo tidegauge-broker ;; *) echo "tidegauge-$1" ;; esac }
+id_of() { docker image inspect --format '{{.Id}}' "$1" 2> /dev/null; }
+# build SERVICE...: builds the images that are not there or whose inputs have changed.
 build() {
+    local service image old changed=()
+    for service in "$@"; do
+        image=$(image_of "$service")
+        [ -n "$(id_of "$image")" ] && [ "$(id_of "$image")" = "$(id_of "$image:$inputs")" ] || changed+=("$service")
+    done
+    [ ${#changed[@]} -gt 0 ] || return 0
+    tell "building ${changed[*]} with ${compose[*]} from $BASE_IMAGE"
+    try_build "${changed[@]}"
+    for service in "${changed[@]}"; do
+        image=$(image_of "$service")
+        for old in $(docker image ls --format '{{.Tag}}' "$image" | grep '^inputs-' || true); do
+            docker image rm "$image:$old" > "$work/rm.log" 2>&1 || true
+        done
+        docker tag "$image" "$image:$inputs"
+    done
+}
+# try_build SERVICE...: tries twice, since a download may break off.
+try_build() {
     within "${compose[@]}" --profile spark build "$@" > "$work/build.log" 2>&1 && return
     tell "an image can't be built; once more"
     within "${compose[@]}" --profile spark build "$@" > "$work/build.log" 2>&1 && return
@@ -233,16 +262,12 @@ touch "$work/engine"
 choose_compose
 choose_base
 try_containers
-tell "building with ${compose[*]} from $BASE_IMAGE"
+inputs=inputs-$(digest_inputs)
 build zookeeper broker-0
 tell "images of the cluster are ready"
+build spark
+tell "the job's image is ready"
 if [ -n "$only_images" ]; then exit 0; fi
-if docker image inspect tidegauge-spark > "$work/inspect" 2>&1 || time_for 400; then
-    build spark
-    tell "the job's image is ready"
-else
-    export COMPOSE_TEST_WITHOUT_SPARK="no time is left to build the image of the Spark job"
-fi
 time_for 75 || skip "there is no time left for it"
 status=0
 run_tests "$@" || status=$?

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from signal import SIGCONT, SIGSTOP
@@ -206,8 +205,6 @@ async def test_the_demo_balances_its_books(project: Project) -> None:
 
 async def test_the_spark_job_reads_on_through_a_killed_leader(project: Project) -> None:
     """The job in its container writes every acknowledged record, once."""
-    if reason := os.environ.get("COMPOSE_TEST_WITHOUT_SPARK"):
-        pytest.skip(reason)
     topic = "compose-spark"
     project.variable("TOPIC", topic)
     async with Admin(project.bootstrap_servers) as admin:

@@ -127,7 +127,12 @@ def zookeeper(nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFacto
 def of_a_file(
     zookeeper: str, tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]
 ) -> Iterator[LocalCluster]:
-    """Three brokers that the tests of one file share."""
+    """Three brokers that the tests of one file share.
+
+    Leadership moves only when a test moves it: by itself it would go back to the preferred replica 5 s after a failover
+    of the controller (KafkaController.onControllerFailover), wherever a test is by then.
+    """
+    settings = {"auto.leader.rebalance.enable": "false"} | settings
     made = LocalCluster.create(
         tmp_path_factory.mktemp("cluster"),
         3,

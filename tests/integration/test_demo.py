@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 TIDEGAUGE = str(Path(sys.executable).with_name("tidegauge"))
 

@@ -3,16 +3,21 @@
 Beside it are proto-plus, whose top-level name is ``proto``, and a user's own ``client.py`` and ``proto`` folder.
 """
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from tests.labs import without_java
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -25,6 +30,7 @@ PACKAGES = [
     "tidegauge_client",
     "tidegauge_controller",
     "tidegauge_lab",
+    "tidegauge_proof",
     "tidegauge_spark",
 ]
 
@@ -103,3 +109,44 @@ def test_it_works_in_an_empty_environment(
         assert run(tidegauge, *read, cwd=mine).split() == ["0", "1", "2"]
     finally:
         run(tidegauge, "down", "--purge", cwd=mine)
+
+
+@contextlib.contextmanager
+def served_repository(folder: Path) -> Iterator[str]:
+    """This repository by HTTP; gives its address."""
+    run("git", "clone", "--quiet", "--bare", ROOT, folder / "tidegauge.git", cwd=folder)
+    run("git", "update-server-info", cwd=folder / "tidegauge.git")
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *words: object) -> None:  # noqa: A002  (its name in the library)
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/tidegauge.git"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("way", ["git", "wheel", "checkout"])
+def test_the_ways_of_installation_bring_an_extra_too(built: Path, tmp_path: Path, way: str) -> None:
+    """docs/install.md: Tidegauge is on no index, so these are what there is. Here no Java is installed."""
+    if way == "git" and not (ROOT / ".git").exists():
+        pytest.skip("these sources are no git repository")
+    (wheel,) = built.glob("*.whl")
+    with served_repository(tmp_path) if way == "git" else contextlib.nullcontext("") as url:
+        wanted = {"git": f"tidegauge[java] @ git+{url}", "wheel": f"{wheel}[java]", "checkout": f"{ROOT}[java]"}
+        bin_folder = new_environment(tmp_path / "environment", wanted[way])
+    home = subprocess.run(
+        [bin_folder / "python", "-m", "tidegauge.java"],
+        env=without_java(tmp_path / "path"),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    assert Path(home).parent == tmp_path / "environment" / "share" / "tidegauge"
+    started = subprocess.run([f"{home}/bin/java", "-version"], capture_output=True, text=True, check=True)
+    assert "21." in started.stderr

@@ -148,7 +148,7 @@ def test_the_kill_button_kills_and_the_events_show_the_new_leader(cluster: Local
     assert watching.post({"action": "hold", "broker": 2, "partition": at}, **key)[0] == 200
     follow(stream, view, lambda view: view["partitions"][at]["replicas"]["2"]["held"])
     status, answer = watching.post({"action": "step", "broker": 2, "partition": at}, **key)
-    assert status == 200
+    assert status == 200, answer
     assert answer["message"].startswith(f"Broker 2 asked broker 1 for {at} from offset 0")
     assert watching.post({"action": "release", "broker": 2, "partition": at}, **key)[0] == 200
     isolate = {"action": "isolate", "broker": 2, "ends": "clients"}

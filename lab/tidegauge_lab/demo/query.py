@@ -8,15 +8,19 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.extras import install_command
+from tidegauge_lab.demo.patience import Patience, Usage, usage_of_session
 
 JOB = "consume_committed.py"
 STOP_LIMIT_SECONDS = 120
+"""How long nothing may move while it ends (``Patience``)."""
+_POLL_SECONDS = 0.2
 
 
 def find_job() -> Path:
@@ -88,6 +92,18 @@ class Query:
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"the Spark job ended with code {code}; see {self.log}"
             )
 
+    def usage(self) -> Usage:
+        """What the job's processes have had of the machine, for ``Patience``."""
+        return {} if self._process is None else usage_of_session(self._process.pid)
+
+    def trace(self) -> object:
+        """What shows that the job gets on: sizes of its files, and what Spark has noted of batches begun and ended."""
+        sizes = [path.stat().st_size if path.exists() else 0 for path in (self.log, self._stdout, self._progress)]
+        notes = [
+            len(list(folder.glob("[0-9]*"))) for folder in (self._checkpoint / "offsets", self._checkpoint / "commits")
+        ]
+        return sizes, notes
+
     def batches(self) -> list[dict[str, Any]]:
         """What it has committed so far, a batch each."""
         try:
@@ -114,13 +130,13 @@ class Query:
         """
         process = self._process
         assert process is not None
-        self._process = None
         process.terminate()
-        try:
-            code = process.wait(STOP_LIMIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._kill(process)
-            code = -signal.SIGKILL
+        patience = Patience(STOP_LIMIT_SECONDS, self.usage)
+        while (code := process.poll()) is None:
+            if patience.is_over(self.trace()):
+                self._kill(process)
+            time.sleep(_POLL_SECONDS)
+        self._process = None
         lines = self._stdout.read_text(encoding="utf-8").splitlines()
         if code != 0 or not lines:
             raise TidegaugeError(

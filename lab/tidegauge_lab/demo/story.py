@@ -3,6 +3,7 @@
 Rules (mission, main job):
 - The main stream starts only when the query has committed its first small batch: Spark takes a quarter of a minute
   to start, and the kill must fall while everything runs.
+- A wait ends with an error when nothing moves any more, however slow the machine is (patience.py).
 - Nothing is awaited by sleeping for a time: the kill waits for a third of the rows sent, the restart for two thirds,
   the end for the query's end offsets to equal the high watermarks.
 - Whatever happens, nothing is left running.
@@ -25,6 +26,7 @@ from tidegauge_client.cli.describe import topic_lines
 from tidegauge_client.metadata import PartitionInfo, TopicInfo
 from tidegauge_lab.demo import books, history
 from tidegauge_lab.demo.flights import Flight, find_archive, read_flights
+from tidegauge_lab.demo.patience import Patience
 from tidegauge_lab.demo.query import Query, find_job
 from tidegauge_lab.demo.screen import Progress, progress, tell
 from tidegauge_lab.demo.stream import Stream
@@ -37,7 +39,10 @@ MIN_INSYNC_REPLICAS = 2
 FIRST_ROWS = 1_000
 STREAM_SECONDS = 30.0
 LIMIT_SECONDS = 180.0
+"""How long nothing may move (``Patience``)."""
 _POLL_SECONDS = 0.1
+_LOOKS_AT_PROGRESS = 10
+"""At every tenth look at a condition: reading every thread's use of the machine costs more than most conditions."""
 
 
 class Demo:
@@ -166,11 +171,16 @@ class Demo:
             await asyncio.sleep(0.3)
 
     async def _until(self, what: str, condition: Callable[[], Awaitable[bool]]) -> None:
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while not await condition():
+        patience = Patience(LIMIT_SECONDS, self._query.usage)
+        for look in itertools.count(1):
+            if await condition():
+                return
             self._query.check()
-            if time.monotonic() > deadline:
-                raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, f"waited {LIMIT_SECONDS:.0f} s for {what}")
+            if look % _LOOKS_AT_PROGRESS == 0 and patience.is_over(self._query.trace()):
+                raise TidegaugeError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"waited for {what}, and nothing has moved for {LIMIT_SECONDS:.0f} s; see {self._query.log}",
+                )
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _balance(self, cluster: LocalCluster, source: books.Account, stream: Stream, created_ms: int) -> None:

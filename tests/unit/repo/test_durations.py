@@ -1,0 +1,23 @@
+"""The workers of `make test` end together: the longest files come first, by a list of durations that is up to date."""
+
+from __future__ import annotations
+
+from tests.durations import in_order, read_durations, write_durations
+
+
+def test_the_longest_come_first_and_unknown_integration_tests_before_them() -> None:
+    seconds = {"tests/integration/a.py": 5.0, "tests/unit/b.py": 70.0, "tests/integration/c.py": 300.5}
+    paths = ["tests/unit/new.py", "tests/integration/a.py", "tests/unit/b.py", "tests/integration/new.py"]
+    assert in_order([*paths, "tests/integration/c.py"], seconds) == [
+        "tests/integration/new.py",
+        "tests/integration/c.py",
+        "tests/unit/b.py",
+        "tests/integration/a.py",
+        "tests/unit/new.py",
+    ]
+
+
+def test_what_is_written_is_read_and_small_files_are_left_out() -> None:
+    text = write_durations({"b.py": 2.04, "a.py": 2.04, "c.py": 0.1, "d.py": 100.0})
+    assert text.splitlines() == ["  100.0 d.py", "    2.0 a.py", "    2.0 b.py"]
+    assert read_durations(text) == {"d.py": 100.0, "a.py": 2.0, "b.py": 2.0}
