@@ -39,6 +39,8 @@ class LogFolder:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.offline = False
         self.was_clean = False
+        self.is_trusted = True
+        """Whether all its logs may be marked as cleanly closed in the end."""
         self._high_watermarks = OffsetCheckpoint(path / checkpoints.REPLICATION_OFFSET_CHECKPOINT, disk)
         self._recovery_points = OffsetCheckpoint(path / checkpoints.RECOVERY_POINT_CHECKPOINT, disk)
         self._log_start_offsets = OffsetCheckpoint(path / checkpoints.LOG_START_OFFSET_CHECKPOINT, disk)

@@ -295,9 +295,16 @@ class LogManager:
             raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This broker has no log of {topic_partition}")
         return log
 
-    def bytes_between(self, topic_partition: TopicPartition, from_offset: int, end_offset: int) -> int:
-        """Bytes of the batches from the one that holds ``from_offset`` up to ``end_offset`` (exclusive)."""
-        return self._existing(topic_partition).bytes_between(from_offset, end_offset)
+    def bytes_between(self, topic_partition: TopicPartition, from_offset: int, end_offset: int) -> int | None:
+        """Bytes of the batches from the one that holds ``from_offset`` up to ``end_offset`` (exclusive).
+
+        The core asks in the middle of a step, so nothing is raised: None, where the log can't be read there.
+        """
+        try:
+            return self._existing(topic_partition).bytes_between(from_offset, end_offset)
+        except Exception as problem:  # noqa: BLE001 - the read that follows meets it again, and answers with it
+            _logger.warning("%s can't be read from offset %d: %r", topic_partition, from_offset, problem)
+            return None
 
     def settings_changed(self, topic: str) -> None:
         """Take a topic's settings anew into its logs."""
@@ -328,7 +335,10 @@ class LogManager:
             StorageError: the disk refused.
         """
         if self._high_watermarks.get(topic_partition, 0) > to_offset:
-            self.write_high_watermarks({topic_partition: to_offset})
+            self._high_watermarks[topic_partition] = to_offset
+            folder = self._existing(topic_partition).folder  # the others' disks are not this partition's concern
+            known = self._high_watermarks
+            folder.write_high_watermarks({tp: known[tp] for tp in folder.logs if tp in known})
 
     def write_recovery_points(self) -> None:
         """Write recovery-point-offset-checkpoint.
@@ -561,12 +571,25 @@ class LogManager:
                 {tp: self._high_watermarks[tp] for tp in folder.logs if tp in self._high_watermarks}
             )
             for log in folder.logs.values():
-                log.close()
+                self._close_log(log)
             folder.write_recovery_points()
             folder.write_log_start_offsets()
-            checkpoints.write_clean_shutdown(folder.path, folder.disk)
+            if folder.is_trusted:
+                checkpoints.write_clean_shutdown(folder.path, folder.disk)
         except (StorageError, OSError) as error:
             _logger.error("%s was not closed cleanly: %s", folder.path, error)  # noqa: TRY400 - the error says it all
+
+    @staticmethod
+    def _close_log(log: PartitionLog) -> None:
+        if log.is_closed:
+            return
+        try:
+            log.close()
+        except StorageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one log that can't be closed must not keep the others from it
+            _logger.error("The log of %s could not be closed: %r", log.topic_partition, error)  # noqa: TRY400 - as above
+            log.give_up()
 
 
 def deleted_name(topic_partition: TopicPartition, unique: str) -> str:

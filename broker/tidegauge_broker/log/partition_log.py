@@ -591,6 +591,11 @@ class PartitionLog:
             self.flush()
         self.abandon()
 
+    def give_up(self) -> None:
+        """Let go of a log that can't be trusted: its directory is recovered at the next start."""
+        self.folder.is_trusted = False
+        self.abandon()
+
     def abandon(self) -> None:
         """Let go of all files as they are."""
         self._closed = True

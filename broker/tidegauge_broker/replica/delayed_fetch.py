@@ -18,19 +18,25 @@ from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchReq
 
 ReadAgain = Callable[[FetchPartition, int], FetchResult]
 """What a fetch of this partition by this replica id gives now."""
-BytesAvailable = Callable[[FetchResult], int]
-"""How many bytes that is, before the limit of the partition."""
+BytesAvailable = Callable[[FetchResult], int | None]
+"""How many bytes that is, before the limit of the partition; None where the log can't be read."""
 
 
 def is_due(results: Sequence[FetchResult], min_bytes: int, available: BytesAvailable) -> bool:
-    """Whether a fetch need not wait: an error, a diverging epoch, or enough bytes."""
+    """Whether a fetch need not wait: an error, a diverging epoch, or enough bytes.
+
+    A partition that can't be read counts as an error: reading it will give one.
+    """
     total = 0
     none = ErrorCode.NONE  # a member of an enumeration takes long to look up, and there may be thousands of results
     for result in results:
         if result.error is not none or result.diverging is not None:
             return True
         if result.read is not None:
-            total += min(available(result), result.read.max_bytes)
+            size_bytes = available(result)
+            if size_bytes is None:
+                return True
+            total += min(size_bytes, result.read.max_bytes)
             if total >= min_bytes:
                 return True
     return total >= min_bytes

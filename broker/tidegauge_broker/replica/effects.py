@@ -1,9 +1,10 @@
-"""What the core wants done. Whoever runs the core executes the effects of a step in their order, before the
-next step, and stops at the first that fails.
+"""What the core wants done. An ``EffectExecutor`` carries out the effects of a step in their order, before the next
+step.
 
-The order is always: persist, then tell. Log effects (append, truncate, epochs) stand before answers, proposals
-and wake-ups of the same step, so that nobody is told of what the disk has not taken. If a log effect fails, the
-rest of the step must not be executed and ``BrokerCore.log_dir_failed`` must be called: then nothing was told.
+The order is always: persist, then tell. The log effects of a partition (append, truncate, epochs) come before the
+answers, proposals and events about it, so that nothing is reported that the disk has not taken. Effects belong to
+partitions: if one fails, the replica goes offline, its other effects are dropped, and all others are carried out
+(``effect_executor.py``).
 """
 
 from __future__ import annotations
@@ -137,10 +138,22 @@ class Note:
 
 @dataclass(slots=True)
 class LogLine:
-    """A line for the broker's log, in Kafka's words where Kafka has any. ``level``: info, warning, error."""
+    """A line for the broker's log, in Kafka's words where Kafka has any. ``level``: info, warning, error.
+
+    ``topic_partition`` is None where the line is about no partition in particular.
+    """
 
     level: str
     text: str
+    topic_partition: TopicPartition | None = None
+
+
+@dataclass(slots=True)
+class FailReplica:
+    """Take this replica offline: deciding about it met a defect, so nobody knows what its state is worth."""
+
+    topic_partition: TopicPartition
+    problem: Exception
 
 
 Effect = (
@@ -158,4 +171,5 @@ Effect = (
     | FetchersChanged
     | Note
     | LogLine
+    | FailReplica
 )

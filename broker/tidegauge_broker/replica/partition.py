@@ -272,4 +272,5 @@ class Partition:
     def say(self, level: str, text: str, out: list[Effect]) -> None:
         """A line for the broker's log, marked as Kafka marks it."""
         if self.settings.tells:
-            out.append(LogLine(level, f"[Partition {self.topic_partition} broker={self.broker_id}] {text}"))
+            line = f"[Partition {self.topic_partition} broker={self.broker_id}] {text}"
+            out.append(LogLine(level, line, self.topic_partition))

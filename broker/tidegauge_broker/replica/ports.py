@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 
 class Logs(Protocol):
-    """Read-only view of this broker's logs; the answers depend on the logs alone."""
+    """Read-only view of this broker's logs; the answers depend on the logs alone. No method raises."""
 
-    def bytes_between(self, topic_partition: TopicPartition, from_offset: int, end_offset: int) -> int:
+    def bytes_between(self, topic_partition: TopicPartition, from_offset: int, end_offset: int) -> int | None:
         """Bytes of the batches from the one that holds ``from_offset`` up to ``end_offset`` (exclusive).
 
-        0 where ``from_offset >= end_offset``. May be answered from the index, so it may be somewhat too large.
+        0 where ``from_offset >= end_offset``. May be answered from the index, so it may be somewhat too large. None
+        where the log can't be read there: a read of that range will say why.
         """
         ...
 

@@ -87,14 +87,20 @@ class ServedPartitions(HostedPartitions):
             leader_hint=self._hint(wanted.topic_partition),
         )
 
-    def _available(self, result: FetchResult) -> int:
-        """Bytes that a result would give: of the log, and of what this step has appended but nobody written yet."""
+    def _available(self, result: FetchResult) -> int | None:
+        """Bytes that a result would give: of the log, and of what this step has appended but nobody written yet.
+
+        None where the log can't be read.
+        """
         read = result.read
         if read is None:
             return 0
         unwritten = self._partitions[result.topic_partition].unwritten
         written_end = min(read.upper_bound, unwritten[0].base_offset) if unwritten else read.upper_bound
-        return self._logs.bytes_between(result.topic_partition, read.from_offset, written_end) + sum(
+        written_bytes = self._logs.bytes_between(result.topic_partition, read.from_offset, written_end)
+        if written_bytes is None or not unwritten:
+            return written_bytes
+        return written_bytes + sum(
             header.size_bytes
             for header in unwritten
             if header.base_offset < read.upper_bound and header.next_offset > read.from_offset

@@ -77,6 +77,8 @@ from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperErr
 
 LOG = logging.getLogger("tidegauge.broker")
 READY_SERVICE = "tidegauge.ready"
+HALTED = 70
+"""Exit status of a broker that met a defect in its core (EX_SOFTWARE of sysexits.h)."""
 _DEFAULT_CONNECTION_TIMEOUT_MS = 18_000
 _TELL_AGAIN_SECONDS = 0.5
 _LONGEST_INTERVAL_MS = 10 * 365 * 86_400_000
@@ -240,9 +242,11 @@ class BrokerProcess:
             self._logical_clock,
         )
         self._auto_topics = AutoTopics(self._controller_endpoint, self._peers, settings.integer("request.timeout.ms"))
-        self._replicas.propose_isr = self._alter_partition.propose
-        self._replicas.fetchers_changed = self._fetchers.changed
+        self._replicas.host.propose_isr = self._alter_partition.propose
+        self._replicas.host.fetchers_changed = self._fetchers.changed
         self._replicas.log_dir_failed = self._log_dir_failed
+        self._replicas.replicas_failed = self._report_failed_replicas
+        self._replicas.halt = self._halt
         self._service = self._metrics.service(
             cluster_id=self._cluster_id,
             settings=settings,
@@ -394,21 +398,39 @@ class BrokerProcess:
             self.exit_code = 1
             self.stopping.set()
             return
-        task = asyncio.get_running_loop().create_task(self._tell_of_failed_directory(), name=f"failed {directory}")
+        self._report_failed_replicas()
+
+    def _report_failed_replicas(self) -> None:
+        """Have the controller ask which replicas are offline (LogDirEventNotification)."""
+        task = asyncio.get_running_loop().create_task(self._write_log_dir_event(), name="log-dir-event")
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
-    async def _tell_of_failed_directory(self) -> None:
-        told = False
-        while not told:
+    async def _write_log_dir_event(self) -> None:
+        written = False
+        while not written:
             try:
                 await self._zookeeper.create(
                     LOG_DIR_EVENT_PREFIX, encode_log_dir_event(self._identity.broker_id), sequence=True
                 )
-                told = True
+                written = True
             except ZooKeeperError as problem:
-                LOG.warning("The controller could not be told of the failed folder yet: %r", problem)
+                LOG.warning("The controller could not be told of the failed replicas yet: %r", problem)
                 await asyncio.sleep(_TELL_AGAIN_SECONDS)
+
+    def _halt(self, problem: Exception) -> None:
+        """End the process at once, as kill -9 does: what the core believes can't be trusted, what is on disk can."""
+        LOG.critical(
+            "Halting broker %d: a decision about its replicas failed unexpectedly with %r, so their state in memory is "
+            "unknown. That is a defect of Tidegauge; the lines below say where. After a restart the broker goes on "
+            "from its logs, as after a kill",
+            self._identity.broker_id,
+            problem,
+            exc_info=problem,
+        )
+        self._events.close()
+        logging.shutdown()
+        os._exit(HALTED)
 
     # Stop
 

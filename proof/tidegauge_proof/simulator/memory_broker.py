@@ -1,35 +1,37 @@
 """One broker without a process: a real BrokerCore, a log in memory, a metadata cache fed by UpdateMetadata.
 
-Contract: ``execute`` does what the core's effects say, in their order (effects.py), and then calls ``looked_at``, so
-that somebody checks what must hold after every event. One partition per broker is enough: the core keeps partitions
-apart, and a history of one partition shows more of its rules. Effects are counted on as the broker process does it:
-log effects first; one that comes after something about the partition was told breaks rule I8.
+Contract: ``execute`` hands the core's effects to the ``EffectExecutor`` of the broker process, to which this class is
+both ports, and then calls ``looked_at``, so that somebody checks what must hold after every event. One partition per
+broker is enough: the core keeps partitions apart, and a history of one partition shows more of its rules. A log effect
+that comes after something about the partition was reported in the same step breaks rule I8. Disks do not fail here, so
+an effect that raises is a finding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge.control import IsrProposal, LeaderAndIsrRequest, PartitionState, UpdateMetadataRequest
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchAnswer
 from tidegauge_broker.replica.effects import (
-    AnswerFetch,
-    AnswerProduce,
+    AdvanceLogStart,
     AppendAsFollower,
     AppendAsLeader,
+    DeleteLog,
     Effect,
-    FetchersChanged,
     LogLine,
     Note,
-    ProposeIsr,
+    TruncateFully,
     TruncateLog,
     WriteEpochs,
 )
 from tidegauge_broker.replica.messages import (
     CoreSettings,
+    DeleteRecordsResult,
     EpochEntry,
     FetchedPartition,
     LeaderHint,
@@ -38,6 +40,7 @@ from tidegauge_broker.replica.messages import (
 )
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import LoadedLog
+from tidegauge_broker.replica.producer_state import ProducerState
 from tidegauge_proof.simulator.memory_log import MemoryLog, patched
 
 AT = TopicPartition("orders", 0)
@@ -134,7 +137,13 @@ class MemoryBroker:
         self._make_metadata = metadata
         self._looked_at = looked_at
         self.metadata: Any = metadata()
-        self.core = BrokerCore(broker_id, settings, self, self.metadata)
+        self._has_told = False
+        """Whether the step has reported something about the partition already."""
+        self._new_core()
+
+    def _new_core(self) -> None:
+        self.core = BrokerCore(self.broker_id, self.settings, self, self.metadata)
+        self.executor = EffectExecutor(self.core, self, self, lambda: 0)
 
     def start(self, broker_epoch: int) -> None:
         """A new process on the old disk; a checkpoint above the log's end is lowered at once."""
@@ -144,7 +153,7 @@ class MemoryBroker:
         self.life += 1
         self.broker_epoch = broker_epoch
         self.metadata = self._make_metadata()
-        self.core = BrokerCore(self.broker_id, self.settings, self, self.metadata)
+        self._new_core()
         self.core.set_broker_epoch(broker_epoch)
         self.core.configure_topic(AT.topic, self.rules)
         self.told = Told()
@@ -200,26 +209,46 @@ class MemoryBroker:
         self.execute(effects)
         return response
 
-    def execute(self, effects: Iterable[Effect]) -> None:
-        """Do what the core wants done, in its order."""
+    def execute(self, effects: Sequence[Effect]) -> None:
+        """Carry out a step of the core."""
         self.inputs += 1
-        told = False
-        for effect in effects:
-            kind = type(effect)
-            if kind is Note or kind is FetchersChanged:
-                if self.events is not None and kind is Note:
-                    self._keep(effect)  # type: ignore[arg-type]  # narrowed by ``kind``, for speed
-                continue
-            if kind is LogLine:
-                if self._keeps_lines:
-                    self.lines.append(effect.text)  # type: ignore[union-attr]  # narrowed by ``kind``, for speed
-                continue
-            if kind in _TELLING:
-                told = True
-            else:
-                assert not told, f"I8: {kind.__name__} after it was told"
-            _EXECUTORS[kind](self, effect)
+        self._has_told = False
+        self.executor.execute(effects)
         self._looked_at(self)
+
+    # What effects reach besides the log
+
+    def is_waiting(self, token: object) -> bool:
+        """Whoever asked is told in any case."""
+        del token
+        return True
+
+    def note(self, note: Note) -> None:
+        """Keep a state change, if they are kept."""
+        if self.events is not None:
+            self._keep(note)
+
+    def say(self, line: LogLine) -> None:
+        """Keep a line, if they are kept."""
+        if self._keeps_lines:
+            self.lines.append(line.text)
+
+    def fetchers_changed(self, leaders: Sequence[int]) -> None:
+        """Nothing: followers here ask whenever they may."""
+
+    def effect_failed(self, effect: Effect, topic_partition: TopicPartition | None, problem: Exception) -> None:
+        """Nothing may fail."""
+        del effect, topic_partition
+        raise problem
+
+    def lost_with(self, topic_partition: TopicPartition, problem: Exception) -> Collection[TopicPartition]:
+        """There is one partition."""
+        del problem
+        return [topic_partition]
+
+    def replicas_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Nothing may fail."""
+        raise AssertionError(f"{topic_partitions} went offline")
 
     def _keep(self, note: Note) -> None:
         """As the broker's event log has it (docs/events.md), but for the time."""
@@ -228,43 +257,80 @@ class MemoryBroker:
         where = {"source": f"broker-{self.broker_id}", "topic": topic, "partition": partition}
         self.events.append({**where, "kind": note.kind, "cause": note.cause, **note.fields})
 
-    def _append_as_leader(self, effect: AppendAsLeader) -> None:
+    # The log
+
+    def append_as_leader(self, effect: AppendAsLeader) -> None:
+        """Append a producer's batch."""
+        assert not self._has_told, "I8: an append after it was told"
         assert effect.header.base_offset == self.log.log_end_offset, "I6"
         self.log.append(effect.header, patched(effect.records, effect.header))
         if self.flushes:
             self.flushed = self.log.log_end_offset
 
-    def _append_as_follower(self, effect: AppendAsFollower) -> None:
+    def append_as_follower(self, effect: AppendAsFollower) -> None:
+        """Append the leader's batches."""
+        assert not self._has_told, "I8: an append after it was told"
         for header in effect.headers:
             data = effect.records[header.position : header.position + header.size_bytes]
             self.log.append(header.alone(), data)
         if self.flushes:
             self.flushed = self.log.log_end_offset
 
-    def _truncate(self, effect: TruncateLog) -> None:
+    def truncate_to(self, effect: TruncateLog) -> ProducerState:
+        """Truncate the log, and lower all that is known of its end."""
+        assert not self._has_told, "I8: a truncation after it was told"
         self.checkpoint = min(self.checkpoint, effect.to_offset)
         self.log.truncate_to(effect.to_offset)
         self.flushed = min(self.flushed, effect.to_offset)
         self.reported = min(self.reported, effect.to_offset)
         self.given = min(self.given, effect.to_offset)
-        self.core.log_truncated(effect.topic_partition, self.log.producer_state)
+        return self.log.producer_state
 
-    def _write_epochs(self, effect: WriteEpochs) -> None:
+    def write_epochs(self, effect: WriteEpochs) -> None:
+        """Replace the leader epochs."""
+        assert not self._has_told, "I8: epochs written after it was told"
         self.log.epochs = list(effect.entries)
         if effect.sync:
             self._flushed_epochs = self.log.epochs
 
-    def _answer_produce(self, effect: AnswerProduce) -> None:
-        self.told.produced.append((effect.token, effect.results[0]))
+    def truncate_fully(self, effect: TruncateFully) -> ProducerState:
+        """Log starts do not move: nothing deletes records."""
+        raise AssertionError(effect)
 
-    def _answer_fetch(self, effect: AnswerFetch) -> None:
-        (result,) = effect.results
-        records = b""
-        if result.read is not None and effect.max_bytes > 0:
-            read = result.read
-            records = self.log.read(read.from_offset, read.upper_bound, min(read.max_bytes, effect.max_bytes))
-            self.given = max(self.given, read.upper_bound)
-        answer = FetchedPartition(
+    def advance_log_start(self, effect: AdvanceLogStart) -> None:
+        """Log starts do not move: nothing deletes records."""
+        raise AssertionError(effect)
+
+    def delete(self, effect: DeleteLog) -> None:
+        """Topics are not deleted."""
+        raise AssertionError(effect)
+
+    def read(
+        self,
+        topic_partition: TopicPartition,
+        from_offset: int,
+        upper_bound: int,
+        max_bytes: int,
+        *,
+        at_least_one_batch: bool,
+    ) -> bytes:
+        """Read whole batches."""
+        del topic_partition, at_least_one_batch  # there is one partition, and its first batch is always given
+        self.given = max(self.given, upper_bound)
+        return self.log.read(from_offset, upper_bound, max_bytes)
+
+    # Answers
+
+    def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
+        """Keep the answer until somebody takes it."""
+        self._has_told = True
+        self.told.produced.append((token, results[0]))
+
+    def answer_fetch(self, token: object, answer: FetchAnswer) -> None:
+        """Keep the answer until somebody takes it."""
+        self._has_told = True
+        ((result, records),) = answer
+        fetched = FetchedPartition(
             result.topic_partition,
             result.error,
             result.high_watermark,
@@ -274,20 +340,13 @@ class MemoryBroker:
             result.leader_hint,
             records,
         )
-        self.told.fetched.append((effect.token, answer))
+        self.told.fetched.append((token, fetched))
 
-    def _propose(self, effect: ProposeIsr) -> None:
-        self.told.proposals.append(effect.proposal)
+    def answer_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
+        """Nobody deletes records."""
+        raise AssertionError((token, results))
 
-
-_EXECUTORS: dict[type, Callable[[MemoryBroker, Any], None]] = {
-    AppendAsLeader: MemoryBroker._append_as_leader,  # noqa: SLF001 - the class's own table of effects
-    AppendAsFollower: MemoryBroker._append_as_follower,  # noqa: SLF001 - the class's own table of effects
-    TruncateLog: MemoryBroker._truncate,  # noqa: SLF001 - the class's own table of effects
-    WriteEpochs: MemoryBroker._write_epochs,  # noqa: SLF001 - the class's own table of effects
-    AnswerProduce: MemoryBroker._answer_produce,  # noqa: SLF001 - the class's own table of effects
-    AnswerFetch: MemoryBroker._answer_fetch,  # noqa: SLF001 - the class's own table of effects
-    ProposeIsr: MemoryBroker._propose,  # noqa: SLF001 - the class's own table of effects
-}
-"""What is executed. Log starts that move and logs that are deleted or emptied do not occur: nothing deletes records."""
-_TELLING = frozenset({AnswerProduce, AnswerFetch, ProposeIsr})
+    def propose_isr(self, proposal: IsrProposal) -> None:
+        """Keep the proposal until somebody takes it."""
+        self._has_told = True
+        self.told.proposals.append(proposal)

@@ -1,37 +1,34 @@
 """One broker of a cluster in memory: a real BrokerCore, a log of bytes, a metadata cache fed by UpdateMetadata.
 
-``Broker.execute`` does what the core's effects say, as the contract demands (effects.py), and then checks what must
-hold on every broker after every step: the core's log end and epochs are those of the log (I3, I6, I7), log start <=
-high watermark <= log end (I1), a leader is in its ISR and the ISR within the assigned replicas (I4), a leader's high
-watermark never falls within its leadership (I2), epochs never fall (I5), and no log effect of a partition follows an
-answer or a proposal about it (I8).
+``Broker.execute`` hands the core's effects to the ``EffectExecutor`` of the broker process, to which it is both ports,
+and then checks what must hold on every broker after every step: the core's log end and epochs are those of the log
+(I3, I6, I7), log start <= high watermark <= log end (I1), a leader is in its ISR and the ISR within the assigned
+replicas (I4), a leader's high watermark never falls within its leadership (I2), epochs never fall (I5), and no log
+effect of a partition follows an answer or a proposal about it (I8). A test's disk may fail (``faulty``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from tidegauge.control import IsrProposal, PartitionState, UpdateMetadataRequest
+from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, patch, read_header
 from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchAnswer
 from tidegauge_broker.replica.effects import (
     AdvanceLogStart,
-    AnswerDeleteRecords,
-    AnswerFetch,
-    AnswerProduce,
     AppendAsFollower,
     AppendAsLeader,
     DeleteLog,
     Effect,
-    FetchersChanged,
     LogLine,
     Note,
-    ProposeIsr,
     TruncateFully,
     TruncateLog,
     WriteEpochs,
@@ -41,7 +38,6 @@ from tidegauge_broker.replica.messages import (
     DeleteRecordsResult,
     EpochEntry,
     FetchedPartition,
-    FetchResult,
     LeaderHint,
     ProduceResult,
     ReplicaView,
@@ -168,6 +164,11 @@ class Broker:
         self.disk: dict[TopicPartition, MemoryLog] = {}
         self.checkpoint: dict[TopicPartition, int] = {}
         self.is_running = False
+        self.faulty: Callable[[Effect | None, TopicPartition], None] = lambda _effect, _at: None
+        """Called before a log effect, and with None before a read: a test's disk that fails raises."""
+        self.home_of: Callable[[TopicPartition], object] = lambda at: at
+        """The log directory of a partition: what fails together."""
+        self.survives_defects = False
 
     def start(self, broker_epoch: int) -> None:
         """A new process on the old disk."""
@@ -175,6 +176,7 @@ class Broker:
         self.broker_epoch = broker_epoch
         self.metadata = MemoryMetadata()
         self.core = BrokerCore(self.broker_id, self.settings, self, self.metadata)
+        self.executor = EffectExecutor(self.core, self, self, lambda: START_MS)
         self.core.set_broker_epoch(broker_epoch)
         for topic, rules in self.rules.items():
             self.core.configure_topic(topic, rules)
@@ -185,6 +187,9 @@ class Broker:
         self.proposals: list[IsrProposal] = []
         self.notes: list[Note] = []
         self.lines: list[str] = []
+        self.told: set[TopicPartition] = set()
+        self.failures: list[tuple[str, TopicPartition | None, Exception]] = []
+        self.lost: list[TopicPartition] = []
         self._last_seen: dict[TopicPartition, tuple[bool, int, int, int]] = {}
         self._noted: dict[TopicPartition, dict[str, int]] = {}
 
@@ -228,36 +233,13 @@ class Broker:
     def execute(self, effects: Iterable[Effect]) -> list[Effect]:
         """Do what the core wants done, in its order, then look whether all holds."""
         done = list(effects)
-        told: set[TopicPartition] = set()
-        for effect in done:
-            match effect:
-                case LogLine(text=text):
-                    self.lines.append(text)
-                case Note():
-                    self._check_note(effect)
-                    self.notes.append(effect)
-                case AnswerProduce(token=token, results=results):
-                    assert token not in self.produced, "a produce was answered twice"
-                    self.produced[token] = results
-                    told |= {result.topic_partition for result in results}
-                case AnswerFetch(token=token, results=results, max_bytes=max_bytes):
-                    assert token not in self.fetched, "a fetch was answered twice"
-                    self.fetched[token] = self._read(results, max_bytes)
-                    told |= {result.topic_partition for result in results}
-                case AnswerDeleteRecords(token=token, results=results):
-                    assert token not in self.deleted, "a DeleteRecords was answered twice"
-                    self.deleted[token] = results
-                    told |= {result.topic_partition for result in results}
-                case ProposeIsr(proposal=proposal):
-                    self.proposals.append(proposal)
-                    told.add(proposal.topic_partition)
-                case FetchersChanged():
-                    pass
-                case _:
-                    assert effect.topic_partition not in told, f"I8: {effect} after it was told"
-                    self._change_log(effect)
+        self.told = set()
+        self.executor.execute(done)
         self.check()
         return done
+
+    def is_waiting(self, token: object) -> bool:
+        return token not in self.fetched
 
     def _check_note(self, note: Note) -> None:
         """After every line of the event log its reader sees HW <= LEO, also in the midst of a step."""
@@ -266,57 +248,112 @@ class Broker:
             shown["HW" if note.kind == "high_watermark" else "LEO"] = int(str(note.fields["new"]))
             assert shown.get("HW", 0) <= shown.get("LEO", shown.get("HW", 0)), f"I1 in the event log: {note}"
 
-    def _change_log(self, effect: Effect) -> None:
-        match effect:
-            case AppendAsLeader(topic_partition=at, records=records, header=header):
-                assert header.base_offset == self.disk[at].log_end_offset, "I6"
-                data = bytearray(records)
-                patch(data, 0, header.base_offset, header.leader_epoch)
-                assert read_header(data) == header
-                self.disk[at].append(header, bytes(data))
-            case AppendAsFollower(topic_partition=at, records=records, headers=headers):
-                for header in headers:
-                    data = records[header.position : header.position + header.size_bytes]
-                    self.disk[at].append(header._replace(position=0), data)
-            case TruncateLog(topic_partition=at, to_offset=to_offset):
-                self.disk[at].truncate_to(to_offset)
-                self.core.log_truncated(at, self.disk[at].producer_state)
-            case TruncateFully(topic_partition=at, start_offset=start_offset):
-                self.disk[at].truncate_fully(start_offset)
-                self.core.log_truncated(at, self.disk[at].producer_state)
-            case AdvanceLogStart(topic_partition=at, to_offset=to_offset):
-                self.disk[at].log_start_offset = to_offset
-            case WriteEpochs(topic_partition=at, entries=entries):
-                self.disk[at].epochs = list(entries)
-            case DeleteLog(topic_partition=at):
-                self.disk.pop(at, None)
-                self.checkpoint.pop(at, None)
-            case _:
-                raise AssertionError(effect)
+    def say(self, line: LogLine) -> None:
+        self.lines.append(line.text)
 
-    def _read(self, results: Sequence[FetchResult], max_bytes: int) -> list[FetchedPartition]:
-        answer: list[FetchedPartition] = []
-        for result in results:
-            records = b""
-            if result.read is not None and max_bytes > 0:
-                read = result.read
-                records = self.disk[result.topic_partition].read(
-                    read.from_offset, read.upper_bound, min(read.max_bytes, max_bytes)
-                )
-                max_bytes -= len(records)
-            answer.append(
-                FetchedPartition(
-                    result.topic_partition,
-                    result.error,
-                    result.high_watermark,
-                    result.log_start_offset,
-                    result.log_end_offset,
-                    result.diverging,
-                    result.leader_hint,
-                    records,
-                )
+    def note(self, note: Note) -> None:
+        self._check_note(note)
+        self.notes.append(note)
+
+    def fetchers_changed(self, leaders: Sequence[int]) -> None:
+        pass
+
+    def propose_isr(self, proposal: IsrProposal) -> None:
+        self.proposals.append(proposal)
+        self.told.add(proposal.topic_partition)
+
+    def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
+        assert token not in self.produced, "a produce was answered twice"
+        self.produced[token] = results
+        self.told |= {result.topic_partition for result in results}
+
+    def answer_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
+        assert token not in self.deleted, "a DeleteRecords was answered twice"
+        self.deleted[token] = results
+        self.told |= {result.topic_partition for result in results}
+
+    def answer_fetch(self, token: object, answer: FetchAnswer) -> None:
+        assert token not in self.fetched, "a fetch was answered twice"
+        self.told |= {result.topic_partition for result, _ in answer}
+        self.fetched[token] = [
+            FetchedPartition(
+                result.topic_partition,
+                result.error,
+                result.high_watermark,
+                result.log_start_offset,
+                result.log_end_offset,
+                result.diverging,
+                result.leader_hint,
+                records,
             )
-        return answer
+            for result, records in answer
+        ]
+
+    def effect_failed(self, effect: Effect, topic_partition: TopicPartition | None, problem: Exception) -> None:
+        if not isinstance(problem, TidegaugeError) and not self.survives_defects:
+            raise problem
+        self.failures.append((type(effect).__name__, topic_partition, problem))
+
+    def lost_with(self, topic_partition: TopicPartition, problem: Exception) -> Collection[TopicPartition]:
+        if not isinstance(problem, TidegaugeError):
+            return [topic_partition]
+        home = self.home_of(topic_partition)
+        return [at for at in self.disk if self.home_of(at) == home]
+
+    def replicas_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
+        self.lost += topic_partitions
+
+    def _change(self, at: TopicPartition, effect: Effect) -> MemoryLog:
+        assert at not in self.told, f"I8: {effect} after it was told"
+        self.faulty(effect, at)
+        return self.disk[at]
+
+    def append_as_leader(self, effect: AppendAsLeader) -> None:
+        log = self._change(effect.topic_partition, effect)
+        assert effect.header.base_offset == log.log_end_offset, "I6"
+        data = bytearray(effect.records)
+        patch(data, 0, effect.header.base_offset, effect.header.leader_epoch)
+        assert read_header(data) == effect.header
+        log.append(effect.header, bytes(data))
+
+    def append_as_follower(self, effect: AppendAsFollower) -> None:
+        log = self._change(effect.topic_partition, effect)
+        for header in effect.headers:
+            data = effect.records[header.position : header.position + header.size_bytes]
+            log.append(header._replace(position=0), data)
+
+    def truncate_to(self, effect: TruncateLog) -> ProducerState:
+        log = self._change(effect.topic_partition, effect)
+        log.truncate_to(effect.to_offset)
+        return log.producer_state
+
+    def truncate_fully(self, effect: TruncateFully) -> ProducerState:
+        log = self._change(effect.topic_partition, effect)
+        log.truncate_fully(effect.start_offset)
+        return log.producer_state
+
+    def advance_log_start(self, effect: AdvanceLogStart) -> None:
+        self._change(effect.topic_partition, effect).log_start_offset = effect.to_offset
+
+    def write_epochs(self, effect: WriteEpochs) -> None:
+        self._change(effect.topic_partition, effect).epochs = list(effect.entries)
+
+    def delete(self, effect: DeleteLog) -> None:
+        self.disk.pop(effect.topic_partition, None)
+        self.checkpoint.pop(effect.topic_partition, None)
+
+    def read(
+        self,
+        topic_partition: TopicPartition,
+        from_offset: int,
+        upper_bound: int,
+        max_bytes: int,
+        *,
+        at_least_one_batch: bool,
+    ) -> bytes:
+        del at_least_one_batch  # the first is always given
+        self.faulty(None, topic_partition)
+        return self.disk[topic_partition].read(from_offset, upper_bound, max_bytes)
 
     def check(self) -> None:
         """What must hold on this broker after every step."""

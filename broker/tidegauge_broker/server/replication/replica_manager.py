@@ -1,4 +1,4 @@
-"""Runs the core: one event at a time, its effects executed in order before the next.
+"""Runs the core: one event at a time, its effects carried out in order before the next.
 
 Contract: everything here happens on the event loop, without an await between an event and the last of its effects;
 so nobody ever sees a half-done step. Appends and reads are done right here: they go to the page cache (ADR 0001).
@@ -10,9 +10,10 @@ answered: the writes of many partitions go together, and nobody else waits for t
 killed in between, recovery finds in the batches; an epoch without a batch is nobody's history.)
 
 Invariants:
-- Every token gets exactly one answer. When a log effect fails, the rest of the step is not executed: its answers
-  become KAFKA_STORAGE_ERROR, the folder goes offline, and the core is told of all its replicas.
-- Nothing is told before it is written: answers stand behind the log effects of their step (``effects.py``).
+- Every token gets exactly one answer. When an effect fails, its replica goes offline, and with it those of its log
+  directory if that failed; all other partitions of the step go on (``replica/effect_executor.py``).
+- Nothing is reported before it is written: answers come behind the log effects of their step (``effects.py``).
+- A defect in the core itself leaves a state that nobody can trust: the broker halts, as if it had been killed.
 
 Source: Kafka's ReplicaManager (kafka-behaviour 2).
 """
@@ -22,9 +23,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegauge.control import (
     IsrProposal,
@@ -39,33 +39,17 @@ from tidegauge.partition import TopicPartition, partition_problem
 from tidegauge.settings import Values
 from tidegauge_broker.log.creation import NewLog
 from tidegauge_broker.log.files import StorageError
+from tidegauge_broker.log.log_effects import LogEffects
 from tidegauge_broker.log.manager import LogManager
-from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.broker import BrokerCore
-from tidegauge_broker.replica.effects import (
-    AdvanceLogStart,
-    AnswerDeleteRecords,
-    AnswerFetch,
-    AnswerProduce,
-    AppendAsFollower,
-    AppendAsLeader,
-    DeleteLog,
-    Effect,
-    FetchersChanged,
-    LogLine,
-    Note,
-    ProposeIsr,
-    TruncateFully,
-    TruncateLog,
-    WriteEpochs,
-)
+from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchAnswer
+from tidegauge_broker.replica.effects import DeleteLog, Effect
 from tidegauge_broker.replica.messages import (
     CONSUMER,
     DeleteRecordsResult,
     EpochAnswer,
     FetchedPartition,
     FetchRequest,
-    FetchResult,
     OffsetAnswer,
     ProduceRequest,
     ProduceResult,
@@ -75,13 +59,14 @@ from tidegauge_broker.replica.messages import (
 )
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.server.event_log_writer import EventLogWriter
+from tidegauge_broker.server.replication.effect_host import EffectHost
 
 LOG = logging.getLogger("tidegauge.replica")
-_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 MAX_TIMESTAMP = -3
 """ListOffsets for the record with the largest timestamp."""
-FetchAnswer = list[tuple[FetchResult, bytes]]
+
+Decision = TypeVar("Decision")
 
 
 def topic_rules(values: Values) -> TopicRules:
@@ -112,9 +97,10 @@ class ReplicaManager:
         in_log_pool: runs a blocking call in the pool for disk work.
 
     Attributes:
-        propose_isr: called with each proposal for the controller.
-        fetchers_changed: called with the leaders whose fetchers must look again.
-        log_dir_failed: called with a folder that went offline.
+        host: what effects reach besides the logs; the process sets its callbacks.
+        log_dir_failed: called with a log directory that went offline.
+        replicas_failed: called when replicas went offline whose directory did not.
+        halt: called with a defect of the core; must end the process at once.
         fetched: called with each answer of a leader that was taken in; metrics set it.
     """
 
@@ -128,11 +114,14 @@ class ReplicaManager:
     ) -> None:
         self.core = core
         self.logs = logs
-        self.propose_isr: Callable[[IsrProposal], None] = lambda _: None
-        self.fetchers_changed: Callable[[Sequence[int]], None] = lambda _: None
+        self.host = EffectHost(events)
+        self.host.replicas_failed = self._replicas_failed
         self.log_dir_failed: Callable[[Path], None] = lambda _: None
+        self.replicas_failed: Callable[[], None] = lambda: None
+        self.halt: Callable[[Exception], None] = lambda _: None
         self.fetched: Callable[[int, Sequence[FetchedPartition]], None] | None = None
-        self._events = events
+        self._log_effects = LogEffects(logs)
+        self._executor = EffectExecutor(core, self._log_effects, self.host, now_ms)
         self._now_ms = now_ms
         self._in_log_pool = in_log_pool
         self._timer: asyncio.TimerHandle | None = None
@@ -141,7 +130,6 @@ class ReplicaManager:
         self._failed_directories: set[Path] = set()
         self._control = asyncio.Lock()
         self._control_tasks: set[asyncio.Task[PartitionsResponse]] = set()
-        self._epochs_owed: dict[TopicPartition, PartitionLog] | None = None
 
     # Clients and followers
 
@@ -149,7 +137,7 @@ class ReplicaManager:
         """Append at once; the future is done when acks is fulfilled. Cancel it when nobody waits any more."""
         answer: asyncio.Future[Sequence[ProduceResult]] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(self._forget_if_cancelled)
-        self._execute(self.core.produce(request, answer, self._now_ms()))
+        self._execute(self._decided(lambda: self.core.produce(request, answer, self._now_ms())))
         return answer
 
     def _forget_if_cancelled(self, answer: asyncio.Future[Sequence[ProduceResult]]) -> None:
@@ -159,7 +147,7 @@ class ReplicaManager:
     async def fetch(self, request: FetchRequest) -> FetchAnswer:
         """Read now, or as soon as there is enough to read."""
         answer: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
-        self._execute(self.core.fetch(request, answer, self._now_ms()))
+        self._execute(self._decided(lambda: self.core.fetch(request, answer, self._now_ms())))
         try:
             answered = await answer
         except asyncio.CancelledError:
@@ -192,7 +180,7 @@ class ReplicaManager:
     async def delete_records(self, wanted: Sequence[RecordsToDelete], timeout_ms: int) -> Sequence[DeleteRecordsResult]:
         """Raise log start offsets; returns when all live replicas have followed, or the time is over."""
         answer: asyncio.Future[Sequence[DeleteRecordsResult]] = asyncio.get_running_loop().create_future()
-        self._execute(self.core.delete_records(wanted, timeout_ms, answer, self._now_ms()))
+        self._execute(self._decided(lambda: self.core.delete_records(wanted, timeout_ms, answer, self._now_ms())))
         try:
             return await answer
         except asyncio.CancelledError:
@@ -240,17 +228,16 @@ class ReplicaManager:
         for item in request.partitions:
             if partition_problem(item.state.topic_partition) is not None:
                 loaded[item.state.topic_partition] = ErrorCode.INVALID_TOPIC_EXCEPTION
-        response, effects = self.core.leader_and_isr(request, loaded, self._now_ms())
-        self._epochs_owed = {}
+        response, effects = self._decided(lambda: self.core.leader_and_isr(request, loaded, self._now_ms()))
+        self._log_effects.defer_epochs()
         try:
             self._execute(effects)
-            owed = list(self._epochs_owed.values())
         finally:
-            self._epochs_owed = None
+            owed = self._log_effects.owed_epochs()
         if owed:
             await self._in_log_pool(lambda: self.logs.write_epochs(owed))
             self._tell_of_failures()
-        return response
+        return self._as_carried_out(response)
 
     async def _create_logs(self, wanted: Sequence[LeaderAndIsrPartition]) -> Mapping[TopicPartition, StorageError]:
         """Make those logs that do not exist; returns which could not be made."""
@@ -278,35 +265,38 @@ class ReplicaManager:
             return problem.code
 
     async def _stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
-        response, effects = self.core.stop_replica(request, self._now_ms())
+        response, effects = self._decided(lambda: self.core.stop_replica(request, self._now_ms()))
         deleted = [effect.topic_partition for effect in effects if isinstance(effect, DeleteLog)]
+        homes = {at: log.folder for at, log in ((at, self.logs.get(at)) for at in deleted) if log is not None}
         self._execute([effect for effect in effects if not isinstance(effect, DeleteLog)])
         try:
             self.logs.delete_all(deleted)
         except TidegaugeError as problem:
             LOG.error("Logs could not be deleted: %s", problem.message)  # noqa: TRY400 - the sentence says it all
             self._tell_of_failures()
-        return response
+        errors = dict(self._as_carried_out(response).partitions)
+        errors |= {at: ErrorCode.KAFKA_STORAGE_ERROR for at, folder in homes.items() if folder.offline}
+        return PartitionsResponse(response.error, errors)
 
     def isr_verdict(self, proposal: IsrProposal, verdict: IsrVerdict) -> None:
         """The controller's answer to a proposal."""
-        self._execute(self.core.isr_verdict(proposal, verdict, self._now_ms()))
+        self._execute(self._decided(lambda: self.core.isr_verdict(proposal, verdict, self._now_ms())))
 
     # Fetchers
 
     def fetch_answered(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
         """A leader answered a round."""
-        self._execute(self.core.fetch_answered(leader, request_id, partitions, self._now_ms()))
+        self._execute(self._decided(lambda: self.core.fetch_answered(leader, request_id, partitions, self._now_ms())))
         if self.fetched is not None:
             self.fetched(leader, partitions)
 
     def epochs_answered(self, leader: int, request_id: int, answers: Sequence[EpochAnswer]) -> None:
         """A leader told where epochs end."""
-        self._execute(self.core.epochs_answered(leader, request_id, answers, self._now_ms()))
+        self._execute(self._decided(lambda: self.core.epochs_answered(leader, request_id, answers, self._now_ms())))
 
     def round_failed(self, leader: int, request_id: int) -> None:
         """A round got no answer."""
-        self._execute(self.core.round_failed(leader, request_id, self._now_ms()))
+        self._execute(self._decided(lambda: self.core.round_failed(leader, request_id, self._now_ms())))
 
     # The log
 
@@ -326,135 +316,50 @@ class ReplicaManager:
 
     def _log_start_advanced(self, starts: Mapping[TopicPartition, int]) -> None:
         """Retention removed old segments."""
-        for topic_partition, offset in starts.items():
-            self._execute(self.core.log_start_advanced(topic_partition, offset))
+        for at, offset in starts.items():
+            self._execute(self._decided(lambda at=at, offset=offset: self.core.log_start_advanced(at, offset)))  # type: ignore[misc] # bound here
 
     def directory_failed(self, directory: Path) -> None:
-        """A log folder can't be used any more: its replicas go offline. Told once for a folder."""
+        """Take the replicas of a log directory offline that can't be used any more; reported once for each."""
         if directory in self._failed_directories:
             return
         self._failed_directories.add(directory)
-        lost = [at for at, log in self.logs.logs.items() if log.directory.parent == directory]
-        self._execute(self.core.log_dir_failed(lost, self._now_ms()))
+        self._executor.fail([at for at, log in self.logs.logs.items() if log.folder.path == directory])
         self.log_dir_failed(directory)
-
-    # Effects
-
-    def _execute(self, effects: Sequence[Effect]) -> None:
-        for index, effect in enumerate(effects):
-            try:
-                self._run(effect)
-            except TidegaugeError as problem:
-                self._fail(effects[index:], problem)
-                break
         self._arm_timer()
 
-    def _run(self, effect: Effect) -> None:
-        match effect:
-            case AppendAsLeader():
-                self._log(effect.topic_partition).append_as_leader(
-                    effect.records, effect.header, effect.log_append_time_ms
-                )
-            case AppendAsFollower():
-                self._log(effect.topic_partition).append_as_follower(effect.records, effect.headers)
-            case AnswerProduce():
-                self._answer_produce(effect.token, effect.results)
-            case AnswerFetch():
-                self._answer_fetch(effect)
-            case AnswerDeleteRecords():
-                self._answer_delete_records(effect.token, effect.results)
-            case TruncateLog():
-                self.logs.lower_high_watermark(effect.topic_partition, effect.to_offset)
-                state = self._log(effect.topic_partition).truncate_to(effect.to_offset)
-                self.core.log_truncated(effect.topic_partition, state)
-            case TruncateFully():
-                state = self._log(effect.topic_partition).truncate_fully(effect.start_offset)
-                self.core.log_truncated(effect.topic_partition, state)
-            case AdvanceLogStart():
-                self._log(effect.topic_partition).advance_log_start(effect.to_offset)
-            case WriteEpochs():
-                self._write_epochs(effect)
-            case DeleteLog():
-                self.logs.delete(effect.topic_partition)
-            case ProposeIsr():
-                self.propose_isr(effect.proposal)
-            case FetchersChanged():
-                self.fetchers_changed(effect.leaders)
-            case Note():
-                self._events.note(effect.kind, effect.cause, effect.fields, effect.topic_partition)
-            case LogLine():
-                LOG.log(_LEVELS[effect.level], "%s", effect.text)
+    def _replicas_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """The executor took replicas offline: with their directory, or one by one."""
+        self._tell_of_failures()
+        logs = (self.logs.get(at) for at in topic_partitions)
+        if any(log is None or not log.folder.offline for log in logs):
+            self.replicas_failed()
 
-    def _write_epochs(self, effect: WriteEpochs) -> None:
-        log = self._log(effect.topic_partition)
-        if self._epochs_owed is None or not effect.sync:
-            log.write_epochs(effect.entries, sync=effect.sync)
-        else:
-            log.write_epochs(effect.entries, sync=False)
-            self._epochs_owed[effect.topic_partition] = log
+    # Steps
 
-    def _log(self, topic_partition: TopicPartition) -> PartitionLog:
-        log = self.logs.get(topic_partition)
-        if log is None:
-            raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {topic_partition} is offline")
-        return log
+    def _decided(self, decide: Callable[[], Decision]) -> Decision:
+        """Return what the core decides. A defect in it, unlike one in an effect, has no partition: the broker halts."""
+        try:
+            return decide()
+        except Exception as problem:
+            self.halt(problem)
+            raise
 
-    @staticmethod
-    def _answer_produce(token: object, results: Sequence[ProduceResult]) -> None:
-        assert isinstance(token, asyncio.Future)
-        if not token.done():
-            token.set_result(results)
+    def _execute(self, effects: Sequence[Effect]) -> None:
+        try:
+            self._executor.execute(effects)
+        except Exception as problem:
+            self.halt(problem)
+            raise
+        self._arm_timer()
 
-    @staticmethod
-    def _answer_delete_records(token: object, results: Sequence[DeleteRecordsResult]) -> None:
-        assert isinstance(token, asyncio.Future)
-        if not token.done():
-            token.set_result(results)
-
-    def _answer_fetch(self, effect: AnswerFetch) -> None:
-        token = effect.token
-        assert isinstance(token, asyncio.Future)
-        if token.done():
-            return
-        answer: FetchAnswer = []
-        left_bytes = effect.max_bytes
-        nothing_yet = True
-        for result in effect.results:
-            records = b""
-            wanted = result.read
-            if wanted is not None and (left_bytes > 0 or nothing_yet):
-                records = self._log(result.topic_partition).read(
-                    wanted.from_offset,
-                    wanted.upper_bound,
-                    max(0, min(wanted.max_bytes, left_bytes)),
-                    at_least_one_batch=nothing_yet,
-                )
-                if records:
-                    nothing_yet = False
-                    left_bytes -= len(records)
-            answer.append((result, records))
-        token.set_result(answer)
-
-    def _fail(self, rest: Sequence[Effect], problem: TidegaugeError) -> None:
-        """A log effect failed: nothing of the rest happens; whoever waits for it hears why."""
-        first = rest[0]
-        topic_partition = getattr(first, "topic_partition", None)
-        if topic_partition is None and isinstance(first, AnswerFetch):
-            topic_partition = next((r.topic_partition for r in first.results if r.read is not None), None)
-        LOG.error("%s failed at %s: %s", type(first).__name__, topic_partition, problem.message)
-        for effect in rest:
-            if isinstance(effect, AnswerProduce):
-                self._answer_produce(effect.token, [_storage_error(result) for result in effect.results])
-            elif isinstance(effect, AnswerFetch):
-                assert isinstance(effect.token, asyncio.Future)
-                if not effect.token.done():
-                    effect.token.set_result([(_storage_error_of_fetch(result), b"") for result in effect.results])
-            elif isinstance(effect, AnswerDeleteRecords):
-                failed = [_storage_error_of_deletion(result) for result in effect.results]
-                self._answer_delete_records(effect.token, failed)
-        log = None if topic_partition is None else self.logs.get(topic_partition)
-        if log is not None:
-            self.directory_failed(log.directory.parent)
+    def _as_carried_out(self, response: PartitionsResponse) -> PartitionsResponse:
+        """Return a response to the controller with an error for each partition that failed while it was obeyed."""
+        errors = {
+            at: ErrorCode.KAFKA_STORAGE_ERROR if error is ErrorCode.NONE and at in self._executor.failed else error
+            for at, error in response.partitions.items()
+        }
+        return PartitionsResponse(response.error, errors)
 
     # Time
 
@@ -473,7 +378,7 @@ class ReplicaManager:
 
     def _tick(self) -> None:
         self._timer = None
-        self._execute(self.core.tick(self._now_ms()))
+        self._execute(self._decided(lambda: self.core.tick(self._now_ms())))
 
     def start(self) -> None:
         """Begin to look for laggards."""
@@ -494,25 +399,3 @@ class ReplicaManager:
         """How large the logs are."""
         found = ((at, self.logs.get(at)) for at in topic_partitions)
         return {at: log.size_bytes for at, log in found if log is not None}
-
-
-def _storage_error(result: ProduceResult) -> ProduceResult:
-    if result.error is not ErrorCode.NONE:
-        return result
-    return ProduceResult(
-        result.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, "The log folder failed while the batch was appended"
-    )
-
-
-def _storage_error_of_fetch(result: FetchResult) -> FetchResult:
-    if result.read is None:
-        return result
-    return replace(
-        result, error=ErrorCode.KAFKA_STORAGE_ERROR, message="The log folder failed while it was read", read=None
-    )
-
-
-def _storage_error_of_deletion(result: DeleteRecordsResult) -> DeleteRecordsResult:
-    if result.error is not ErrorCode.NONE:
-        return result
-    return DeleteRecordsResult(result.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, "The log folder failed")

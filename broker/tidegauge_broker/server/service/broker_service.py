@@ -24,6 +24,7 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
 from tidegauge.settings import SettingView, Values
+from tidegauge_broker.replica.effect_executor import FetchAnswer
 from tidegauge_broker.replica.messages import (
     CONSUMER,
     DeleteRecordsResult,
@@ -39,7 +40,7 @@ from tidegauge_broker.replica.messages import (
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.controller_client import ProducerIds
-from tidegauge_broker.server.replication.replica_manager import FetchAnswer, ReplicaManager
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, endpoints_through, partition_view
 from tidegauge_broker.server.service.open_produces import OpenProduces

@@ -1,0 +1,391 @@
+"""Carries out the effects of the core's steps, so that no failure leaves a step half done.
+
+Contract: whoever runs a core hands every step's effects to one ``EffectExecutor`` before the next event. The broker
+process, the simulator and the tests' brokers in memory use this class over two ports: ``ReplicaLogs``, which changes
+and reads logs, and ``Host``, which takes everything else. Both may raise whatever they like.
+
+Rules:
+    1. Effects belong to partitions. When one fails, its replica goes offline, with those that share its log directory
+       if that failed. The rest of the step is carried out for every other partition, answers included.
+    2. What the step still holds for a failed replica is dropped: log effects, proposals, events, log lines. In answers
+       its result becomes KAFKA_STORAGE_ERROR; the results beside it stay as they are.
+    3. A failed replica stays failed until the process ends: no answer says ever after that a batch of it was taken,
+       whichever operation had settled it before the failure was known.
+    4. The core hears of the failures (``BrokerCore.log_dir_failed``) when the step is over, because it has decided on
+       all of it already: effects that tell of its latest state must not overtake the log effects that lead there.
+    5. A read that fails answers for its partition alone. A damaged batch (CORRUPT_MESSAGE) takes nothing offline
+       (ReplicaManager.readFromLog); neither does a defect (UNKNOWN_SERVER_ERROR); a directory that failed does.
+    6. Effects that arrive while others are carried out wait until those are done.
+
+Source: in Kafka every partition's append, truncation and read fails by itself (ReplicaManager.appendToLocalLog,
+AbstractFetcherThread.processFetchRequest), and LogDirFailureHandler takes a directory's replicas offline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
+
+from tidegauge.control import IsrProposal
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.effects import (
+    AdvanceLogStart,
+    AnswerDeleteRecords,
+    AnswerFetch,
+    AnswerProduce,
+    AppendAsFollower,
+    AppendAsLeader,
+    DeleteLog,
+    Effect,
+    FailReplica,
+    FetchersChanged,
+    LogLine,
+    Note,
+    ProposeIsr,
+    TruncateFully,
+    TruncateLog,
+    WriteEpochs,
+)
+from tidegauge_broker.replica.messages import DeleteRecordsResult, FetchResult, ProduceResult
+from tidegauge_broker.replica.producer_state import ProducerState
+
+FetchAnswer = Sequence[tuple[FetchResult, bytes]]
+"""What a fetch is answered with: each partition's result, and its records."""
+
+
+class ReplicaLogs(Protocol):
+    """The logs that effects change and reads come from. A method that raises has failed for its partition."""
+
+    def append_as_leader(self, effect: AppendAsLeader) -> None:
+        """Append one producer batch."""
+        ...
+
+    def append_as_follower(self, effect: AppendAsFollower) -> None:
+        """Append the leader's batches."""
+        ...
+
+    def truncate_to(self, effect: TruncateLog) -> ProducerState:
+        """Truncate a log; return the producer state of what is left."""
+        ...
+
+    def truncate_fully(self, effect: TruncateFully) -> ProducerState:
+        """Empty a log; return the (empty) producer state."""
+        ...
+
+    def advance_log_start(self, effect: AdvanceLogStart) -> None:
+        """Raise the log start offset."""
+        ...
+
+    def write_epochs(self, effect: WriteEpochs) -> None:
+        """Replace the leader epochs."""
+        ...
+
+    def delete(self, effect: DeleteLog) -> None:
+        """Delete a log."""
+        ...
+
+    def read(
+        self,
+        topic_partition: TopicPartition,
+        from_offset: int,
+        upper_bound: int,
+        max_bytes: int,
+        *,
+        at_least_one_batch: bool,
+    ) -> bytes:
+        """Whole batches from the one that holds an offset, up to a bound (exclusive).
+
+        Raises:
+            TidegaugeError: KAFKA_STORAGE_ERROR, the directory failed; CORRUPT_MESSAGE, the records are damaged.
+        """
+        ...
+
+    def lost_with(self, topic_partition: TopicPartition, problem: Exception) -> Collection[TopicPartition]:
+        """After an effect of this partition failed: all partitions whose logs can't be used any more, this one too."""
+        ...
+
+
+class Host(Protocol):
+    """Whoever runs the core: clients that wait, the controller, the fetchers, the event log."""
+
+    def is_waiting(self, token: object) -> bool:
+        """Whether the one who asked with this token still wants an answer."""
+        ...
+
+    def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
+        """Answer a produce."""
+        ...
+
+    def answer_fetch(self, token: object, answer: FetchAnswer) -> None:
+        """Answer a fetch."""
+        ...
+
+    def answer_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
+        """Answer a DeleteRecords."""
+        ...
+
+    def propose_isr(self, proposal: IsrProposal) -> None:
+        """Send a proposal to the controller."""
+        ...
+
+    def fetchers_changed(self, leaders: Sequence[int]) -> None:
+        """Look again what to fetch from these leaders."""
+        ...
+
+    def note(self, note: Note) -> None:
+        """Write an event."""
+        ...
+
+    def say(self, line: LogLine) -> None:
+        """Write a log line."""
+        ...
+
+    def effect_failed(self, effect: Effect, topic_partition: TopicPartition | None, problem: Exception) -> None:
+        """Report what failed and why, before its replica is taken offline.
+
+        A simulation or a test raises what is no fault of the disk: that is a defect, and its finding. The step is half
+        done then, and so is the run.
+        """
+        ...
+
+    def replicas_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """These replicas are offline for good, and the core knows it: the controller has to hear of them."""
+        ...
+
+
+class Core(Protocol):
+    """What is asked of the core while its effects are carried out."""
+
+    def log_truncated(self, topic_partition: TopicPartition, producer_state: ProducerState) -> None:
+        """See BrokerCore."""
+        ...
+
+    def log_dir_failed(self, topic_partitions: Collection[TopicPartition], now_ms: int) -> list[Effect]:
+        """See BrokerCore."""
+        ...
+
+
+class EffectExecutor:
+    """See the module.
+
+    Attributes:
+        failed: the replicas that have failed, for good.
+    """
+
+    __slots__ = ("_core", "_host", "_is_running", "_logs", "_now_ms", "_steps", "_untold", "failed")
+
+    def __init__(self, core: Core, logs: ReplicaLogs, host: Host, now_ms: Callable[[], int]) -> None:
+        self.failed: set[TopicPartition] = set()
+        self._core = core
+        self._logs = logs
+        self._host = host
+        self._now_ms = now_ms
+        self._steps: deque[Sequence[Effect]] = deque()
+        self._untold: dict[TopicPartition, None] = {}
+        """Replicas that failed and of which the core does not know yet."""
+        self._is_running = False
+
+    def execute(self, effects: Sequence[Effect]) -> None:
+        """Carry out the effects of one step, and those of the failures that it meets."""
+        self._steps.append(effects)
+        self._run()
+
+    def fail(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Take replicas offline whose directory failed between two steps; those that are offline stay so."""
+        self._lose(topic_partitions)
+        self._run()
+
+    def _run(self) -> None:
+        if self._is_running:
+            return  # rule 6
+        self._is_running = True
+        try:
+            while self._steps or self._untold:
+                if self._steps:
+                    self._carry_out(self._steps.popleft())
+                else:
+                    self._tell_core()
+        finally:
+            self._is_running = False
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        untold = self._untold
+        for effect in effects:
+            if untold and owner_of(effect) in untold:
+                continue  # rule 2
+            try:
+                _EXECUTORS[type(effect)](self, effect)
+            except Exception as problem:  # noqa: BLE001 - whatever it is, the other partitions go on
+                self._effect_failed(effect, problem)
+
+    def _effect_failed(self, effect: Effect, problem: Exception) -> None:
+        owner = None if isinstance(effect, _TELLS_ONLY) else owner_of(effect)
+        self._host.effect_failed(effect, owner, problem)
+        if owner is not None:
+            self._lose(self._logs.lost_with(owner, problem))
+            self._lose([owner])
+
+    def _lose(self, topic_partitions: Collection[TopicPartition]) -> None:
+        for topic_partition in topic_partitions:
+            if topic_partition not in self.failed:
+                self.failed.add(topic_partition)
+                self._untold[topic_partition] = None
+
+    def _tell_core(self) -> None:
+        """Rule 4."""
+        lost = list(self._untold)
+        self._untold.clear()
+        self._steps.append(self._core.log_dir_failed(lost, self._now_ms()))
+        self._host.replicas_failed(lost)
+
+    # Logs
+
+    def _append_as_leader(self, effect: AppendAsLeader) -> None:
+        self._logs.append_as_leader(effect)
+
+    def _append_as_follower(self, effect: AppendAsFollower) -> None:
+        self._logs.append_as_follower(effect)
+
+    def _truncate(self, effect: TruncateLog) -> None:
+        self._core.log_truncated(effect.topic_partition, self._logs.truncate_to(effect))
+
+    def _truncate_fully(self, effect: TruncateFully) -> None:
+        self._core.log_truncated(effect.topic_partition, self._logs.truncate_fully(effect))
+
+    def _advance_log_start(self, effect: AdvanceLogStart) -> None:
+        self._logs.advance_log_start(effect)
+
+    def _write_epochs(self, effect: WriteEpochs) -> None:
+        self._logs.write_epochs(effect)
+
+    def _delete(self, effect: DeleteLog) -> None:
+        self._logs.delete(effect)
+
+    # Answers
+
+    def _answer_produce(self, effect: AnswerProduce) -> None:
+        results = effect.results
+        if self.failed:
+            results = [self._produced(result) for result in results]
+        self._host.answer_produce(effect.token, results)
+
+    def _produced(self, result: ProduceResult) -> ProduceResult:
+        at = result.topic_partition
+        if result.error is not _NONE or at not in self.failed:
+            return result
+        return ProduceResult(at, ErrorCode.KAFKA_STORAGE_ERROR, _words(at))
+
+    def _answer_delete_records(self, effect: AnswerDeleteRecords) -> None:
+        results = effect.results
+        if self.failed:
+            results = [self._deleted(result) for result in results]
+        self._host.answer_delete_records(effect.token, results)
+
+    def _deleted(self, result: DeleteRecordsResult) -> DeleteRecordsResult:
+        at = result.topic_partition
+        if result.error is not _NONE or at not in self.failed:
+            return result
+        return DeleteRecordsResult(at, ErrorCode.KAFKA_STORAGE_ERROR, _words(at))
+
+    def _answer_fetch(self, effect: AnswerFetch) -> None:
+        """Read, then answer; the first partition that gives records may exceed the limit by one batch."""
+        if not self._host.is_waiting(effect.token):
+            return
+        answer: list[tuple[FetchResult, bytes]] = []
+        left_bytes = effect.max_bytes
+        nothing_yet = True
+        for result in effect.results:
+            if self.failed and result.topic_partition in self.failed and result.error is _NONE:
+                answer.append((_unread(result, ErrorCode.KAFKA_STORAGE_ERROR, _words(result.topic_partition)), b""))
+            elif result.read is None or (left_bytes <= 0 and not nothing_yet):
+                answer.append((result, b""))
+            else:
+                part = self._read(effect, result, max(0, left_bytes), at_least_one_batch=nothing_yet)
+                if part[1]:
+                    nothing_yet = False
+                    left_bytes -= len(part[1])
+                answer.append(part)
+        self._host.answer_fetch(effect.token, answer)
+
+    def _read(
+        self, effect: AnswerFetch, result: FetchResult, left_bytes: int, *, at_least_one_batch: bool
+    ) -> tuple[FetchResult, bytes]:
+        """One partition of an answer. Rule 5."""
+        at, wanted = result.topic_partition, result.read
+        assert wanted is not None
+        try:
+            records = self._logs.read(
+                at,
+                wanted.from_offset,
+                wanted.upper_bound,
+                min(wanted.max_bytes, left_bytes),
+                at_least_one_batch=at_least_one_batch,
+            )
+        except TidegaugeError as problem:
+            self._host.effect_failed(effect, at, problem)
+            if problem.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._lose(self._logs.lost_with(at, problem))
+            return _unread(result, problem.code, problem.message), b""
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the other partitions are answered
+            self._host.effect_failed(effect, at, problem)
+            return _unread(result, ErrorCode.UNKNOWN_SERVER_ERROR, f"Reading {at} failed: {problem!r}"), b""
+        return result, records
+
+    # Others
+
+    def _propose(self, effect: ProposeIsr) -> None:
+        self._host.propose_isr(effect.proposal)
+
+    def _fetchers_changed(self, effect: FetchersChanged) -> None:
+        self._host.fetchers_changed(effect.leaders)
+
+    def _note(self, effect: Note) -> None:
+        self._host.note(effect)
+
+    def _say(self, effect: LogLine) -> None:
+        self._host.say(effect)
+
+    def _fail_replica(self, effect: FailReplica) -> None:
+        raise effect.problem
+
+
+_NONE = ErrorCode.NONE
+_TELLS_ONLY = (AnswerProduce, AnswerFetch, AnswerDeleteRecords, FetchersChanged, Note, LogLine)
+"""Effects whose failure says nothing about a replica: whoever was to be told misses it."""
+_EXECUTORS: dict[type, Callable[[EffectExecutor, Any], None]] = {
+    AppendAsLeader: EffectExecutor._append_as_leader,  # noqa: SLF001 - the class's own table of effects
+    AppendAsFollower: EffectExecutor._append_as_follower,  # noqa: SLF001 - the class's own table of effects
+    TruncateLog: EffectExecutor._truncate,  # noqa: SLF001 - the class's own table of effects
+    TruncateFully: EffectExecutor._truncate_fully,  # noqa: SLF001 - the class's own table of effects
+    AdvanceLogStart: EffectExecutor._advance_log_start,  # noqa: SLF001 - the class's own table of effects
+    WriteEpochs: EffectExecutor._write_epochs,  # noqa: SLF001 - the class's own table of effects
+    DeleteLog: EffectExecutor._delete,  # noqa: SLF001 - the class's own table of effects
+    AnswerProduce: EffectExecutor._answer_produce,  # noqa: SLF001 - the class's own table of effects
+    AnswerFetch: EffectExecutor._answer_fetch,  # noqa: SLF001 - the class's own table of effects
+    AnswerDeleteRecords: EffectExecutor._answer_delete_records,  # noqa: SLF001 - the class's own table of effects
+    ProposeIsr: EffectExecutor._propose,  # noqa: SLF001 - the class's own table of effects
+    FetchersChanged: EffectExecutor._fetchers_changed,  # noqa: SLF001 - the class's own table of effects
+    Note: EffectExecutor._note,  # noqa: SLF001 - the class's own table of effects
+    LogLine: EffectExecutor._say,  # noqa: SLF001 - the class's own table of effects
+    FailReplica: EffectExecutor._fail_replica,  # noqa: SLF001 - the class's own table of effects
+}
+
+
+def owner_of(effect: Effect) -> TopicPartition | None:
+    """Return the partition that an effect belongs to; None for answers, which have a result for each of theirs."""
+    if isinstance(effect, ProposeIsr):
+        return effect.proposal.topic_partition
+    if isinstance(effect, (AnswerProduce, AnswerFetch, AnswerDeleteRecords, FetchersChanged)):
+        return None
+    return effect.topic_partition
+
+
+def _unread(result: FetchResult, error: ErrorCode, message: str) -> FetchResult:
+    """The result of a partition that could not be read: an error, and no offsets (they may rest on what failed)."""
+    return FetchResult(result.topic_partition, error, message)
+
+
+def _words(topic_partition: TopicPartition) -> str:
+    return f"The replica of {topic_partition} on this broker is offline after a failure of its log; its log says which"

@@ -1,0 +1,76 @@
+"""What the core's effects reach besides the logs: the clients that wait, the controller, the fetchers, both logs.
+
+Contract: the port ``Host`` of the effect executor in the broker process. Tokens are futures of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+
+from tidegauge.control import IsrProposal
+from tidegauge.errors import TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.effect_executor import FetchAnswer
+from tidegauge_broker.replica.effects import Effect, LogLine, Note
+from tidegauge_broker.replica.messages import DeleteRecordsResult, ProduceResult
+from tidegauge_broker.server.event_log_writer import EventLogWriter
+
+LOG = logging.getLogger("tidegauge.replica")
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class EffectHost:
+    """See the module.
+
+    Attributes:
+        propose_isr: called with each proposal for the controller.
+        fetchers_changed: called with the leaders whose fetchers must look again.
+        replicas_failed: called with replicas that have gone offline.
+    """
+
+    def __init__(self, events: EventLogWriter) -> None:
+        self.propose_isr: Callable[[IsrProposal], None] = lambda _: None
+        self.fetchers_changed: Callable[[Sequence[int]], None] = lambda _: None
+        self.replicas_failed: Callable[[Collection[TopicPartition]], None] = lambda _: None
+        self._events = events
+
+    def is_waiting(self, token: object) -> bool:
+        """Whether the future still wants a result."""
+        assert isinstance(token, asyncio.Future)
+        return not token.done()
+
+    def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
+        """Set the future's result, unless its caller has left."""
+        self._answer(token, results)
+
+    def answer_fetch(self, token: object, answer: FetchAnswer) -> None:
+        """Set the future's result, unless its caller has left."""
+        self._answer(token, answer)
+
+    def answer_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
+        """Set the future's result, unless its caller has left."""
+        self._answer(token, results)
+
+    @staticmethod
+    def _answer(token: object, result: object) -> None:
+        assert isinstance(token, asyncio.Future)
+        if not token.done():
+            token.set_result(result)
+
+    def note(self, note: Note) -> None:
+        """Write an event."""
+        self._events.note(note.kind, note.cause, note.fields, note.topic_partition)
+
+    def say(self, line: LogLine) -> None:
+        """Write a log line."""
+        LOG.log(_LEVELS[line.level], "%s", line.text)
+
+    def effect_failed(self, effect: Effect, topic_partition: TopicPartition | None, problem: Exception) -> None:
+        """Write which effect of which partition failed; what is not an error of the table is a defect."""
+        name = type(effect).__name__
+        if isinstance(problem, TidegaugeError):
+            LOG.error("%s failed at %s: %s: %s", name, topic_partition, problem.code.name, problem.message)
+        else:
+            LOG.critical("%s failed at %s, which is a defect: %r", name, topic_partition, problem, exc_info=problem)
