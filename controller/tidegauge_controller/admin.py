@@ -1,4 +1,4 @@
-"""What an admin asks of the controller, and what it answers: plain values."""
+"""Admin requests to the controller, and their outcomes, as plain values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class NewTopic:
 
     Attributes:
         name: its name.
-        partition_count: how many partitions.
-        replication_factor: how many replicas of each.
+        partition_count: number of partitions.
+        replication_factor: number of replicas of each.
         assignment: the replicas of each partition, from partition 0; empty: by Kafka's algorithm.
         configs: its settings.
     """
@@ -29,11 +29,11 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """More partitions for a topic.
+    """Partitions to be added to a topic.
 
     Attributes:
         name: the topic.
-        total_count: how many partitions it shall have.
+        total_count: the number of partitions that it shall have.
         assignment: the replicas of each added partition; empty: by Kafka's algorithm.
     """
 
@@ -44,7 +44,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome:
-    """What became of a topic: an error with Kafka's sentence, or none and its id."""
+    """The outcome for a topic: an error with Kafka's sentence, or none and its id."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE

@@ -1,8 +1,9 @@
-"""Control requests on their way: for each broker a queue, a task and one gRPC channel, one request in flight.
+"""Control requests to brokers: for each broker a queue, a task and one gRPC channel, with one request in flight.
 
-A request that does not arrive is sent again every 100 ms until it does or the broker is removed; whatever stands in the
-queue then goes with it. So a broker gets the requests of one controller in the order in which they were decided.
-Source: ControllerChannelManager, RequestSendThread (kafka-behaviour 8.8).
+A request that does not arrive is sent again every 100 ms until it does or the broker is removed; everything that is
+still queued is dropped with the broker. So a broker gets the requests of one controller in the order in which they were
+decided.
+Source: ControllerChannelManager, RequestSendThread.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
 )
-"""Among brokers; a request may be as large as it needs to be (by default gRPC takes 4 MiB)."""
+"""gRPC options among brokers; the size of a request is not limited (gRPC's default is 4 MiB)."""
 OpenChannel = Callable[[str], grpc.aio.Channel]
-"""How an address is reached; the lab puts another in its place."""
+"""Opens a channel to an address; the lab replaces it by its own."""
 
 
 def open_channel(address: str, security: Security = PLAIN) -> grpc.aio.Channel:
-    """A channel with these options."""
+    """Open a channel with these options."""
     return open_secured_channel(address, CHANNEL_OPTIONS, security)
 
 
@@ -79,14 +80,14 @@ class _Sender:
 
     async def _run(self) -> None:
         async with self._open_channel(self._endpoint.address) as channel:
-            # The class is one; the generated types know it under two names.
+            # It is one class; the generated types know it under two names.
             stub: ControlServiceAsyncStub = ControlServiceStub(channel)  # type: ignore[assignment]  # see above
             while True:
                 request = await self._queue.get()
                 response = await self._deliver(stub, request)
                 if response.error is not ErrorCode.NONE:
                     LOG.warning(
-                        "Broker %d refused %s: %s",
+                        "Broker %d rejected %s: %s",
                         self._endpoint.broker_id,
                         type(request).__name__,
                         response.error.name,
@@ -94,20 +95,20 @@ class _Sender:
                 self._answered(self._endpoint.broker_id, request, response)
 
     async def _deliver(self, stub: ControlServiceAsyncStub, request: ControlRequest) -> PartitionsResponse:
-        told = False
+        is_logged = False
         while True:
             try:
                 return await self._call(stub, request)
             except grpc.aio.AioRpcError as problem:
-                if not told:
+                if not is_logged:
                     LOG.info(
-                        "Broker %d at %s does not take %s yet: %s",
+                        "Broker %d at %s has not accepted %s yet: %s",
                         self._endpoint.broker_id,
                         self._endpoint.address,
                         type(request).__name__,
                         problem.details(),
                     )
-                    told = True
+                    is_logged = True
                 await asyncio.sleep(RETRY_BACKOFF_SECONDS)
 
     async def _call(self, stub: ControlServiceAsyncStub, request: ControlRequest) -> PartitionsResponse:
@@ -137,10 +138,10 @@ class Channels:
     """The queues to all live brokers.
 
     Args:
-        timeout_ms: ``controller.socket.timeout.ms``, the time for one attempt.
-        answered: called on the loop with each answer.
-        open_channel: how a broker is reached.
-        logical_clock: goes with the requests, and takes in the answers'.
+        timeout_ms: ``controller.socket.timeout.ms``, the timeout of one attempt.
+        answered: called on the loop with each response.
+        open_channel: opens a channel to a broker.
+        logical_clock: stamped on requests, and advanced by responses.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class Channels:
         )
 
     def remove(self, broker_id: int) -> None:
-        """Drop a broker's queue and what it holds."""
+        """Drop a broker's queue and everything in it."""
         sender = self._senders.pop(broker_id, None)
         if sender is not None:
             sender.task.cancel()
@@ -173,18 +174,18 @@ class Channels:
             sender.task.add_done_callback(self._ending.discard)
 
     def send(self, broker_id: int, request: ControlRequest) -> None:
-        """Append to a broker's queue; a broker without one is not there."""
+        """Append to a broker's queue; a broker without one is not registered, and the request is dropped."""
         sender = self._senders.get(broker_id)
         if sender is not None:
             sender.put(request)
 
     def clear(self) -> None:
-        """Drop all."""
+        """Drop all queues."""
         for broker_id in list(self._senders):
             self.remove(broker_id)
 
     async def close(self) -> None:
-        """Drop all and wait until the connections are closed."""
+        """Drop all queues and wait until the connections are closed."""
         self.clear()
         if self._ending:
             await asyncio.wait(set(self._ending))

@@ -1,10 +1,10 @@
-"""Dynamic settings in ZooKeeper: ``/config/<type>/<name>`` written, then a notification for all brokers.
+"""Dynamic settings in ZooKeeper: ``/config/<type>/<name>`` is written, then a notification for all brokers.
 
 As in Kafka any broker writes them, whether it is the controller or not, without a check of the controller epoch; the
-write is one transaction with a check that ``/controller`` has not changed since it was read, where there is one. The
-znode is written expecting the version that was read, where Kafka writes blindly: of two alterations at once neither
-is lost. The notification stands under ``/config/changes``; it only names the entity, brokers read the rest.
-Source: AdminZkClient.changeEntityConfig, KafkaZkClient.setOrCreateEntityConfigs (kafka-behaviour 7, 7.2).
+write is one transaction with a check that ``/controller`` has not changed since it was read, if it exists. The znode is
+written expecting the version that was read, where Kafka writes unconditionally: of two concurrent alterations neither
+is lost. The notification is written under ``/config/changes``; it only names the entity, brokers read the rest.
+Source: AdminZkClient.changeEntityConfig, KafkaZkClient.setOrCreateEntityConfigs.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tidegauge_controller.zookeeper import MultiFailed, NoNode, ZooKeeper
 
 
 class ConfigAdmin:
-    """Reads and alters entities' settings; an entity is named by its path below ``/config``, like ``topics/T``."""
+    """Reads and alters entities' settings; an entity is named by its path below ``/config``, such as ``topics/T``."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
 
     async def read(self, entity: str) -> dict[str, str]:
-        """What is set, as it stands there; nothing where the znode is missing.
+        """Return the entity's own settings; none if the znode does not exist.
 
         Raises:
-            MalformedZnode: somebody wrote what is no settings.
+            MalformedZnode: the znode does not hold settings.
         """
         try:
             data, _ = await self._zookeeper.get(f"{CONFIG}/{entity}")
@@ -45,10 +45,10 @@ class ConfigAdmin:
         return decode_config(data)
 
     async def alter(self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> int:
-        """Write what ``change`` makes of the settings, and tell all brokers; returns the notification's number.
+        """Write what ``change`` makes of the settings, and notify all brokers; return the notification's number.
 
         Raises:
-            TidegaugeError: what ``change`` refuses; nothing was written.
+            TidegaugeError: what ``change`` rejects; nothing was written.
         """
         path = f"{CONFIG}/{entity}"
         while True:
@@ -62,7 +62,7 @@ class ConfigAdmin:
             except MalformedZnode as problem:
                 raise TidegaugeError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"The znode {problem} holds no settings; delete it or repair it first",
+                    f"The znode {problem} does not hold settings; delete or repair it first",
                 ) from problem
             operations: list[Operation] = []
             controller = await self._zookeeper.exists(CONTROLLER)
@@ -72,7 +72,7 @@ class ConfigAdmin:
             try:
                 await self._zookeeper.multi(operations)
             except MultiFailed:
-                continue  # somebody else was quicker: look again
+                continue  # another writer was faster: read again
             break
         made = await self._zookeeper.create(CONFIG_CHANGE_PREFIX, encode_config_change(entity), sequence=True)
         return change_number(made)

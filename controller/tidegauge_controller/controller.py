@@ -1,15 +1,15 @@
 """The controller candidate of a broker: one event queue, one event at a time, over the pure decisions.
 
 Rules:
-- All that happens (watches, timers, requests of brokers) becomes an event in one queue; events are handled one after
-  the other, so decisions never interleave. Candidates that are not active ignore all but ``/controller``'s.
+- Everything that happens (watches, timers, requests of brokers) becomes an event in one queue; events are handled one
+  after the other, so decisions never interleave. Inactive candidates ignore all events but those of ``/controller``.
 - Election: a transaction [create ``/controller`` ephemeral, set ``/controller_epoch`` to e+1 expecting its version];
-  the first writer wins (kafka-behaviour 7.3, 8.1).
-- A write refused because ``/controller_epoch`` moved on, an expired session or a failed take-over make it resign: no
-  watch, no queue and nothing decided in the old term survives.
-- An expired session is told by ``session_expired``, at once; the candidate stays out until ``session_restored``.
+  the first writer wins (KafkaZkClient.registerControllerAndIncrementControllerEpoch).
+- A write rejected because ``/controller_epoch`` has increased, an expired session or a failed take-over make it resign:
+  no watch, no queue and no decision of the old term survives.
+- An expired session is reported by ``session_expired``, at once; the candidate stays out until ``session_restored``.
 
-Source: KafkaController, ControllerEventManager (kafka-behaviour 8.1-8.3).
+Source: KafkaController, ControllerEventManager.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from tidegauge_controller.decisions.steps import (
     ZnodeStat,
 )
 from tidegauge_controller.driver import Driver
-from tidegauge_controller.stop_at import answer_step, switch_of
+from tidegauge_controller.stop_at import response_step, switch_of
 from tidegauge_controller.topic_admin import MetadataView, TopicAdmin
 from tidegauge_controller.zookeeper import (
     Closed,
@@ -91,19 +91,19 @@ Handler = Callable[[], Awaitable[None]]
 
 
 class _Term:
-    """What exists only while this broker is the active controller."""
+    """State that exists only while this broker is the active controller."""
 
     def __init__(self, context: ControllerContext, driver: Driver, channels: Channels) -> None:
         self.context = context
         self.driver = driver
         self.channels = channels
         self.rebalance_timer: asyncio.TimerHandle | None = None
-        self.startups_told: dict[int, int] = {}
+        self.startups_notified: dict[int, int] = {}
         self.waiting: dict[object, Callable[[], None]] = {}
 
 
 class Controller:
-    """One candidate per broker process, on the broker's loop.
+    """One candidate for each broker process, on the broker's loop.
 
     Args:
         endpoint: this broker.
@@ -113,8 +113,8 @@ class Controller:
         note: writes to the event log (kind, cause, fields).
         now_ms: wall clock.
         random_bytes: source of randomness.
-        open_channel: how a broker is reached.
-        logical_clock: the process's; goes with control requests.
+        open_channel: opens a channel to a broker.
+        logical_clock: the process's; stamped on control requests.
     """
 
     def __init__(
@@ -151,15 +151,15 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller, as far as it knows."""
+        """Return whether this broker is the controller, as far as it knows."""
         return self._term is not None
 
     @property
     def controller_epoch(self) -> int:
-        """The epoch of its term; 0 while it is not active."""
+        """Return the epoch of its term; 0 while it is not active."""
         return 0 if self._term is None else self._term.context.epoch
 
-    # Life
+    # Start and stop
 
     async def start(self) -> None:
         """Begin, after the broker has registered: watch ``/controller`` and stand for election."""
@@ -167,7 +167,7 @@ class Controller:
         self._begin_watching()
 
     async def stop(self) -> None:
-        """Resign and end. ``/controller`` goes with the session."""
+        """Resign and end. ``/controller`` is deleted with the session."""
         self._stop_watching()
         if self._task is not None:
             self._task.cancel()
@@ -178,7 +178,7 @@ class Controller:
             await asyncio.wait(set(self._closing_channels))
 
     def session_expired(self) -> None:
-        """The ZooKeeper session is gone, and with it ``/controller`` and all that waits here."""
+        """Handle the end of the ZooKeeper session, and with it of ``/controller`` and of every queued event."""
         self._stop_watching()
         self._events.clear()
         self._waiting_looks.clear()
@@ -186,7 +186,7 @@ class Controller:
         self._resign("SessionExpired")
 
     async def session_restored(self) -> None:
-        """The broker has registered in a new session: stand for election again."""
+        """Stand for election again after the broker has registered in a new session."""
         self._begin_watching()
 
     def _begin_watching(self) -> None:
@@ -205,7 +205,7 @@ class Controller:
         self._wake.set()
 
     def _look(self, name: str, handler: Handler) -> None:
-        """An event that looks at the world; one that waits already sees the same."""
+        """Queue a coalesced event: one that is already queued will observe the same state."""
         if name not in self._waiting_looks:
             self._waiting_looks.add(name)
             self._put(name, handler)
@@ -225,21 +225,21 @@ class Controller:
                 if self._watch is not None:
                     self._look("Reelect", self._reelect)
             except ZooKeeperError as problem:
-                LOG.info("%s was cut off: %r", name, problem)
+                LOG.info("%s was interrupted: %r", name, problem)
             except Exception:
                 LOG.exception("The controller's event %s failed", name)
-            self._tell_who_has_started()
+            self._notify_started_brokers()
 
-    def _tell_who_has_started(self) -> None:
-        """After each event: brokers that it took in are ready once they have what it sent them."""
+    def _notify_started_brokers(self) -> None:
+        """Notify, after each event, newly registered brokers that everything their start-up causes was sent to them."""
         term = self._term
         if term is not None:
-            requests, term.startups_told = broker_events.startups_complete(term.context, term.startups_told)
+            requests, term.startups_notified = broker_events.startups_complete(term.context, term.startups_notified)
             for broker_id, request in requests:
                 term.channels.send(broker_id, request)
 
     def _decide(self, name: str, make: Callable[[ControllerContext], Steps[None]]) -> Handler:
-        """A handler that runs a decision while active."""
+        """Return a handler that runs a decision while active."""
 
         async def handle() -> None:
             term = self._term
@@ -252,38 +252,38 @@ class Controller:
     async def _ask(
         self, name: str, make: Callable[[ControllerContext], Steps[Answer]], when_inactive: Answer
     ) -> Answer:
-        """Queue a request and wait for its answer."""
+        """Queue a request and wait for its result."""
         if self._term is None:
             return when_inactive
         term = self._term
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        term_ended = self._ended_with(term, answer, when_inactive)
+        response: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        term_ended = self._ended_with(term, response, when_inactive)
 
         async def handle() -> None:
             try:
                 if self._term is not None:
                     result = await self._term.driver.run(name, make(self._fresh(self._term)))
-                    if not answer.done():
-                        answer.set_result(result)
+                    if not response.done():
+                        response.set_result(result)
             finally:
                 term_ended()
 
         self._put(name, handle)
-        return await answer
+        return await response
 
-    def _ended_with(self, term: _Term, answer: asyncio.Future[Answer], when_inactive: Answer) -> Callable[[], None]:
+    def _ended_with(self, term: _Term, response: asyncio.Future[Answer], when_inactive: Answer) -> Callable[[], None]:
         def settle() -> None:
-            if not answer.done():
-                answer.set_result(when_inactive)
+            if not response.done():
+                response.set_result(when_inactive)
 
-        term.waiting[answer] = settle
-        answer.add_done_callback(lambda done: term.waiting.pop(done, None))
+        term.waiting[response] = settle
+        response.add_done_callback(lambda done: term.waiting.pop(done, None))
         return settle
 
     # Election
 
     async def _reelect(self) -> None:
-        """``/controller`` may have changed: resign if it is another's, stand if it is nobody's."""
+        """Check ``/controller``: resign if another broker holds it, stand for election if it does not exist."""
         try:
             data, stat = await self._zookeeper.get(CONTROLLER)
         except NoNode:
@@ -295,8 +295,8 @@ class Controller:
         if stat.ephemeral_owner != self._zookeeper.session_id:
             self._resign("ControllerChange")
         elif self._term is None:
-            # A term that ended by itself, as when somebody sets the controller epoch, must not bar the next one.
-            LOG.warning("%s is this broker's, but its term has ended: it goes, for a new election", CONTROLLER)
+            # A term that ended without the znode, as by a controller epoch set by hand, must not bar the next one.
+            LOG.warning("%s is this broker's, but its term has ended: deleting it for a new election", CONTROLLER)
             with contextlib.suppress(NoNode):
                 await self._zookeeper.delete(CONTROLLER)
 
@@ -305,24 +305,24 @@ class Controller:
         try:
             return ControllerNode.decode(data).broker_id
         except MalformedZnode as problem:
-            LOG.warning("Nobody knows who the controller is: %s", problem)
+            LOG.warning("The controller is unknown: %s", problem)
             return None
 
     async def _elect(self) -> None:
         epoch, version = await self._read_epoch()
         node = ControllerNode(self._endpoint.broker_id, self._now_ms())
         try:
-            answers = await self._zookeeper.multi(
+            responses = await self._zookeeper.multi(
                 [
                     CreateNode(CONTROLLER, node.encode(), ephemeral=True),
                     SetNode(CONTROLLER_EPOCH, encode_controller_epoch(epoch + 1), version),
                 ]
             )
-            stat = answers[1]
+            stat = responses[1]
         except MultiFailed:
             stat = await self._own_earlier_success(epoch + 1)
         if not isinstance(stat, ZnodeStat):
-            return  # someone else was quicker; the watch brings the news
+            return  # another broker was faster; the watch reports it
         self.active_controller_id = self._endpoint.broker_id
         await self._take_over(epoch + 1, stat.version)
 
@@ -338,7 +338,7 @@ class Controller:
         return decode_controller_epoch(data), stat.version
 
     async def _own_earlier_success(self, epoch: int) -> ZnodeStat | None:
-        """Whether the election that failed had succeeded before its answer was lost with the connection."""
+        """Return whether the failed election had succeeded before its response was lost with the connection."""
         try:
             _, controller = await self._zookeeper.get(CONTROLLER)
             data, stat = await self._zookeeper.get(CONTROLLER_EPOCH)
@@ -383,7 +383,7 @@ class Controller:
         try:
             await self._zookeeper.multi([CheckVersion(CONTROLLER_EPOCH, epoch_version), DeleteNode(CONTROLLER)])
         except MultiFailed:
-            LOG.info("%s is another's by now", CONTROLLER)
+            LOG.info("%s belongs to another broker by now", CONTROLLER)
 
     def _decision_settings(self) -> ControllerSettings:
         return ControllerSettings(
@@ -394,7 +394,7 @@ class Controller:
         )
 
     def _fresh(self, term: _Term) -> ControllerContext:
-        """The term's context with the settings as they are now: some are dynamic."""
+        """Return the term's context with the current settings: some are dynamic."""
         term.context.settings = self._decision_settings()
         return term.context
 
@@ -414,10 +414,10 @@ class Controller:
         closing.add_done_callback(self._closing_channels.discard)
         self._note("controller", cause, {"state": "resigned", "controller_epoch": term.context.epoch})
 
-    # What the world tells
+    # What changes in the cluster
 
     def _changed(self, name: str, subject: str) -> None:
-        """A watched znode changed."""
+        """Queue the event of a watched znode that changed."""
         match name:
             case "BrokerChange":
                 self._look(name, self._decide(name, broker_events.process_broker_change))
@@ -436,39 +436,41 @@ class Controller:
                 self._look(look, self._decide(look, lambda context: topic_events.process_topic_data(context, subject)))
 
     def _answered(self, broker_id: int, request: ControlRequest, response: PartitionsResponse) -> None:
-        """A broker answered a control request."""
-        self._stop_at(answer_step(request))
+        """Handle a broker's response to a control request."""
+        self._stop_at(response_step(request))
         match request:
             case StopReplicaRequest():
                 deleted = [entry.topic_partition for entry in request.partitions if entry.delete]
                 if deleted:
-                    self._put_answer(
+                    self._put_response(
                         "StopReplicaResponse",
                         broker_id,
                         request,
                         lambda context: reassignment.process_replicas_deleted(context, broker_id, deleted, response),
                     )
             case LeaderAndIsrRequest():
-                self._put_answer(
+                self._put_response(
                     "LeaderAndIsrResponse",
                     broker_id,
                     request,
                     lambda context: broker_events.process_leader_and_isr_response(context, broker_id, response),
                 )
 
-    def _put_answer(
+    def _put_response(
         self, name: str, broker_id: int, request: ControlRequest, make: Callable[[ControllerContext], Steps[None]]
     ) -> None:
         decide = self._decide(name, make)
 
         async def handle() -> None:
-            if self._term is not None and broker_events.is_of_this_life(self._term.context, broker_id, request):
+            if self._term is not None and broker_events.is_of_current_incarnation(
+                self._term.context, broker_id, request
+            ):
                 await decide()
 
         self._put(name, handle)
 
     def unclean_election_enabled(self, topic: str | None = None) -> None:
-        """``unclean.leader.election.enable`` has become true, for a topic or (None) for all: elect where it helps."""
+        """Elect where it helps: ``unclean.leader.election.enable`` has become true, for a topic or (None) for all."""
         name = "UncleanLeaderElectionEnable"
         self._put(name, self._decide(name, lambda context: leaders.process_unclean_election_enabled(context, topic)))
 
@@ -487,10 +489,12 @@ class Controller:
             if self._term is term:
                 self._schedule_rebalance(term, self._settings.integer("leader.imbalance.check.interval.seconds"))
 
-    # What brokers and admins ask
+    # Requests of brokers and admins
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """A leader proposes in-sync replicas. Afterwards a reassignment may be complete: an event of its own."""
+        """Handle a leader's proposal of in-sync replicas. If a reassignment is complete then, another event finishes
+        it.
+        """
 
         def decide(context: ControllerContext) -> Steps[AlterPartitionResponse]:
             if context.reassigning.intersection(proposal.topic_partition for proposal in request.partitions):
@@ -503,21 +507,21 @@ class Controller:
     async def alter_reassignments(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, reassignment.Verdict] | None:
-        """Begin, replace or (None) cancel reassignments; answered once they have begun. None: not the controller."""
-        nobody: dict[TopicPartition, reassignment.Verdict] | None = None
+        """Begin, replace or (None) cancel reassignments; return once they have begun. None: not the controller."""
+        not_controller: dict[TopicPartition, reassignment.Verdict] | None = None
         name = "ApiPartitionReassignment"
-        return await self._ask(name, lambda context: reassignment.alter_reassignments(context, wanted), nobody)
+        return await self._ask(name, lambda context: reassignment.alter_reassignments(context, wanted), not_controller)
 
     async def list_reassignments(
         self, partitions: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, Assignment] | None:
-        """The reassignments that run, of these partitions or (None) of all. None: not the controller."""
-        nobody: dict[TopicPartition, Assignment] | None = None
+        """Return the reassignments in progress, of these partitions or (None) of all. None: not the controller."""
+        not_controller: dict[TopicPartition, Assignment] | None = None
         name = "ListPartitionReassignments"
-        return await self._ask(name, lambda context: reassignment.asked_to_list(context, partitions), nobody)
+        return await self._ask(name, lambda context: reassignment.asked_to_list(context, partitions), not_controller)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, list[TopicPartition]]:
-        """A broker wants to stop. Answers the partitions with several replicas that it still leads."""
+        """Handle a broker's request to shut down; return the partitions with several replicas that it still leads."""
         return await self._ask(
             "ControlledShutdown",
             lambda context: leaders.process_controlled_shutdown(context, broker_id, broker_epoch),
@@ -525,7 +529,7 @@ class Controller:
         )
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, int, int]:
-        """A block of producer ids: error, first id, count."""
+        """Allocate a block of producer ids: error, first id, count."""
         return await self._ask(
             "AllocateProducerIds",
             lambda context: allocate_producer_ids(context, broker_id, broker_epoch),
@@ -535,43 +539,45 @@ class Controller:
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition] | None, *, unclean: bool, timeout_ms: int
     ) -> dict[TopicPartition, tuple[ErrorCode, str]] | None:
-        """Elections on demand, answered when this broker's metadata shows the new leaders; None: not the controller."""
-        nobody: dict[TopicPartition, tuple[ErrorCode, str]] | None = None
-        answers = await self._ask(
+        """Elect on demand; return when this broker's metadata shows the new leaders. None: not the controller."""
+        not_controller: dict[TopicPartition, tuple[ErrorCode, str]] | None = None
+        responses = await self._ask(
             "ElectLeaders",
             lambda context: leaders.elect_leaders(context, partitions, unclean=unclean),
-            nobody,
+            not_controller,
         )
-        if answers is None or self._term is None:
-            return answers
+        if responses is None or self._term is None:
+            return responses
         elected = {
             at: self._term.context.leadership[at].leader
-            for at, (error, _) in answers.items()
+            for at, (error, _) in responses.items()
             if error is ErrorCode.NONE and at in self._term.context.leadership
         }
         late = await self._topics.wait_for_leaders(elected, timeout_ms)
-        return answers | dict.fromkeys(late, (ErrorCode.REQUEST_TIMED_OUT, "The request timed out."))
+        return responses | dict.fromkeys(late, (ErrorCode.REQUEST_TIMED_OUT, "The request timed out."))
 
     def _term_with_brokers(self) -> _Term | None:
-        """The term once it has read who is alive; until then replicas can't be placed, and who asks tries again."""
+        """Return the term once it has read the live brokers; until then replicas can't be placed, and the client
+        retries.
+        """
         return self._term if self._term is not None and self._term.context.live else None
 
     async def create_topics(self, topics: Sequence[NewTopic], timeout_ms: int) -> list[TopicOutcome]:
-        """Create topics; answered when each partition has a leader in this broker's metadata."""
+        """Create topics; return when each partition has a leader in this broker's metadata."""
         term = self._term_with_brokers()
         if term is None:
             return [TopicOutcome(topic.name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for topic in topics]
         return await self._topics.create(term.context, topics, timeout_ms)
 
     async def create_partitions(self, topics: Sequence[NewPartitions], timeout_ms: int) -> list[TopicOutcome]:
-        """Add partitions; answered when each new one has a leader in this broker's metadata."""
+        """Add partitions; return when each new one has a leader in this broker's metadata."""
         term = self._term_with_brokers()
         if term is None:
             return [TopicOutcome(topic.name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for topic in topics]
         return await self._topics.add_partitions(term.context, topics, timeout_ms)
 
     async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
-        """Delete topics; answered when they are gone from this broker's metadata."""
+        """Delete topics; return when this broker's metadata no longer shows them."""
         if self._term is None:
             return [TopicOutcome(name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for name in names]
         return await self._topics.delete(names, timeout_ms)

@@ -1,7 +1,7 @@
 """The state machines as Mermaid diagrams, drawn from their tables of legal transitions, and put into the docs.
 
-``python -m tidegauge_controller.diagrams docs/controller.md`` renews what stands between a machine's markers in the
-page; a test holds that it is up to date.
+``python -m tidegauge_controller.diagrams docs/controller.md`` renews the text between a machine's markers in the page;
+a test checks that it is up to date.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ State = TypeVar("State", PartitionStatus, ReplicaStatus)
 
 
 def mermaid(transitions: Mapping[State, frozenset[State]], start: State) -> str:
-    """A state diagram.
+    """Return a state diagram.
 
     Args:
         transitions: for each state, the states from which it may be reached.
-        start: the state before all others, in which a thing ends too.
+        start: the state before all others, which is also the final one.
     """
     lines: list[str] = ["```mermaid", "stateDiagram-v2"]
     for source in type(start):
@@ -39,7 +39,7 @@ def _name(state: State, start: State) -> str:
 
 
 def table(transitions: Mapping[State, frozenset[State]]) -> str:
-    """The same as a table: a row for each state."""
+    """Return the transitions as a table: a row for each state."""
     rows = ["| target | may be reached from |", "|---|---|"]
     for target, sources in transitions.items():
         named = ", ".join(str(source.value) for source in type(target) if source in sources)
@@ -48,7 +48,7 @@ def table(transitions: Mapping[State, frozenset[State]]) -> str:
 
 
 def sections() -> dict[str, str]:
-    """What stands between the markers, by the machine's name."""
+    """Return the text between the markers, by the machine's name."""
     partition, replica = partition_machine.TRANSITIONS, replica_machine.TRANSITIONS
     return {
         "partition": f"{mermaid(partition, PartitionStatus.NON_EXISTENT)}\n\n{table(partition)}",
@@ -57,7 +57,7 @@ def sections() -> dict[str, str]:
 
 
 def renewed(page: str) -> str:
-    """The page with its generated parts as they should be.
+    """Return the page with its generated parts renewed.
 
     Raises:
         ValueError: a marker is missing.

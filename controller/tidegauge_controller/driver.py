@@ -1,10 +1,10 @@
-"""Executes what decisions ask for: reads and fenced writes in ZooKeeper, requests to brokers, lines for the log.
+"""Executes the requests of decisions: reads and fenced writes in ZooKeeper, requests to brokers, lines for the log.
 
-Every write stands in a transaction with a check of ``/controller_epoch``'s version. A failed check means that another
-controller was elected: ControllerMoved. So does a driver that has been closed, so that nothing of an ended term goes
-on. Many writes of one step go together, some hundred to a transaction; where one of them fails, none of that
-transaction took effect, and each is written by itself. (Kafka sends a transaction for each write; so the znodes are the
-same, but here several may share a zxid.) Source: KafkaZkClient (kafka-behaviour 7.3).
+Every write is part of a transaction with a check of ``/controller_epoch``'s version. A failed check means that another
+controller was elected: ControllerMoved. A closed driver raises it, too, so that nothing of an ended term continues.
+Many writes of one step share transactions of some hundred operations; if one of them fails, none of that transaction
+took effect, and each is written by itself. (Kafka sends a transaction for each write; the znodes are the same, but here
+several may share a zxid.) Source: KafkaZkClient.retryRequestsUntilConnected.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _OUTCOMES: dict[type[ZooKeeperError], Outcome] = {
 _CHECK = 0
 _LARGEST_TRANSACTION = 128
 _LARGEST_TRANSACTION_BYTES = 262_144
-"""A quarter of what ZooKeeper takes in one request (jute.maxbuffer)."""
+"""A quarter of the largest request that ZooKeeper accepts (jute.maxbuffer)."""
 _BYTES_BESIDES_DATA = 128
 
 
@@ -76,7 +76,7 @@ class Driver:
         changed: called with name and subject when a watched znode changes.
         note: writes to the event log.
         random_bytes: source of topic ids.
-        stop_at: told each step of a decision when it is done.
+        stop_at: called with each step of a decision when it is done.
     """
 
     def __init__(
@@ -105,14 +105,14 @@ class Driver:
         self._closed = False
 
     def close(self) -> None:
-        """End the term: watches go, a decision under way stops at its next step."""
+        """End the term: watches end, a running decision stops at its next step."""
         self._closed = True
         for watch in self._watches.values():
             watch.cancel()
         self._watches.clear()
 
     async def watch_children(self, names: Mapping[str, str]) -> None:
-        """Watch these paths' children (path -> event name); returns once ZooKeeper has all the watches."""
+        """Watch these paths' children (path -> event name); return once ZooKeeper has all the watches."""
         for path, name in names.items():
             self._watches[path] = self._zookeeper.watch_children(path, partial(self._changed, name, ""))
         await asyncio.gather(*(self._watches[path].armed for path in names))
@@ -121,23 +121,23 @@ class Driver:
         """Drive a decision to its end.
 
         Args:
-            event: the name of what makes it decide.
+            event: the name of the event that causes the decision.
             steps: the decision.
 
         Raises:
             ControllerMoved: another controller was elected, or this term has ended.
-            ZooKeeperError: the session expired on the way.
+            ZooKeeperError: the session expired in the course of it.
         """
         names = StepNames(event)
         try:
             request = next(steps)
             while True:
-                answer = await self._execute(request)
+                response = await self._execute(request)
                 for what in what_was_done(request):
                     self._stop_at(names.of(what))
                 if self._closed:
                     raise ControllerMoved("This controller has resigned")
-                request = steps.send(answer)
+                request = steps.send(response)
         except StopIteration as end:
             result: Result = end.value
             return result
@@ -198,13 +198,13 @@ class Driver:
         done: list[WriteResult] = []
         for result in results:
             if isinstance(result, BaseException):
-                raise result  # after all have ended, so that none is under way when the controller resigns
+                raise result  # after all have ended, so that none is in flight when the controller resigns
             done += result
         return done
 
     async def _write_together(self, operations: Sequence[Mutation]) -> list[WriteResult]:
         try:
-            answers = await self._zookeeper.multi([CheckVersion(CONTROLLER_EPOCH, self._epoch_version), *operations])
+            responses = await self._zookeeper.multi([CheckVersion(CONTROLLER_EPOCH, self._epoch_version), *operations])
         except MultiFailed as failure:
             if failure.index == _CHECK:
                 raise ControllerMoved("Another controller has been elected") from failure
@@ -212,12 +212,13 @@ class Driver:
                 return [WriteResult(_OUTCOMES.get(type(failure.error), Outcome.FAILED))]
             return await self._write_each([[operation] for operation in operations])
         return [
-            WriteResult(Outcome.OK, answer.version if isinstance(answer, ZnodeStat) else 0) for answer in answers[1:]
+            WriteResult(Outcome.OK, response.version if isinstance(response, ZnodeStat) else 0)
+            for response in responses[1:]
         ]
 
 
 def _transactions(operations: Sequence[Mutation]) -> Iterator[list[Mutation]]:
-    """The operations in order, cut into what one transaction may hold."""
+    """Yield the operations in order, in pieces that one transaction may hold."""
     part: list[Mutation] = []
     size_bytes = 0
     for operation in operations:

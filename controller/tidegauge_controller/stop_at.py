@@ -1,15 +1,15 @@
-"""A controller that dies at a named step, so that a test can see what the next one makes of the rest (issue 4, races).
+"""A controller that dies at a named step, so that a test can see how the next one continues.
 
 The setting ``lab.controller.stop.file`` names a file. When it holds the name of the step that the controller has just
-done, the process takes the file away and kills itself, as ``kill -9`` would: one death, whoever is the controller. With
-a process id in its second line the file has that process killed in the controller's place.
-Without the setting, or without ``lab.enable``, nothing is ever looked at.
+done, the process deletes the file and kills itself, as ``kill -9`` would: one death, whichever broker is the
+controller. With a process id in its second line the file has that process killed in the controller's place. Without the
+setting, or without ``lab.enable``, the file is never read.
 
-A step is ``EVENT/what``, with the event under way:
+A step is ``EVENT/action``, with the current event:
 - ``TopicChange/create state``: these znodes have been written, nothing after them;
-- ``TopicChange/send``: requests stand in the brokers' queues, none is under way yet;
-- ``Answer/LeaderAndIsr``: a broker, the first one, has done what it was told.
-The second of a kind in one event ends in ``#2``, and so on. ``STEPS`` lists what topics and elections go through.
+- ``TopicChange/send``: requests are in the brokers' queues, none is in flight yet;
+- ``Answer/LeaderAndIsr``: a broker, the first one, has executed its request.
+The second of a kind in one event ends in ``#2``, and so on. ``STEPS`` lists the steps of topics and elections.
 """
 
 from __future__ import annotations
@@ -96,15 +96,15 @@ STEPS: dict[str, tuple[str, ...]] = {
 """Every step of these four, in its order, for partitions with two replicas; one of them is reassigned."""
 
 StopAt = Callable[[str], None]
-"""Told each step when it is done."""
+"""Called with each step when it is done."""
 
 
 def never(step: str) -> None:
-    """No switch."""
+    """Do nothing: no step stops the controller."""
 
 
 def switch_of(settings: Values) -> StopAt:
-    """What the settings say."""
+    """Return the switch that the settings ask for."""
     file = settings[SETTING]
     return FileSwitch(Path(str(file)), _kill) if file and settings.flag("lab.enable") else never
 
@@ -118,7 +118,7 @@ class FileSwitch:
 
     Args:
         file: the switch; it need not exist.
-        kill: what ends a process, by its id.
+        kill: ends a process, by its id.
     """
 
     def __init__(self, file: Path, kill: Callable[[int], None]) -> None:
@@ -126,7 +126,7 @@ class FileSwitch:
         self._kill = kill
 
     def __call__(self, step: str) -> None:
-        """A step is done."""
+        """Kill the process if the file names this step, which is done."""
         with contextlib.suppress(FileNotFoundError):
             at, _, process_id = self._file.read_text().strip().partition("\n")
             if at == step:
@@ -135,21 +135,21 @@ class FileSwitch:
 
 
 class StepNames:
-    """Counts what one event does, so that each step has a name of its own."""
+    """Counts the actions of one event, so that each step has a name of its own."""
 
     def __init__(self, event: str) -> None:
         self._event = event
         self._seen: Counter[str] = Counter()
 
     def of(self, what: str) -> str:
-        """The name of the step that does this."""
+        """Return the name of the step of this action."""
         self._seen[what] += 1
         count = self._seen[what]
         return f"{self._event}/{what}" + (f"#{count}" if count > 1 else "")
 
 
 def what_was_done(request: Request) -> list[str]:
-    """What a request does, in order; nothing for one that only looks."""
+    """Return the actions of a request, in order; none for one that only reads."""
     match request:
         case Write():
             return list(dict.fromkeys(what_was_written(operation) for operation in request.operations))
@@ -160,7 +160,7 @@ def what_was_done(request: Request) -> list[str]:
 
 
 def what_was_written(operation: Operation) -> str:
-    """A write, by its kind and its znode's."""
+    """Return a write's action, by its kind and its znode's."""
     match operation:
         case CreateNode():
             return f"create {_kind(operation.path)}"
@@ -172,8 +172,8 @@ def what_was_written(operation: Operation) -> str:
             return f"check {_kind(operation.path)}"
 
 
-def answer_step(request: ControlRequest) -> str:
-    """The name of the step that is a broker's answer to this request."""
+def response_step(request: ControlRequest) -> str:
+    """Return the name of the step that is a broker's response to this request."""
     if isinstance(request, StopReplicaRequest):
         deletes = any(entry.delete for entry in request.partitions)
         return "Answer/StopReplica delete" if deletes else "Answer/StopReplica"

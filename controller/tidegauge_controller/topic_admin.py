@@ -1,10 +1,11 @@
-"""Topics as the admin changes them: znodes written, then a wait for what the controller makes of them.
+"""Topics as the admin changes them: znodes are written, then the controller's work on them is awaited.
 
 As in Kafka this is no event of the controller: settings, topic and deletion marker are written without a check of the
-controller epoch, and whichever controller sees them finishes the work. The answer comes when this broker's own
-metadata shows the result, or REQUEST_TIMED_OUT, though it may still happen. Added partitions are written expecting
-the version that was read, where Kafka writes blindly: of two requests at once the second sees the first.
-Source: ZkAdminManager, AdminZkClient, DelayedCreatePartitions (kafka-behaviour 8.13, 8.15, 8.16).
+controller epoch, and whichever controller sees them finishes the work. The response comes when this broker's own
+metadata shows the result, or it is REQUEST_TIMED_OUT, though the change may still happen. Added partitions are written
+expecting the version that was read, where Kafka writes unconditionally: of two concurrent requests the second sees the
+first.
+Source: ZkAdminManager, AdminZkClient, DelayedCreatePartitions.
 """
 
 from __future__ import annotations
@@ -43,23 +44,23 @@ TIMED_OUT = "The request timed out."
 
 
 class MetadataView(Protocol):
-    """What the broker's metadata cache shows, fed by UpdateMetadata."""
+    """The broker's metadata cache, fed by UpdateMetadata."""
 
     def leader_of(self, tp: TopicPartition, /) -> int | None:
-        """The leader's broker id; None while there is none or the partition is unknown."""
+        """Return the leader's broker id; None while there is none or the partition is unknown."""
         ...
 
     def knows_topic(self, topic: str, /) -> bool:
-        """Whether the cache has the topic."""
+        """Return whether the cache has the topic."""
         ...
 
     async def wait_changed(self, timeout_ms: int, /) -> None:
-        """Return at the next change, or when the time is over."""
+        """Return at the next change, or when the timeout has passed."""
         ...
 
 
 def _node(topic: str, data: bytes) -> TopicNode:
-    """A topic's znode, which anybody may have written.
+    """Return a topic's znode, which any ZooKeeper client may have written.
 
     Raises:
         TidegaugeError: UNKNOWN_SERVER_ERROR, it cannot be read.
@@ -71,7 +72,7 @@ def _node(topic: str, data: bytes) -> TopicNode:
 
 
 class TopicAdmin:
-    """Creates, grows and deletes topics for the active controller."""
+    """Creates, extends and deletes topics for the active controller."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class TopicAdmin:
     async def create(
         self, context: ControllerContext, topics: Sequence[NewTopic], timeout_ms: int
     ) -> list[TopicOutcome]:
-        """Create topics, each for itself."""
+        """Create topics, each by itself."""
         outcomes: list[TopicOutcome] = []
         partitions: dict[str, list[TopicPartition]] = {}
         for topic in topics:
@@ -105,7 +106,7 @@ class TopicAdmin:
     async def _until_led(
         self, outcomes: Sequence[TopicOutcome], partitions: Mapping[str, Sequence[TopicPartition]], timeout_ms: int
     ) -> list[TopicOutcome]:
-        """Wait until these partitions have leaders in the metadata; a topic that lacks one is late."""
+        """Wait until these partitions have leaders in the metadata; a topic that lacks one has timed out."""
 
         def leaderless(topic: str) -> bool:
             return any(self._metadata.leader_of(at) is None for at in partitions.get(topic, ()))
@@ -138,7 +139,7 @@ class TopicAdmin:
         try:
             await self._zookeeper.create(topic_path(topic.name), TopicNode(assignment, topic_id).encode())
         except NodeExists:
-            # Another creation was quicker, or this very one had succeeded before its answer was lost.
+            # Another creation was faster, or this very one had succeeded before its response was lost.
             data, _ = await self._zookeeper.get(topic_path(topic.name))
             if _node(topic.name, data).topic_id != topic_id:
                 raise already_exists(topic.name) from None
@@ -153,13 +154,13 @@ class TopicAdmin:
         except NoNode:
             try:
                 await self._zookeeper.create(path, data)
-            except NodeExists:  # another creation, or this one before its answer was lost
+            except NodeExists:  # another creation, or this one before its response was lost
                 await self._zookeeper.set(path, data)
 
     async def add_partitions(
         self, context: ControllerContext, topics: Sequence[NewPartitions], timeout_ms: int
     ) -> list[TopicOutcome]:
-        """Give topics more partitions, each for itself."""
+        """Add partitions to topics, each by itself."""
         outcomes: list[TopicOutcome] = []
         partitions: dict[str, list[TopicPartition]] = {}
         for topic in topics:
@@ -186,7 +187,7 @@ class TopicAdmin:
                 raise unknown from None
             node = _node(topic.name, data)
             if grown is not None and node.encode() == grown.encode():
-                break  # written, though the answer was lost with the connection
+                break  # written, though the response was lost with the connection
             added = plan_new_partitions(topic, node, context.endpoints())
             grown = TopicNode({**node.assignment, **added}, node.topic_id, node.adding_replicas, node.removing_replicas)
             try:
@@ -198,7 +199,7 @@ class TopicAdmin:
         return [TopicPartition(topic.name, partition) for partition in sorted(added)]
 
     async def delete(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
-        """Mark topics for deletion and wait until they are gone from the metadata."""
+        """Mark topics for deletion and wait until the metadata no longer shows them."""
         outcomes: list[TopicOutcome] = []
         for name in names:
             try:
@@ -225,13 +226,13 @@ class TopicAdmin:
             )
         if await self._zookeeper.exists(topic_path(name)) is None:
             raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic `{name}` to delete does not exist")
-        # Marked already: the deletion is waited for all the same, as in Kafka.
+        # Marked already: the deletion is awaited all the same, as in Kafka.
         with contextlib.suppress(NodeExists):
             await self._zookeeper.create(delete_topic_path(name), None)
         self._stop_at("DeleteTopics/create marker")
 
     async def wait_for_leaders(self, leaders: Mapping[TopicPartition, int], timeout_ms: int) -> list[TopicPartition]:
-        """Wait until the metadata shows these leaders; answers the partitions that do not."""
+        """Wait until the metadata shows these leaders; return the partitions that do not have them."""
 
         def missing() -> Iterable[TopicPartition]:
             return (at for at, leader in leaders.items() if self._metadata.leader_of(at) != leader)

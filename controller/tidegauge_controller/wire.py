@@ -1,7 +1,7 @@
 """The control plane's messages on the wire: ``tidegauge.control`` <-> ``control.proto``, both directions.
 
 Nothing is decided here. ``NO_LEADER`` and an unchecked leader epoch are absent fields on the wire; every order of
-replicas is kept. ``to_*`` makes the protobuf message, ``from_*`` the plain value. An error number that this version
+replicas is kept. ``to_*`` builds the protobuf message, ``from_*`` the plain value. An error number that this version
 does not know is read as UNKNOWN_SERVER_ERROR.
 """
 
@@ -34,12 +34,12 @@ from tidegauge.v1 import common_pb2, control_pb2
 
 
 def to_error(error: ErrorCode) -> common_pb2.ErrorCode.ValueType:
-    """The wire's number of an error."""
+    """Return an error's number on the wire."""
     return cast("common_pb2.ErrorCode.ValueType", int(error))
 
 
 def from_error(error: int) -> ErrorCode:
-    """The error with this number."""
+    """Return the error with this number."""
     return ErrorCode.of(error)
 
 
@@ -48,7 +48,7 @@ def _to_leader(leader: int) -> int | None:
 
 
 def to_endpoint(endpoint: Endpoint) -> common_pb2.BrokerEndpoint:
-    """Where a broker is reached."""
+    """Convert a broker's endpoint for sending."""
     return common_pb2.BrokerEndpoint(
         broker_id=endpoint.broker_id,
         host=endpoint.host,
@@ -61,7 +61,7 @@ def to_endpoint(endpoint: Endpoint) -> common_pb2.BrokerEndpoint:
 
 
 def from_endpoint(message: common_pb2.BrokerEndpoint) -> Endpoint:
-    """Where a broker is reached."""
+    """Convert a received endpoint of a broker."""
     return Endpoint(
         message.broker_id,
         message.host,
@@ -84,7 +84,7 @@ def _from_header(message: control_pb2.ControlHeader) -> ControlHeader:
 
 
 def to_leader_and_isr(request: LeaderAndIsrRequest) -> control_pb2.LeaderAndIsrRequest:
-    """LeaderAndIsr, for sending."""
+    """Convert LeaderAndIsr for sending."""
     return control_pb2.LeaderAndIsrRequest(
         header=_to_header(request.header),
         partitions=[
@@ -110,7 +110,7 @@ def to_leader_and_isr(request: LeaderAndIsrRequest) -> control_pb2.LeaderAndIsrR
 
 
 def from_leader_and_isr(message: control_pb2.LeaderAndIsrRequest) -> LeaderAndIsrRequest:
-    """LeaderAndIsr, as received."""
+    """Convert a received LeaderAndIsr."""
     return LeaderAndIsrRequest(
         _from_header(message.header),
         [
@@ -144,14 +144,14 @@ def _to_partition_errors(errors: Mapping[TopicPartition, ErrorCode]) -> list[con
 
 
 def to_leader_and_isr_response(response: PartitionsResponse) -> control_pb2.LeaderAndIsrResponse:
-    """The answer to LeaderAndIsr, for sending."""
+    """Convert the response to LeaderAndIsr for sending."""
     return control_pb2.LeaderAndIsrResponse(
         error=to_error(response.error), partitions=_to_partition_errors(response.partitions)
     )
 
 
 def to_stop_replica_response(response: PartitionsResponse) -> control_pb2.StopReplicaResponse:
-    """The answer to StopReplica, for sending."""
+    """Convert the response to StopReplica for sending."""
     return control_pb2.StopReplicaResponse(
         error=to_error(response.error), partitions=_to_partition_errors(response.partitions)
     )
@@ -160,7 +160,7 @@ def to_stop_replica_response(response: PartitionsResponse) -> control_pb2.StopRe
 def from_partitions_response(
     message: control_pb2.LeaderAndIsrResponse | control_pb2.StopReplicaResponse,
 ) -> PartitionsResponse:
-    """The answer to LeaderAndIsr or StopReplica, as received."""
+    """Convert a received response to LeaderAndIsr or StopReplica."""
     return PartitionsResponse(
         from_error(message.error),
         {TopicPartition(entry.topic, entry.partition): from_error(entry.error) for entry in message.partitions},
@@ -168,7 +168,7 @@ def from_partitions_response(
 
 
 def to_update_metadata(request: UpdateMetadataRequest) -> control_pb2.UpdateMetadataRequest:
-    """UpdateMetadata, for sending."""
+    """Convert UpdateMetadata for sending."""
     return control_pb2.UpdateMetadataRequest(
         header=_to_header(request.header),
         partitions=[
@@ -195,7 +195,7 @@ def to_update_metadata(request: UpdateMetadataRequest) -> control_pb2.UpdateMeta
 
 
 def from_update_metadata(message: control_pb2.UpdateMetadataRequest) -> UpdateMetadataRequest:
-    """UpdateMetadata, as received. It does not carry whether a leader still recovers."""
+    """Convert a received UpdateMetadata. It does not carry whether a leader still recovers."""
     return UpdateMetadataRequest(
         _from_header(message.header),
         [
@@ -223,7 +223,7 @@ def from_update_metadata(message: control_pb2.UpdateMetadataRequest) -> UpdateMe
 
 
 def to_stop_replica(request: StopReplicaRequest) -> control_pb2.StopReplicaRequest:
-    """StopReplica, for sending."""
+    """Convert StopReplica for sending."""
     return control_pb2.StopReplicaRequest(
         header=_to_header(request.header),
         partitions=[
@@ -239,7 +239,7 @@ def to_stop_replica(request: StopReplicaRequest) -> control_pb2.StopReplicaReque
 
 
 def from_stop_replica(message: control_pb2.StopReplicaRequest) -> StopReplicaRequest:
-    """StopReplica, as received."""
+    """Convert a received StopReplica."""
     return StopReplicaRequest(
         _from_header(message.header),
         [
@@ -254,7 +254,7 @@ def from_stop_replica(message: control_pb2.StopReplicaRequest) -> StopReplicaReq
 
 
 def to_alter_partition(request: AlterPartitionRequest) -> control_pb2.AlterPartitionRequest:
-    """AlterPartition, for sending."""
+    """Convert AlterPartition for sending."""
     return control_pb2.AlterPartitionRequest(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,
@@ -275,7 +275,7 @@ def to_alter_partition(request: AlterPartitionRequest) -> control_pb2.AlterParti
 
 
 def from_alter_partition(message: control_pb2.AlterPartitionRequest) -> AlterPartitionRequest:
-    """AlterPartition, as received."""
+    """Convert a received AlterPartition."""
     return AlterPartitionRequest(
         message.broker_id,
         message.broker_epoch,
@@ -295,7 +295,7 @@ def from_alter_partition(message: control_pb2.AlterPartitionRequest) -> AlterPar
 
 
 def to_alter_partition_response(response: AlterPartitionResponse) -> control_pb2.AlterPartitionResponse:
-    """The answer to AlterPartition, for sending."""
+    """Convert the response to AlterPartition for sending."""
     return control_pb2.AlterPartitionResponse(
         error=to_error(response.error),
         partitions=[
@@ -315,7 +315,7 @@ def to_alter_partition_response(response: AlterPartitionResponse) -> control_pb2
 
 
 def from_alter_partition_response(message: control_pb2.AlterPartitionResponse) -> AlterPartitionResponse:
-    """The answer to AlterPartition, as received."""
+    """Convert a received response to AlterPartition."""
     return AlterPartitionResponse(
         from_error(message.error),
         [
@@ -336,7 +336,7 @@ def from_alter_partition_response(message: control_pb2.AlterPartitionResponse) -
 def to_remaining_partitions(
     error: ErrorCode, remaining: list[TopicPartition]
 ) -> control_pb2.ControlledShutdownResponse:
-    """The answer to ControlledShutdown, for sending: the partitions that the broker still leads."""
+    """Convert the response to ControlledShutdown for sending: the partitions that the broker still leads."""
     return control_pb2.ControlledShutdownResponse(
         error=to_error(error), remaining_partitions=_to_partition_errors(dict.fromkeys(remaining, ErrorCode.NONE))
     )
@@ -345,6 +345,6 @@ def to_remaining_partitions(
 def from_remaining_partitions(
     message: control_pb2.ControlledShutdownResponse,
 ) -> tuple[ErrorCode, list[TopicPartition]]:
-    """The answer to ControlledShutdown, as received."""
+    """Convert a received response to ControlledShutdown."""
     remaining = [TopicPartition(entry.topic, entry.partition) for entry in message.remaining_partitions]
     return from_error(message.error), remaining

@@ -2,19 +2,20 @@
 
 Rules, each held by a test:
 - kazoo's threads do nothing but ``loop.call_soon_threadsafe``. One exception, as in Kafka's ZooKeeperClient: when the
-  session has expired, kazoo's connection thread waits until the loop has heard of it, so that nothing of the old
+  session has expired, kazoo's connection thread waits until the loop has been notified, so that nothing of the old
   session can slip into the new one.
-- A request that meets a connection loss is sent again after the reconnect, for ever; every other answer, an expired
-  session included, goes to the caller (kafka-behaviour 7.3). A create sent twice may meet its own first success.
-- At most ``in_flight`` requests are with kazoo at a time (``zookeeper.max.in.flight.requests``); kazoo wakes its
-  thread through a socket pair whose sends block when some hundreds are outstanding.
-- kazoo forgets raw watches at each disconnect even if the session survives. ``Watch`` arms itself anew after each
-  firing and after each reconnect and says "look again" only once it is armed: no change is missed.
-- An expired session gives EXPIRED, then, with the new session, CONNECTED. While ZooKeeper is away there is only
+- A request that meets a connection loss is sent again after the reconnect, for ever; every other response, an expired
+  session included, goes to the caller (KafkaZkClient.retryRequestsUntilConnected). A create sent twice may meet its own
+  first success.
+- At most ``in_flight`` requests are with kazoo at a time (``zookeeper.max.in.flight.requests``); kazoo wakes its thread
+  through a socket pair whose sends block when some hundreds are pending.
+- kazoo forgets raw watches at each disconnect even if the session survives. ``Watch`` arms itself again after each
+  firing and after each reconnect and calls its callback only once it is armed: no change is missed.
+- An expired session gives EXPIRED, then, with the new session, CONNECTED. While ZooKeeper is unavailable there is only
   SUSPENDED: whether the session survived is known only after the reconnect.
 
-A chroot is handled here (paths outside never show it), since kazoo can't create one of several levels.
-Source: kafka.zookeeper.ZooKeeperClient; ecosystem 4.4.
+A chroot is handled here (paths outside never show it), because kazoo can't create one of several levels.
+Source: kafka.zookeeper.ZooKeeperClient, kazoo.client.KazooClient.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _EXPIRY_HANDSHAKE_SECONDS = 10.0
 
 
 class SessionState(Enum):
-    """What is known of the session."""
+    """The known state of the session."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -63,7 +64,7 @@ class SessionState(Enum):
 
 
 class ZooKeeperError(Exception):
-    """An answer of ZooKeeper other than success."""
+    """A response of ZooKeeper other than success."""
 
 
 class NoNode(ZooKeeperError):
@@ -83,7 +84,7 @@ class NotEmpty(ZooKeeperError):
 
 
 class SessionExpired(ZooKeeperError):
-    """The session ended before the answer came."""
+    """The session ended before the response came."""
 
 
 class Closed(ZooKeeperError):
@@ -94,7 +95,7 @@ class MultiFailed(ZooKeeperError):
     """One operation of a transaction failed, so none took effect.
 
     Attributes:
-        index: which operation.
+        index: the position of the operation.
         error: why.
     """
 
@@ -126,33 +127,33 @@ def _stat(stat: Any) -> ZnodeStat:
 
 
 def split_chroot(connect: str) -> tuple[str, str]:
-    """``host:port,.../chroot`` as hosts and chroot; the chroot is empty or begins with a slash."""
+    """Split ``host:port,.../chroot`` into hosts and chroot; the chroot is empty or begins with a slash."""
     hosts, _, chroot = connect.partition("/")
     chroot = chroot.strip("/")
     return hosts, f"/{chroot}" if chroot else ""
 
 
 Dial = Callable[[Callable[[], socket.socket]], socket.socket]
-"""Opens a connection by calling its argument, and gives the socket that kazoo is to use."""
+"""Opens a connection by calling its argument, and returns the socket that kazoo is to use."""
 
 
 class _DialingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's threads and sockets, but connections are opened through ``Dial``."""
+    """kazoo's threads and sockets, with connections opened through ``Dial``."""
 
     def __init__(self, dial: Dial) -> None:
         super().__init__()
         self._dial = dial
 
     def create_connection(self, *arguments: Any, **named: Any) -> Any:
-        """Called on kazoo's connection thread."""
+        """Open a connection; called on kazoo's connection thread."""
         return self._dial(partial(super().create_connection, *arguments, **named))
 
 
 class Watch:
-    """A watch that lasts: tells its callback to look again whenever something may have changed.
+    """A lasting watch: calls its callback whenever something may have changed.
 
     The callback runs on the loop, without arguments, once after the first arming (``armed`` is done then), after each
-    change and after each reconnect. Several changes may give one call.
+    change and after each reconnect. Several changes may cause one call.
     """
 
     def __init__(self, zookeeper: ZooKeeper, path: str, callback: Callable[[], None], *, children: bool) -> None:
@@ -166,17 +167,17 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:
-        """Watch no more."""
+        """End the watch."""
         self._cancelled = True
         if self._task is not None:
             self._task.cancel()
         if not self.armed.done():
-            self.armed.set_exception(Closed(f"The watch of {self.path} was taken back"))
-            self.armed.exception()  # nobody need be waiting
+            self.armed.set_exception(Closed(f"The watch of {self.path} was cancelled"))
+            self.armed.exception()  # possibly no task waits for it
         self._zookeeper.forget(self)
 
     def arm(self) -> None:
-        """Ask ZooKeeper anew; an older arming no longer counts."""
+        """Set the watch in ZooKeeper again; an older arming no longer counts."""
         if self._cancelled:
             return
         self._generation += 1
@@ -200,7 +201,7 @@ class Watch:
         self._callback()
 
     def _fired(self, generation: int, event: Any) -> None:
-        # kazoo says NONE when it forgets a watch at a disconnect: the reconnect arms it again.
+        # kazoo reports NONE when it forgets a watch at a disconnect: the reconnect arms it again.
         if generation == self._generation and event.type != EventType.NONE:
             self.arm()
 
@@ -243,10 +244,10 @@ class ZooKeeper:
     ) -> ZooKeeper:
         """Open a session, and create the chroot if the address has one.
 
-        ``dial`` may put something of its own between kazoo and each connection; it is called on kazoo's thread.
+        ``dial`` may replace how kazoo opens each connection; it is called on kazoo's thread.
 
         Raises:
-            TidegaugeError: NETWORK_EXCEPTION, ZooKeeper did not answer in time.
+            TidegaugeError: NETWORK_EXCEPTION, ZooKeeper did not respond in time.
         """
         zookeeper = cls(hosts, session_timeout_ms=session_timeout_ms, in_flight=in_flight, dial=dial)
         try:
@@ -258,7 +259,7 @@ class ZooKeeper:
             await zookeeper.close()
             raise TidegaugeError(
                 ErrorCode.NETWORK_EXCEPTION,
-                f"ZooKeeper at {hosts} did not answer within {connection_timeout_ms} ms; start it, or say with "
+                f"ZooKeeper at {hosts} did not respond within {connection_timeout_ms} ms; start it, or say with "
                 "zookeeper.connect where it is",
             ) from None
         except BaseException:
@@ -267,7 +268,7 @@ class ZooKeeper:
         return zookeeper
 
     async def close(self) -> None:
-        """End the session: its ephemeral znodes go at once. Does nothing the second time."""
+        """End the session: its ephemeral znodes are deleted at once. Idempotent."""
         if self._closing:
             return
         self._closing = True
@@ -275,7 +276,7 @@ class ZooKeeper:
             watch.cancel()
         await asyncio.to_thread(self._stop)
         self._fail_outstanding(Closed("The ZooKeeper client has been closed"))
-        self._connected.set()  # whoever waits for a connection learns from kazoo that there will be none
+        self._connected.set()  # every caller that waits for a connection learns from kazoo that there will be none
 
     def _stop(self) -> None:
         with contextlib.suppress(Exception):
@@ -286,7 +287,7 @@ class ZooKeeper:
 
     @property
     def credentials(self) -> tuple[int, bytes]:
-        """The session's id and password: whoever has them may take the session over, or end it."""
+        """Return the session's id and password, with which any client may take the session over, or end it."""
         session_id, password = self._kazoo.client_id or (0, b"")
         return session_id or 0, password
 
@@ -295,21 +296,21 @@ class ZooKeeper:
         self._listeners.append(listener)
 
     def _learn_negotiated_timeout(self) -> None:
-        # kazoo keeps the timeout that the server granted to itself: read it where the answer to connect comes in.
+        # kazoo keeps the timeout that the server granted to itself: read it where the response to connect comes in.
         connection = self._kazoo._connection  # noqa: SLF001 - no public way
         invoke = connection._invoke  # noqa: SLF001 - the same
 
         def invoke_and_learn(*arguments: Any, **named: Any) -> Any:
-            answer = invoke(*arguments, **named)
-            granted = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
+            response = invoke(*arguments, **named)
+            granted = getattr(response[0], "time_out", 0) if isinstance(response, tuple) else 0
             if granted > 0:
                 self.negotiated_session_timeout_ms = int(granted)
-            return answer
+            return response
 
         connection._invoke = invoke_and_learn  # noqa: SLF001 - the same
 
     def _on_kazoo_state(self, state: Any) -> None:
-        """On kazoo's connection thread."""
+        """Handle kazoo's state on its connection thread."""
         if self._closing:
             return
         if state == KazooState.LOST:
@@ -369,7 +370,7 @@ class ZooKeeper:
     # Requests
 
     async def _request(self, start: Callable[[], Any]) -> Any:
-        """Send a request until it has an answer other than connection loss."""
+        """Send a request until its response is other than connection loss."""
         expiries = self._expiries
         async with self._slots:
             while True:
@@ -384,12 +385,12 @@ class ZooKeeper:
                     start().rawlink(partial(self._answered, future))
                     return await future
                 except ConnectionLoss:
-                    await asyncio.sleep(0)  # let the news of the lost connection arrive before looking at it
+                    await asyncio.sleep(0)  # let the notification of the lost connection arrive before looking at it
                 finally:
                     self._outstanding.discard(future)
 
     def _answered(self, future: asyncio.Future[Any], result: Any) -> None:
-        """On kazoo's completion thread."""
+        """Handle a response on kazoo's completion thread."""
         self._post(self._settle, future, result)
 
     @staticmethod
@@ -411,23 +412,23 @@ class ZooKeeper:
         return path.removeprefix(self._chroot) or "/"
 
     async def get(self, path: str) -> tuple[bytes, ZnodeStat]:
-        """A znode's data (null reads as empty) and stat; raises NoNode."""
+        """Return a znode's data (null reads as empty) and stat; raises NoNode."""
         data, stat = await self._request(lambda: self._kazoo.get_async(self._real(path)))
         return data or b"", _stat(stat)
 
     async def exists(self, path: str) -> ZnodeStat | None:
-        """A znode's stat, or None."""
+        """Return a znode's stat, or None."""
         stat = await self._request(lambda: self._kazoo.exists_async(self._real(path)))
         return None if stat is None else _stat(stat)
 
     async def children(self, path: str) -> list[str]:
-        """Names of a znode's children, sorted; raises NoNode."""
+        """Return the names of a znode's children, sorted; raises NoNode."""
         names = await self._request(lambda: self._kazoo.get_children_async(self._real(path)))
         return sorted(names)
 
     async def create(self, path: str, data: bytes | None, *, ephemeral: bool = False, sequence: bool = False) -> str:
-        """Make a znode and return its path; raises NodeExists, NoNode (no parent)."""
-        value: Any = data  # kazoo's hints miss that a znode may have no data at all
+        """Create a znode and return its path; raises NodeExists, NoNode (no parent)."""
+        value: Any = data  # kazoo's type hints do not allow a znode without data
         made = await self._request(lambda: self._kazoo.create_async(self._real(path), value, None, ephemeral, sequence))
         return self._shown(str(made))
 
@@ -440,7 +441,7 @@ class ZooKeeper:
         await self._request(lambda: self._kazoo.delete_async(self._real(path), version))
 
     async def ensure_path(self, path: str) -> None:
-        """Make a persistent znode and its parents where they are missing, with null data as Kafka does."""
+        """Create a persistent znode and its parents if they are missing, with null data as Kafka does."""
         parts = [part for part in path.split("/") if part]
         if await self.exists(path) is not None:
             return
@@ -449,7 +450,7 @@ class ZooKeeper:
                 await self.create("/" + "/".join(parts[:length]), None)
 
     async def delete_recursively(self, path: str) -> None:
-        """Delete a znode and all below it; a missing one is fine."""
+        """Delete a znode and its descendants; a missing one is no error."""
         try:
             for child in await self.children(path):
                 await self.delete_recursively(f"{path}/{child}")
@@ -458,7 +459,7 @@ class ZooKeeper:
             return
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | ZnodeStat | None]:
-        """Do all or nothing. A create answers its path, a set the new stat, the others None.
+        """Run a transaction. The result of a create is its path, of a set the new stat, of the others None.
 
         Raises:
             MultiFailed: an operation failed, and which.
@@ -470,17 +471,17 @@ class ZooKeeper:
                 self._add(transaction, operation)
             return transaction.commit_async()
 
-        answers = await self._request(start)
-        for index, answer in enumerate(answers):
+        responses = await self._request(start)
+        for index, response in enumerate(responses):
             # Operations before the failed one are rolled back, those after it were not tried.
-            if isinstance(answer, Exception) and not isinstance(answer, RolledBackError | RuntimeInconsistency):
-                raise MultiFailed(index, _translate(answer))
-        return [self._multi_answer(answer) for answer in answers]
+            if isinstance(response, Exception) and not isinstance(response, RolledBackError | RuntimeInconsistency):
+                raise MultiFailed(index, _translate(response))
+        return [self._multi_response(response) for response in responses]
 
-    def _multi_answer(self, answer: Any) -> str | ZnodeStat | None:
-        if isinstance(answer, str):
-            return self._shown(answer)
-        return _stat(answer) if hasattr(answer, "czxid") else None
+    def _multi_response(self, response: Any) -> str | ZnodeStat | None:
+        if isinstance(response, str):
+            return self._shown(response)
+        return _stat(response) if hasattr(response, "czxid") else None
 
     def _add(self, transaction: Any, operation: Operation) -> None:
         path = self._real(operation.path)
@@ -489,7 +490,7 @@ class ZooKeeper:
                 transaction.check(path, operation.version)
             case CreateNode():
                 flags = (1 if operation.ephemeral else 0) | (2 if operation.sequence else 0)
-                # kazoo's own method refuses null data, which Kafka writes.
+                # kazoo's own method rejects null data, which Kafka writes.
                 transaction.operations.append(Create(path, operation.data, OPEN_ACL_UNSAFE, flags))
             case SetNode():
                 transaction.set_data(path, operation.data, operation.version)
@@ -507,11 +508,11 @@ class ZooKeeper:
     # Watches
 
     def watch_data(self, path: str, callback: Callable[[], None]) -> Watch:
-        """Look again when the znode is created, changed or deleted."""
+        """Call back when the znode is created, changed or deleted."""
         return self._watch(Watch(self, path, callback, children=False))
 
     def watch_children(self, path: str, callback: Callable[[], None]) -> Watch:
-        """Look again when the znode's set of children changes, or the znode comes or goes."""
+        """Call back when the znode's set of children changes, or the znode is created or deleted."""
         return self._watch(Watch(self, path, callback, children=True))
 
     def _watch(self, watch: Watch) -> Watch:
@@ -521,7 +522,7 @@ class ZooKeeper:
         return watch
 
     def forget(self, watch: Watch) -> None:
-        """Called by ``Watch.cancel``."""
+        """Remove a watch; called by ``Watch.cancel``."""
         self._watches.pop(watch, None)
 
     async def arm(self, path: str, fired: Callable[[Any], None], *, children: bool) -> None:
@@ -535,4 +536,4 @@ class ZooKeeper:
             stat = await self._request(lambda: self._kazoo.exists_async(real, watch=fired))
             if stat is None or not children:
                 return
-            # It was made between the two requests: a data watch alone would not see its children.
+            # It was created between the two requests: a data watch alone would not see its children.

@@ -148,7 +148,7 @@ async def test_the_granted_session_timeout_is_known(server: Server) -> None:
 
 
 async def test_an_unreachable_server_is_one_sentence(next_base_port: Callable[[], int]) -> None:
-    with pytest.raises(TidegaugeError, match="did not answer within 300 ms"):
+    with pytest.raises(TidegaugeError, match="did not respond within 300 ms"):
         await ZooKeeper.connect(f"127.0.0.1:{next_base_port()}", session_timeout_ms=1000, connection_timeout_ms=300)
 
 

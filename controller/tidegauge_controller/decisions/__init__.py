@@ -1,1 +1,1 @@
-"""What a controller decides, free of ZooKeeper, network, clock and chance."""
+"""The controller's decisions, independent of ZooKeeper, network, clock and chance."""

@@ -1,12 +1,12 @@
-"""A leader proposes in-sync replicas: check the proposal against what is known, then write it.
+"""AlterPartition: check a leader's proposal of in-sync replicas against what is known, then write it.
 
-The checks stand in Kafka's order, which decides which error a leader sees. ISR and partition epoch change, the leader
-epoch does not, and no LeaderAndIsr follows; all brokers get UpdateMetadata for every partition named, the refused ones
-included. Source: KafkaController.tryProcessAlterPartition (kafka-behaviour 8.11).
+The checks have Kafka's order, which decides which error a leader sees. ISR and partition epoch change, the leader epoch
+does not, and no LeaderAndIsr follows; all brokers get UpdateMetadata for every partition named, the rejected ones
+included. Source: KafkaController.tryProcessAlterPartition.
 
-One difference, in the leader's favour: where the version in ZooKeeper is not the one known, the state is read back. A
-write whose answer was lost with the connection shows there as done and is answered as such; otherwise the controller
-takes over what it read, so that the leader's next proposal meets the truth.
+One difference, in the leader's favour: if the version in ZooKeeper is not the known one, the state is read back. A
+write whose response was lost with the connection is found there as done, and the response says so; otherwise the
+controller takes over what it read, so that the leader's next proposal is checked against the current state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check_proposal(
     """Judge a proposal without ZooKeeper.
 
     Returns:
-        An error; or NONE and the state to write; or NONE and None where it is so already.
+        An error; or NONE and the state to write; or NONE and None if the state is as proposed already.
     """
     at = proposal.topic_partition
     if context.topic_ids.get(at.topic) != proposal.topic_id:
@@ -61,9 +61,9 @@ def check_proposal(
 
 
 def _joiner_is_another(context: ControllerContext, current: Leadership, proposal: IsrProposal) -> bool:
-    """Whether who joins has restarted since the fetch on which the proposal stands: what it had may be gone.
+    """Return whether a joining replica has restarted since the fetch that qualified it, and may have lost records.
 
-    The rule is KIP-903's, which KRaft's controller has; Kafka's in ZooKeeper mode takes the proposal.
+    The rule is KIP-903's, which KRaft's controller has; Kafka's controller in ZooKeeper mode accepts the proposal.
     """
     if proposal.joiner_epoch < 0 or context.settings.trusts_restarted_brokers:
         return False
@@ -74,7 +74,7 @@ def _joiner_is_another(context: ControllerContext, current: Leadership, proposal
 def process_alter_partition(
     context: ControllerContext, request: AlterPartitionRequest
 ) -> Steps[AlterPartitionResponse]:
-    """Answer a leader's proposals."""
+    """Return the outcomes of a leader's proposals."""
     context.cause = "AlterPartition"
     broker = context.live.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:

@@ -1,8 +1,8 @@
-"""What one event makes the controller tell the brokers, gathered, then sent in Kafka's order.
+"""The control requests that one event causes, gathered, then sent in Kafka's order.
 
 Order per batch: all LeaderAndIsr, then all UpdateMetadata, then all StopReplica. Every LeaderAndIsr of a partition also
-puts it into the UpdateMetadata for all registered brokers. Requests for brokers that are not registered are dropped.
-Source: AbstractControllerBrokerRequestBatch (kafka-behaviour 8.8).
+adds it to the UpdateMetadata for all registered brokers. Requests for brokers that are not registered are dropped.
+Source: AbstractControllerBrokerRequestBatch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidegauge_controller.decisions.steps import ControlRequest, Send
 
 
 class RequestBatch:
-    """Gathers requests; ``send`` gives them and starts anew."""
+    """Gathers requests; ``send`` returns them and starts with an empty batch."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -40,7 +40,7 @@ class RequestBatch:
         self._stop_replica.clear()
 
     def leader_and_isr(self, broker_ids: Iterable[int], at: TopicPartition, *, is_new: bool) -> None:
-        """Tell these brokers the partition's current state, and all brokers its metadata."""
+        """Send these brokers the partition's current state, and all brokers its metadata."""
         state = self._context.state_of(at, self._context.leadership[at])
         for broker_id in broker_ids:
             entries = self._leader_and_isr.setdefault(broker_id, {})
@@ -49,7 +49,7 @@ class RequestBatch:
         self.update_metadata(self._context.live_or_shutting_down, [at])
 
     def update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Tell these brokers who lives, and the state of these partitions if they have one."""
+        """Send these brokers the live brokers, and the state of these partitions if they have one."""
         self._metadata_brokers.update(broker_ids)
         for at in partitions:
             leadership = self._context.leadership.get(at)
@@ -62,7 +62,7 @@ class RequestBatch:
             )
 
     def stop_replica(self, broker_id: int, at: TopicPartition, *, delete: bool) -> None:
-        """Tell a broker to stop its replica. The epoch is not checked while the topic is being deleted."""
+        """Request that a broker stop its replica. The epoch is not checked while the topic is being deleted."""
         leadership = self._context.leadership.get(at)
         unchecked = leadership is None or self._context.is_to_be_deleted(at.topic)
         entries = self._stop_replica.setdefault(broker_id, {})
@@ -71,7 +71,7 @@ class RequestBatch:
         entries[at] = StopReplicaPartition(at, epoch, delete or was_delete)
 
     def send(self) -> Send:
-        """The gathered requests, in order."""
+        """Return the gathered requests, in order."""
         messages = (*self._leader_and_isr_requests(), *self._metadata_requests(), *self._stop_replica_requests())
         self._clear()
         return Send(messages)

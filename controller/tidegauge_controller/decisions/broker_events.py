@@ -1,8 +1,8 @@
-"""Brokers come, go, and bounce: what the controller does then.
+"""How the controller handles brokers that register, die and bounce.
 
-A broker that came back before its absence was noticed shows a larger czxid: it is handled as a failure, then a
-start-up. A broker that comes is not put into any ISR; its leaders do that once it has caught up.
-Source: KafkaController.processBrokerChange, onBrokerStartup, onBrokerFailure (kafka-behaviour 8.4).
+A broker that registered again before its absence was noticed has a larger czxid: that is handled as a failure, then a
+start-up. A broker that registers is not added to any ISR; the leaders do that once it has caught up.
+Source: KafkaController.processBrokerChange, onBrokerStartup, onBrokerFailure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidegauge_controller.decisions.context import (
 )
 from tidegauge_controller.decisions.deletion import fail_replica_deletion, resume_deletions
 from tidegauge_controller.decisions.partition_machine import change_partitions, trigger_online
-from tidegauge_controller.decisions.reassignment import process_removers_gone, resume_reassignments
+from tidegauge_controller.decisions.reassignment import process_removers_died, resume_reassignments
 from tidegauge_controller.decisions.replica_machine import change_replicas
 from tidegauge_controller.decisions.steps import (
     AddBroker,
@@ -48,7 +48,7 @@ from tidegauge_controller.decisions.steps import (
 
 
 def read_brokers() -> Steps[dict[int, LiveBroker]]:
-    """The registered brokers with their epochs."""
+    """Return the registered brokers with their epochs."""
     names: list[str] | None = yield ReadChildren(BROKER_IDS)
     broker_ids = sorted(int(name) for name in names or [] if name.isdigit())
     results: list[ReadResult] = yield Read(tuple(broker_path(broker_id) for broker_id in broker_ids))
@@ -69,14 +69,14 @@ def read_brokers() -> Steps[dict[int, LiveBroker]]:
 def update_metadata(
     context: ControllerContext, broker_ids: Collection[int], partitions: Collection[TopicPartition] = ()
 ) -> Steps[None]:
-    """Tell brokers who lives, and the state of these partitions."""
+    """Send brokers the live brokers, and the state of these partitions."""
     batch = RequestBatch(context)
     batch.update_metadata(broker_ids, partitions)
     yield batch.send()
 
 
 def process_broker_change(context: ControllerContext) -> Steps[None]:
-    """Compare the registered brokers with those known: new ones, bounced ones, dead ones, in this order."""
+    """Compare the registered brokers with the known ones: handle new, bounced and dead ones, in this order."""
     now = yield from read_brokers()
     known = context.live
     new = sorted(now.keys() - known.keys())
@@ -114,10 +114,10 @@ def _remove(context: ControllerContext, broker_ids: Sequence[int]) -> None:
 
 
 def on_broker_startup(context: ControllerContext, broker_ids: Sequence[int]) -> Steps[None]:
-    """Brokers have registered: they learn all, the others learn of them, waiting partitions get their chance."""
+    """Handle registered brokers: send them full metadata, announce them to the others, retry offline partitions."""
     context.cause = "BrokerStartup"
     for broker_id in broker_ids:
-        context.offline_folders.pop(broker_id, None)
+        context.offline_directories.pop(broker_id, None)
     others = context.live_or_shutting_down - frozenset(broker_ids)
     yield from update_metadata(context, others)
     yield from update_metadata(context, broker_ids, context.partitions_with_leaders())
@@ -130,22 +130,22 @@ def on_broker_startup(context: ControllerContext, broker_ids: Sequence[int]) -> 
 
 
 def startups_complete(
-    context: ControllerContext, told: Mapping[int, int]
+    context: ControllerContext, notified: Mapping[int, int]
 ) -> tuple[list[tuple[int, UpdateMetadataRequest]], dict[int, int]]:
-    """Tell each registered broker, once in a term, that all stands in its queue that its start brings.
+    """Notify each registered broker, once in a term, that everything its start-up causes is in its queue.
 
-    It stands behind the roles of its replicas and the elections that it made possible, so a broker that has it is
-    ready. Kafka's brokers are never told. Call it between events.
+    The notification is queued behind the roles of its replicas and the elections that it made possible, so a broker
+    that receives it is ready. Kafka has no such notification. Call it between events.
 
     Args:
         context: after an event.
-        told: broker id -> broker epoch of those who were told in this term.
+        notified: broker id -> broker epoch of the brokers that were notified in this term.
 
     Returns:
-        The requests by receiver, and who has been told now.
+        The requests by receiver, and the brokers notified so far.
     """
     batch = RequestBatch(context)
-    batch.update_metadata([one for one, broker in context.live.items() if told.get(one) != broker.epoch], ())
+    batch.update_metadata([one for one, broker in context.live.items() if notified.get(one) != broker.epoch], ())
     requests = [
         (broker_id, replace(request, startup_complete=True))
         for broker_id, request in batch.send().messages
@@ -155,17 +155,17 @@ def startups_complete(
 
 
 def on_broker_failure(context: ControllerContext, broker_ids: Sequence[int]) -> Steps[None]:
-    """Brokers are gone: their replicas are offline."""
+    """Handle dead brokers: their replicas are offline."""
     context.cause = "BrokerFailure"
     for broker_id in broker_ids:
-        context.offline_folders.pop(broker_id, None)
+        context.offline_directories.pop(broker_id, None)
         context.shutting_down.discard(broker_id)
     yield from on_replicas_offline(context, context.replicas_on(broker_ids))
-    yield from process_removers_gone(context, broker_ids)
+    yield from process_removers_died(context, broker_ids)
 
 
 def on_replicas_offline(context: ControllerContext, replicas: Sequence[Replica]) -> Steps[None]:
-    """Elect where leaders are lost, then take the replicas out of the ISRs."""
+    """Elect where leaders are lost, then remove the replicas from the ISRs."""
     to_delete = [replica for replica in replicas if context.is_to_be_deleted(replica.topic_partition.topic)]
     others = [replica for replica in replicas if not context.is_to_be_deleted(replica.topic_partition.topic)]
     leaderless = context.leaders_offline()
@@ -178,11 +178,11 @@ def on_replicas_offline(context: ControllerContext, replicas: Sequence[Replica])
         yield from update_metadata(context, context.live_or_shutting_down)
 
 
-def is_of_this_life(context: ControllerContext, broker_id: int, request: ControlRequest) -> bool:
-    """Whether a request went to the broker's present registration, so that its answer still says something.
+def is_of_current_incarnation(context: ControllerContext, broker_id: int, request: ControlRequest) -> bool:
+    """Return whether a request went to the broker's present registration, so that its response is still valid.
 
-    The answer of a former life may come after the broker's failure and start-up have been handled; what it says of
-    replicas would undo what was begun since. (Kafka takes it; a deletion can then stand still until a broker starts.)
+    The response of a previous incarnation may arrive after the broker's failure and start-up have been handled; its
+    outcomes would undo what was begun since. (Kafka accepts it; a deletion can then be stuck until a broker starts.)
     """
     broker = context.live.get(broker_id)
     return broker is not None and broker.epoch == request.header.broker_epoch
@@ -191,9 +191,10 @@ def is_of_this_life(context: ControllerContext, broker_id: int, request: Control
 def process_leader_and_isr_response(
     context: ControllerContext, broker_id: int, response: PartitionsResponse
 ) -> Steps[None]:
-    """A broker says which of its replicas lie in a failed folder: these are offline from now on.
+    """Handle a response that names replicas in a failed log directory: they are offline from now on.
 
-    And which states take it for the process before it (``INELIGIBLE_REPLICA``): these it has lost and got anew.
+    It also names the states that target the previous incarnation (``INELIGIBLE_REPLICA``): these replicas are handled
+    as lost and started again.
     """
     if response.error is not ErrorCode.NONE or broker_id not in context.live:
         return
@@ -202,9 +203,9 @@ def process_leader_and_isr_response(
         yield from _on_overlooked_restart(context, broker_id, restarted)
     failed = {at for at, error in response.partitions.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
     working = {at for at, error in response.partitions.items() if error is ErrorCode.NONE}
-    before = context.offline_folders.get(broker_id, set())
+    before = context.offline_directories.get(broker_id, set())
     now = (before | failed) - working
-    context.offline_folders[broker_id] = now
+    context.offline_directories[broker_id] = now
     new = sorted(now - before)
     if new:
         context.cause = "LogDirFailure"
@@ -214,16 +215,16 @@ def process_leader_and_isr_response(
 def _on_overlooked_restart(
     context: ControllerContext, broker_id: int, partitions: Sequence[TopicPartition]
 ) -> Steps[None]:
-    """What a bounce would have done to these replicas: out of the ISRs, then told what they are now.
+    """Do what a bounce would have done to these replicas: remove them from the ISRs, then send their current states.
 
-    Their leaders may have taken them out of the ISRs before the refusal came here. They are told all the same: what
-    they refused was all that they have heard of these partitions.
+    Their leaders may have removed them from the ISRs before the rejection arrived. The states are sent all the same:
+    what the replicas rejected is all that they have received about these partitions.
     """
     context.cause = "OverlookedRestart"
     refused = [Replica(at, broker_id) for at in partitions if at in context.leadership]
     in_sync = [replica for replica in refused if broker_id in context.leadership[replica.topic_partition].isr]
     if in_sync:
-        offline = context.offline_folders.setdefault(broker_id, set())
+        offline = context.offline_directories.setdefault(broker_id, set())
         offline.update(replica.topic_partition for replica in in_sync)
         yield from on_replicas_offline(context, in_sync)
         offline.difference_update(replica.topic_partition for replica in in_sync)
@@ -232,7 +233,9 @@ def _on_overlooked_restart(
 
 
 def process_log_dir_notifications(context: ControllerContext) -> Steps[None]:
-    """Brokers report failed folders: LeaderAndIsr for all their replicas makes them answer which are offline."""
+    """Handle reports of failed log directories: LeaderAndIsr for all replicas, so that the response names the
+    offline ones.
+    """
     names: list[str] | None = yield ReadChildren(LOG_DIR_EVENT_NOTIFICATION)
     paths = tuple(f"{LOG_DIR_EVENT_NOTIFICATION}/{name}" for name in names or [])
     if not paths:

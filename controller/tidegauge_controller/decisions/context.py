@@ -1,9 +1,9 @@
-"""What the active controller knows: brokers, topics, assignments, leaders, and the state of each partition and replica.
+"""The active controller's state: brokers, topics, assignments, leaders, and the state of each partition and replica.
 
-Filled from ZooKeeper at fail-over and changed only by the decisions in this package. ``leadership`` is the cache of
-the state znodes; the znodes themselves are the truth, and every write to one expects the version known here or just
+Filled from ZooKeeper at fail-over and changed only by the decisions in this package. ``leadership`` is the cache of the
+state znodes; the znodes themselves are authoritative, and every write to one expects the version known here or just
 read. A broker that shuts down stays registered: it still gets UpdateMetadata and StopReplica, but it does not count as
-online. Source: kafka.controller.ControllerContext (kafka-behaviour 8.2-8.7).
+online. Source: kafka.controller.ControllerContext.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INITIAL_PARTITION_EPOCH = 0
 
 
 class PartitionStatus(Enum):
-    """States of a partition (kafka-behaviour 8.5)."""
+    """States of a partition (kafka.controller.PartitionState)."""
 
     NON_EXISTENT = "NonExistentPartition"
     NEW = "NewPartition"
@@ -31,7 +31,7 @@ class PartitionStatus(Enum):
 
 
 class ReplicaStatus(Enum):
-    """States of a replica (kafka-behaviour 8.7)."""
+    """States of a replica (kafka.controller.ReplicaState)."""
 
     NON_EXISTENT = "NonExistentReplica"
     NEW = "NewReplica"
@@ -58,7 +58,7 @@ class LiveBroker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The replicas of a partition in assignment order, and what a reassignment adds and removes."""
+    """The replicas of a partition in assignment order, and those that a reassignment adds and removes."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -66,28 +66,30 @@ class Assignment:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas when a reassignment is done."""
+        """Return the replicas after the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas before the reassignment."""
+        """Return the replicas before the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.adding)
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether a reassignment runs."""
+        """Return whether a reassignment is in progress."""
         return bool(self.adding or self.removing)
 
     def reassigned_to(self, target: Sequence[int]) -> Assignment:
-        """The assignment while the original replicas give way to these: the target first, then who goes."""
+        """Return the assignment while the original replicas are replaced by these: the target first, then the
+        removed ones.
+        """
         origin = self.origin
         everyone = tuple(dict.fromkeys((*target, *origin)))
         adding = tuple(replica for replica in everyone if replica not in origin)
         return Assignment(everyone, adding, tuple(replica for replica in everyone if replica not in target))
 
     def without(self, broker_id: int) -> Assignment:
-        """The assignment when a replica is gone."""
+        """Return the assignment after the removal of a replica."""
         return Assignment(
             tuple(replica for replica in self.replicas if replica != broker_id),
             tuple(replica for replica in self.adding if replica != broker_id),
@@ -96,12 +98,12 @@ class Assignment:
 
 
 NO_REPLICAS = Assignment(())
-"""Of a partition that nobody knows."""
+"""The assignment of an unknown partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """A partition's state znode: ``partition_epoch`` is its version, ``controller_epoch`` who wrote it last."""
+    """A partition's state znode: ``partition_epoch`` is its version, ``controller_epoch`` is its last writer's."""
 
     leader: int
     leader_epoch: int
@@ -112,17 +114,17 @@ class Leadership:
 
     @classmethod
     def of(cls, node: PartitionStateNode, version: int) -> Leadership:
-        """From the znode's payload and version."""
+        """Build it from the znode's payload and version."""
         return cls(node.leader, node.leader_epoch, node.isr, node.recovering, version, node.controller_epoch)
 
     def at(self, partition_epoch: int) -> Leadership:
-        """The same, as that version of the znode."""
+        """Return the same state as another version of the znode."""
         return Leadership(
             self.leader, self.leader_epoch, self.isr, self.recovering, partition_epoch, self.controller_epoch
         )
 
     def node(self) -> PartitionStateNode:
-        """The znode's payload."""
+        """Return the znode's payload."""
         return PartitionStateNode(self.leader, self.leader_epoch, self.isr, self.controller_epoch, self.recovering)
 
 
@@ -138,18 +140,18 @@ class ControllerSettings:
 
 @dataclass(slots=True)
 class ControllerContext:
-    """All that one controller knows during its term.
+    """Everything that one controller knows during its term.
 
     Attributes:
         controller_id: the broker that is the controller.
         epoch: its controller epoch.
         epoch_version: zkVersion of ``/controller_epoch`` at its election: what every write checks.
-        cause: the event under way, for the event log.
-        live: registered brokers, those that shut down included.
-        offline_folders: replicas whose log folder failed, by broker.
+        cause: the current event, for the event log.
+        live: registered brokers, including those that shut down.
+        offline_folders: replicas whose log directory failed, by broker.
         reassigning: partitions whose replicas are being reassigned.
         removals: of those that have got their new replicas, the brokers that still delete an old one.
-        legacy_reassignment_seen: which ``/admin/reassign_partitions`` was looked at: the transaction that created it.
+        legacy_reassignment_seen: the transaction that created the last ``/admin/reassign_partitions`` that was handled.
     """
 
     controller_id: int
@@ -165,7 +167,7 @@ class ControllerContext:
     leadership: dict[TopicPartition, Leadership] = field(default_factory=dict)
     partition_status: dict[TopicPartition, PartitionStatus] = field(default_factory=dict)
     replica_status: dict[Replica, ReplicaStatus] = field(default_factory=dict)
-    offline_folders: dict[int, set[TopicPartition]] = field(default_factory=dict)
+    offline_directories: dict[int, set[TopicPartition]] = field(default_factory=dict)
     topics_to_delete: set[str] = field(default_factory=set)
     topics_deletion_started: set[str] = field(default_factory=set)
     topics_ineligible_for_deletion: set[str] = field(default_factory=set)
@@ -177,40 +179,40 @@ class ControllerContext:
 
     @property
     def live_brokers(self) -> frozenset[int]:
-        """Registered brokers that do not shut down."""
+        """Return the registered brokers that do not shut down."""
         return frozenset(self.live) - self.shutting_down
 
     @property
     def live_or_shutting_down(self) -> frozenset[int]:
-        """All registered brokers."""
+        """Return all registered brokers."""
         return frozenset(self.live)
 
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Of all registered brokers, by id."""
+        """Return the endpoints of all registered brokers, by id."""
         return tuple(self.live[broker_id].endpoint for broker_id in sorted(self.live))
 
     def is_online(self, broker_id: int, at: TopicPartition, *, shutting_down_counts: bool = False) -> bool:
-        """Whether a replica's broker is live, does not shut down, and its folder works. Asked for every replica."""
+        """Return whether a replica's broker is live and does not shut down, and its log directory is healthy."""
         return (
             broker_id in self.live
             and (shutting_down_counts or broker_id not in self.shutting_down)
-            and at not in self.offline_folders.get(broker_id, ())
+            and at not in self.offline_directories.get(broker_id, ())
         )
 
     # Topics
 
     def is_to_be_deleted(self, topic: str) -> bool:
-        """Whether the topic's deletion has been asked for."""
+        """Return whether the topic is marked for deletion."""
         return topic in self.topics_to_delete
 
     def partitions(self, topics: Iterable[str] | None = None) -> Iterator[TopicPartition]:
-        """All partitions of the topics, in order of name and index."""
+        """Return all partitions of the topics, in order of name and index."""
         for topic in sorted(self.topics if topics is None else topics):
             for partition in sorted(self.assignments.get(topic, {})):
                 yield TopicPartition(topic, partition)
 
     def assignment(self, at: TopicPartition) -> Assignment:
-        """A partition's replicas; empty for one that is unknown."""
+        """Return a partition's replicas; empty for one that is unknown."""
         partitions = self.assignments.get(at.topic)
         return NO_REPLICAS if partitions is None else partitions.get(at.partition, NO_REPLICAS)
 
@@ -219,28 +221,28 @@ class ControllerContext:
         self.assignments.setdefault(at.topic, {})[at.partition] = assignment
 
     def replicas(self, topics: Iterable[str] | None = None) -> list[Replica]:
-        """All replicas of the topics' partitions."""
+        """Return all replicas of the topics' partitions."""
         return [Replica(at, broker_id) for at in self.partitions(topics) for broker_id in self.assignment(at).replicas]
 
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
-        """All replicas of these partitions."""
+        """Return all replicas of these partitions."""
         return [Replica(at, broker_id) for at in partitions for broker_id in self.assignment(at).replicas]
 
     def replicas_on(self, broker_ids: Iterable[int]) -> list[Replica]:
-        """All replicas on these brokers."""
+        """Return all replicas on these brokers."""
         wanted = frozenset(broker_ids)
         return [replica for replica in self.replicas() if replica.broker_id in wanted]
 
     def partitions_on(self, broker_id: int) -> list[TopicPartition]:
-        """All partitions with a replica on this broker."""
+        """Return all partitions with a replica on this broker."""
         return [at for at in self.partitions() if broker_id in self.assignment(at).replicas]
 
     def partitions_in(self, *states: PartitionStatus) -> list[TopicPartition]:
-        """All partitions in one of these states."""
+        """Return all partitions in one of these states."""
         return sorted(at for at, state in self.partition_status.items() if state in states)
 
     def replicas_in(self, topic: str, *states: ReplicaStatus) -> list[Replica]:
-        """A topic's replicas in one of these states."""
+        """Return a topic's replicas in one of these states."""
         return [
             replica
             for replica in self.replicas([topic])
@@ -261,7 +263,7 @@ class ControllerContext:
         self.topic_ids.pop(topic, None)
 
     def state_of(self, at: TopicPartition, leadership: Leadership) -> PartitionState:
-        """A partition as control requests carry it."""
+        """Return the state of a partition as control requests carry it."""
         assignment = self.assignment(at)
         return PartitionState(
             topic_partition=at,
@@ -278,11 +280,11 @@ class ControllerContext:
         )
 
     def partitions_with_leaders(self) -> list[TopicPartition]:
-        """Partitions that have a state znode, those to be deleted left out."""
+        """Return the partitions that have a state znode, without those to be deleted."""
         return sorted(at for at in self.leadership if not self.is_to_be_deleted(at.topic))
 
     def leaders_offline(self) -> list[TopicPartition]:
-        """Partitions with a leader that is not online, those to be deleted left out."""
+        """Return the partitions with a leader that is not online, without those to be deleted."""
         return sorted(
             at
             for at, leadership in self.leadership.items()

@@ -1,9 +1,9 @@
 """Topic deletion: from the marker to the last znode.
 
-A topic is deleted in rounds: its partitions go Offline and NonExistent, all brokers forget it (UpdateMetadata), the
+A topic is deleted in rounds: its partitions become Offline and NonExistent, all brokers forget it (UpdateMetadata), the
 replicas are stopped and then deleted. A replica on a dead broker makes the topic ineligible: the marker stays, and the
-deletion goes on when the broker returns. When every replica is deleted the topic's znode, its settings and then the
-marker go. Source: kafka.controller.TopicDeletionManager (kafka-behaviour 8.16).
+deletion continues when the broker returns. When every replica is deleted the topic's znode, its settings and then the
+marker are deleted. Source: kafka.controller.TopicDeletionManager.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _S = ReplicaStatus
 
 
 def read_deletions(context: ControllerContext) -> Steps[None]:
-    """Step 5 of the fail-over: the markers, and which of their topics must wait."""
+    """Read the markers, and which of their topics must wait (step 5 of the fail-over)."""
     names: list[str] | None = yield ReadChildren(DELETE_TOPICS)
     marked = set(names or [])
     if not context.settings.delete_topic_enable:
@@ -56,7 +56,9 @@ def _drop_markers(topics: Sequence[str]) -> Steps[None]:
 
 
 def _drop_markers_of_unknown(topics: Sequence[str]) -> Steps[None]:
-    """There is nothing to delete but, where a controller died in between, settings. (Kafka leaves these.)"""
+    """Delete markers of unknown topics, and settings that remain if a controller died in between. (Kafka leaves
+    these.)
+    """
     if not topics:
         return
     results: list[ReadResult] = yield Read(tuple(topic_path(topic) for topic in topics))
@@ -66,7 +68,7 @@ def _drop_markers_of_unknown(topics: Sequence[str]) -> Steps[None]:
 
 
 def process_delete_markers(context: ControllerContext) -> Steps[None]:
-    """Markers have come: drop those of unknown topics (or all, where deletion is disabled), begin the others."""
+    """Handle new markers: drop those of unknown topics (or all, if deletion is disabled), begin the other deletions."""
     context.cause = "TopicDeletion"
     names: list[str] | None = yield ReadChildren(DELETE_TOPICS)
     marked = set(names or [])
@@ -84,7 +86,7 @@ def process_delete_markers(context: ControllerContext) -> Steps[None]:
 
 
 def resume_deletions(context: ControllerContext, eligible_again: Iterable[str]) -> Steps[None]:
-    """Go on with all deletions that can; these topics are no longer held up."""
+    """Resume all deletions that can proceed; these topics no longer wait."""
     context.topics_ineligible_for_deletion -= set(eligible_again)
     to_retry: list[Replica] = []
     to_begin: list[str] = []
@@ -105,7 +107,7 @@ def resume_deletions(context: ControllerContext, eligible_again: Iterable[str]) 
 
 
 def _begin(context: ControllerContext, topics: Sequence[str]) -> Steps[None]:
-    """Partitions go, brokers forget the topics, live replicas are stopped and deleted."""
+    """Take the partitions offline, make brokers forget the topics, and stop and delete the live replicas."""
     fresh = [topic for topic in topics if topic not in context.topics_deletion_started]
     if fresh:
         partitions = list(context.partitions(fresh))
@@ -133,13 +135,13 @@ def _begin(context: ControllerContext, topics: Sequence[str]) -> Steps[None]:
 def process_stop_replica_response(
     context: ControllerContext, broker_id: int, deleted: Sequence[TopicPartition], response: PartitionsResponse
 ) -> Steps[None]:
-    """A broker has deleted replicas, or could not.
+    """Handle a broker's outcomes of replica deletions.
 
     Args:
-        context: what the controller knows.
-        broker_id: which broker.
-        deleted: the partitions whose deletion was asked for.
-        response: its answer.
+        context: the controller's state.
+        broker_id: the broker.
+        deleted: the partitions whose deletion was requested.
+        response: its response.
     """
     context.cause = "TopicDeletion"
     whole = response.error is not ErrorCode.NONE
@@ -152,7 +154,7 @@ def process_stop_replica_response(
 
 
 def fail_replica_deletion(context: ControllerContext, replicas: Sequence[Replica]) -> Steps[None]:
-    """These replicas can't be deleted now: their topics wait."""
+    """Mark replicas that can't be deleted now: their topics wait."""
     if not replicas:
         return
     yield from change_replicas(context, replicas, _S.DELETION_INELIGIBLE)
@@ -161,7 +163,7 @@ def fail_replica_deletion(context: ControllerContext, replicas: Sequence[Replica
 
 
 def _complete(context: ControllerContext, topic: str) -> Steps[None]:
-    """All replicas are deleted: take the topic out of ZooKeeper and of memory."""
+    """Remove the topic from ZooKeeper and from memory: all replicas are deleted."""
     yield UnwatchData(topic_path(topic))
     yield from change_replicas(context, context.replicas_in(topic, _S.DELETION_SUCCESSFUL), _S.NON_EXISTENT)
     yield from delete_recursively(topic_path(topic))
@@ -174,7 +176,7 @@ def _complete(context: ControllerContext, topic: str) -> Steps[None]:
 
 
 def delete_recursively(path: str) -> Steps[None]:
-    """Delete a znode and all below it, children first; a missing one is fine."""
+    """Delete a znode and its descendants, children first; a missing one is no error."""
     names: list[str] | None = yield ReadChildren(path)
     for name in names or []:
         yield from delete_recursively(f"{path}/{name}")

@@ -1,8 +1,8 @@
-"""Who becomes leader: Kafka's election strategies as pure functions.
+"""Leader election: Kafka's strategies as pure functions.
 
-Each takes a partition's assignment, its state and who is online, and gives the state to write, or None where there is
-no eligible leader. The leader epoch rises by one in every one of them; the partition epoch is the version that the
-write expects. Source: kafka.controller.Election and PartitionLeaderElectionAlgorithms (kafka-behaviour 8.6).
+Each takes a partition's assignment, its state and the online brokers, and returns the state to write, or None if there
+is no eligible leader. The leader epoch rises by one in every one of them; the partition epoch is the version that the
+write expects. Source: kafka.controller.Election and PartitionLeaderElectionAlgorithms.
 
 | strategy | leader | ISR |
 |---|---|---|
@@ -26,7 +26,7 @@ from tidegauge_controller.decisions.context import ControllerContext, Leadership
 
 
 class Strategy(Enum):
-    """How a leader is chosen."""
+    """The strategy that chooses a leader."""
 
     INITIAL = "initial"
     OFFLINE = "offline"
@@ -40,7 +40,7 @@ class Strategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """What an election gave: the state to write (None: no eligible leader) and who is told with LeaderAndIsr."""
+    """The outcome of an election: the state to write (None: no eligible leader) and the receivers of LeaderAndIsr."""
 
     leadership: Leadership | None
     recipients: tuple[int, ...]
@@ -51,7 +51,7 @@ def _next(old: Leadership, controller_epoch: int, leader: int, isr: tuple[int, .
 
 
 def elect_initial(context: ControllerContext, at: TopicPartition) -> Election:
-    """A new partition: the live assigned replicas are the ISR, the first of them leads, in epoch 0."""
+    """Elect for a new partition: the live assigned replicas are the ISR, the first of them leads, in epoch 0."""
     live = tuple(replica for replica in context.assignment(at).replicas if context.is_online(replica, at))
     if not live:
         return Election(None, ())
@@ -59,12 +59,12 @@ def elect_initial(context: ControllerContext, at: TopicPartition) -> Election:
 
 
 def needs_unclean(context: ControllerContext, at: TopicPartition, old: Leadership) -> bool:
-    """Whether no ISR member is online, so that only an unclean election could help."""
+    """Return whether no ISR member is online, so that only an unclean election could help."""
     return not any(context.is_online(replica, at) for replica in old.isr)
 
 
 def elect_offline(context: ControllerContext, at: TopicPartition, old: Leadership, *, unclean: bool) -> Election:
-    """The leader is gone: an online ISR member, or if allowed and there is none, any online replica."""
+    """Elect after the loss of a leader: an online ISR member, or if allowed and there is none, any online replica."""
     assigned = context.assignment(at).replicas
     live = tuple(replica for replica in assigned if context.is_online(replica, at))
     for replica in live:
@@ -77,7 +77,7 @@ def elect_offline(context: ControllerContext, at: TopicPartition, old: Leadershi
 
 
 def elect_reassigned(context: ControllerContext, at: TopicPartition, old: Leadership) -> Election:
-    """A reassignment ends and the leader is not among the target replicas, or is dead."""
+    """Elect at the end of a reassignment whose target does not contain the leader, or whose leader is dead."""
     target = context.assignment(at).target
     for replica in target:
         if context.is_online(replica, at) and replica in old.isr:
@@ -86,7 +86,7 @@ def elect_reassigned(context: ControllerContext, at: TopicPartition, old: Leader
 
 
 def elect_preferred(context: ControllerContext, at: TopicPartition, old: Leadership) -> Election:
-    """Leadership goes back to the first assigned replica."""
+    """Elect the first assigned replica."""
     assigned = context.assignment(at).replicas
     if assigned and context.is_online(assigned[0], at) and assigned[0] in old.isr:
         return Election(_next(old, context.epoch, assigned[0], old.isr, recovering=old.recovering), assigned)
@@ -94,7 +94,7 @@ def elect_preferred(context: ControllerContext, at: TopicPartition, old: Leaders
 
 
 def elect_for_controlled_shutdown(context: ControllerContext, at: TopicPartition, old: Leadership) -> Election:
-    """The leader's broker shuts down: another ISR member takes over before it goes."""
+    """Elect before the leader's broker shuts down: another ISR member takes over."""
     live = tuple(
         replica
         for replica in context.assignment(at).replicas
@@ -108,21 +108,28 @@ def elect_for_controlled_shutdown(context: ControllerContext, at: TopicPartition
 
 
 def remove_from_isr(old: Leadership, broker_id: int, controller_epoch: int) -> Leadership:
-    """A replica goes offline: out of the ISR unless it is the last member; no leader if it led; epoch + 1."""
+    """Remove an offline replica from the ISR unless it is the last member; no leader if it led; epoch + 1."""
     isr: Sequence[int] = old.isr if len(old.isr) == 1 else [member for member in old.isr if member != broker_id]
     leader = NO_LEADER if old.leader == broker_id else old.leader
     return _next(old, controller_epoch, leader, tuple(isr), recovering=old.recovering)
 
 
 def after_restarts(context: ControllerContext, at: TopicPartition, old: Leadership, mzxid: int) -> Leadership | None:
-    """A new controller finds a state: who of the ISR has registered since it was written is another process.
+    """Handle ISR members that have registered since the state was written: they are other incarnations.
 
-    What it had reported may be gone, so it leaves the ISR, as after a bounce that a controller sees. Where no other
-    member is online, one stays: the leader if it is among them, for nobody knows more, else the first assigned. The
-    leader epoch rises in any case: who leads on with a shorter log must not write in the same epoch again.
+    A member may have lost what its previous incarnation reported, so it leaves the ISR, as after a bounce that a
+    controller sees. If no other member is online, one stays: the leader if it is among them, because no other replica
+    has more, else the first assigned. The leader epoch rises in any case: a leader that continues with a shorter log
+    must not write in the same epoch again.
 
-    ``mzxid`` is the transaction that wrote the state; a broker's epoch is the transaction that registered it. Returned
-    is the state to write; None where nobody has restarted.
+    Args:
+        context: the controller's state.
+        at: the partition.
+        old: its state as read.
+        mzxid: the transaction that wrote the state; a broker's epoch is the transaction that registered it.
+
+    Returns:
+        The state to write; None if no member has restarted.
     """
     online = [replica for replica in context.assignment(at).replicas if context.is_online(replica, at)]
     members = [replica for replica in online if replica in old.isr]

@@ -1,13 +1,14 @@
-"""A broker has become the controller: read everything, tell everyone, bring online what can be.
+"""Controller fail-over: read everything, update every broker, bring online what can be.
 
 The order is Kafka's and matters: dead replicas leave the ISRs (step 7) before leaders are elected (step 8), so the
 death of a broker that was both controller and leader costs a partition two leader epochs.
-Source: KafkaController.onControllerFailover (kafka-behaviour 8.2). The watches of step 2 are the shell's.
+Source: KafkaController.onControllerFailover. The watches of step 2 are set by the shell.
 
-One step is not Kafka's: a broker that registered after a partition's state was written is not the process that the
-state speaks of. The controller before would have handled that as a bounce, had it lived; so does this one. Kafka takes
-the broker for what it was: it leads on in the same epoch, with a log that may have lost what was not flushed, and
-writes other records at the same offsets in the same epoch. With ``trusts_restarted_brokers`` it does so here, too.
+One step is not Kafka's: a broker that registered after a partition's state was written is not the incarnation that the
+state refers to. The previous controller would have handled that as a bounce, had it lived; so does this one. Kafka
+takes the broker for the former incarnation: it leads on in the same epoch, with a log that may have lost what was not
+flushed, and writes other records at the same offsets in the same epoch. With ``trusts_restarted_brokers`` it does so
+here, too.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from tidegauge_controller.decisions.topic_events import load_topics, read_topics
 
 
 def fail_over(context: ControllerContext) -> Steps[None]:
-    """Take over the cluster. The context is fresh but for the epoch of this election."""
+    """Take over the cluster. The context is empty but for the epoch of this election."""
     context.cause = "ControllerFailover"
     yield from _write_feature()
     yield from _delete_children(LOG_DIR_EVENT_NOTIFICATION)
@@ -76,7 +77,7 @@ def fail_over(context: ControllerContext) -> Steps[None]:
 
 
 def _write_feature() -> Steps[None]:
-    """Step 1: ``/feature`` says that this cluster finalises features."""
+    """Write in ``/feature`` that this cluster finalises features (step 1)."""
     results: list[ReadResult] = yield Read((FEATURE,))
     if results[0].outcome is Outcome.NO_NODE:
         yield Write((CreateNode(FEATURE, encode_feature()),))
@@ -85,14 +86,14 @@ def _write_feature() -> Steps[None]:
 
 
 def _delete_children(path: str) -> Steps[None]:
-    """Step 3: notifications from before this term are told by what is read now."""
+    """Delete notifications from before this term: what is read now includes them (step 3)."""
     names: list[str] | None = yield ReadChildren(path)
     if names:
         yield Write(tuple(DeleteNode(f"{path}/{name}") for name in names))
 
 
 def _load(context: ControllerContext) -> Steps[dict[TopicPartition, int]]:
-    """Step 4: brokers, topics, ids, assignments, states; a queue for each broker.
+    """Read brokers, topics, ids, assignments and states, and begin a queue for each broker (step 4).
 
     Returns:
         The transaction that wrote each state.
@@ -115,7 +116,9 @@ def _load(context: ControllerContext) -> Steps[dict[TopicPartition, int]]:
 
 
 def _handle_restarts(context: ControllerContext, written_at: Mapping[TopicPartition, int]) -> Steps[None]:
-    """Where members of an ISR registered after the state was written, write a new one; a lost race is run again."""
+    """Write a new state where members of an ISR registered after it was written; repeat where the version was
+    another.
+    """
     remaining = dict(written_at)
     while remaining:
         elections = {

@@ -1,7 +1,6 @@
-"""Leadership moved on purpose: controlled shutdown, preferred leaders, elections on demand.
+"""Planned leadership changes: controlled shutdown, preferred leaders, elections on demand.
 
-Source: KafkaController.doControlledShutdown, checkAndTriggerAutoLeaderRebalance, processReplicaLeaderElection
-(kafka-behaviour 8.10, 8.18, 8.19).
+Source: KafkaController.doControlledShutdown, checkAndTriggerAutoLeaderRebalance, processReplicaLeaderElection.
 """
 
 from __future__ import annotations
@@ -20,15 +19,18 @@ from tidegauge_controller.decisions.replica_machine import change_replicas
 from tidegauge_controller.decisions.steps import DeleteNode, Outcome, Read, ReadResult, Steps, Write
 
 PREFERRED_REQUEST = "PreferredReplicaElection"
-"""Name of the event that a change of ``/admin/preferred_replica_election`` becomes."""
+"""Name of the event of a change of ``/admin/preferred_replica_election``."""
 
 
 def process_controlled_shutdown(
     context: ControllerContext, broker_id: int, broker_epoch: int
 ) -> Steps[tuple[ErrorCode, list[TopicPartition]]]:
-    """Move leadership away from a broker that shuts down, and its followers out of the ISRs.
+    """Move leadership away from a broker that shuts down, and remove its followers from the ISRs.
 
-    Partitions with one replica are not touched. Returns those with more that it still leads.
+    Partitions with one replica are not touched.
+
+    Returns:
+        The partitions with more replicas that it still leads.
     """
     context.cause = "ControlledShutdown"
     broker = context.live.get(broker_id)
@@ -61,10 +63,11 @@ def process_controlled_shutdown(
 
 
 def partitions_to_rebalance(context: ControllerContext) -> list[TopicPartition]:
-    """The partitions whose preferred leader is not the leader, of brokers with too many such, where it could lead.
+    """Return the partitions to be led by their preferred leaders again, of brokers whose imbalance is too large.
 
-    A broker's ratio counts its preferred partitions that another leads among all it is preferred for; only strictly
-    more than ``leader.imbalance.per.broker.percentage`` is too many.
+    A broker's ratio counts its preferred partitions that another broker leads among all it is preferred for; only
+    strictly more than ``leader.imbalance.per.broker.percentage`` is too large. Only partitions that the preferred
+    leader could lead are returned.
     """
     preferred: dict[int, list[TopicPartition]] = {}
     for at in context.partitions():
@@ -82,7 +85,7 @@ def partitions_to_rebalance(context: ControllerContext) -> list[TopicPartition]:
 
 
 def rebalance_leaders(context: ControllerContext) -> Steps[None]:
-    """The automatic preferred election."""
+    """Run the automatic preferred election."""
     context.cause = "AutoLeaderRebalance"
     partitions = partitions_to_rebalance(context)
     if partitions:
@@ -90,10 +93,10 @@ def rebalance_leaders(context: ControllerContext) -> Steps[None]:
 
 
 def process_preferred_election_znode(context: ControllerContext) -> Steps[None]:
-    """``/admin/preferred_replica_election``, as tools before 2.4 create it: elect what stands there, then take it away.
+    """Elect the partitions in ``/admin/preferred_replica_election``, as tools before 2.4 create it, then delete it.
 
-    Nobody is answered: partitions that do not exist, are being deleted or are led as they should be are left alone,
-    and where the preferred replica can't lead, the leader stays. What nobody can read is taken away.
+    No client receives a response: partitions that do not exist, are being deleted or have the preferred leader already
+    are left alone, and if the preferred replica can't lead, the leader stays. A malformed znode is deleted.
     Source: KafkaController.processReplicaLeaderElection with ZkTriggered, removePartitionsFromPreferredReplicaElection.
     """
     results: list[ReadResult] = yield Read((PREFERRED_REPLICA_ELECTION,))
@@ -110,9 +113,9 @@ def process_preferred_election_znode(context: ControllerContext) -> Steps[None]:
 
 
 def process_unclean_election_enabled(context: ControllerContext, topic: str | None) -> Steps[None]:
-    """Unclean elections are allowed from now on, for a topic or (None) for all: leaderless partitions get their chance.
+    """Retry leaderless partitions after unclean elections were enabled, for a topic or (None) for all.
 
-    Source: KafkaController.processTopicUncleanLeaderElectionEnable (kafka-behaviour 8.6).
+    Source: KafkaController.processTopicUncleanLeaderElectionEnable.
     """
     context.cause = "UncleanLeaderElectionEnable"
     yield from trigger_online(context, topic)
@@ -121,26 +124,26 @@ def process_unclean_election_enabled(context: ControllerContext, topic: str | No
 def elect_leaders(
     context: ControllerContext, partitions: Sequence[TopicPartition] | None, *, unclean: bool
 ) -> Steps[dict[TopicPartition, tuple[ErrorCode, str]]]:
-    """Elections on demand. ``partitions`` None means all; those that need none are then left out of the answer."""
+    """Elect on demand. ``partitions`` None means all; those that need no election are left out of the result then."""
     context.cause = "ElectLeaders"
-    answers: dict[TopicPartition, tuple[ErrorCode, str]] = {}
+    responses: dict[TopicPartition, tuple[ErrorCode, str]] = {}
     electable: list[TopicPartition] = []
     for at in list(context.partitions()) if partitions is None else partitions:
         problem = _why_not(context, at, unclean=unclean)
         if problem is None:
             electable.append(at)
         elif partitions is not None or problem[0] is not ErrorCode.ELECTION_NOT_NEEDED:
-            answers[at] = problem
+            responses[at] = problem
     choice = ElectionChoice(Strategy.OFFLINE, unclean=True) if unclean else ElectionChoice(Strategy.PREFERRED)
     failed = yield from change_partitions(context, electable, PartitionStatus.ONLINE, choice)
     code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     name = "OfflinePartitionLeaderElection" if unclean else "PreferredReplicaPartitionLeaderElection"
     strategy = f"{name}Strategy{'(true)' * unclean}"
     for at in electable:
-        answers[at] = (ErrorCode.NONE, "")
+        responses[at] = (ErrorCode.NONE, "")
         if at in failed:
-            answers[at] = code, f"Failed to elect leader for partition {at} under strategy {strategy}"
-    return answers
+            responses[at] = code, f"Failed to elect leader for partition {at} under strategy {strategy}"
+    return responses
 
 
 def _why_not(context: ControllerContext, at: TopicPartition, *, unclean: bool) -> tuple[ErrorCode, str] | None:

@@ -1,8 +1,8 @@
-"""The partition state machine: which changes are legal, and what each does in ZooKeeper and to the brokers.
+"""The partition state machine: which transitions are legal, and what each does in ZooKeeper and on the brokers.
 
-``TRANSITIONS`` is the one table of legal changes; an illegal one is skipped and told. A change to Online creates the
-state znode of a new partition or elects a leader for another; all other changes are in memory only.
-Source: kafka.controller.PartitionStateMachine (kafka-behaviour 8.5).
+``TRANSITIONS`` is the one table of legal transitions; an illegal one is skipped and logged. A transition to Online
+creates the state znode of a new partition or elects a leader for another; all other transitions are in memory only.
+Source: kafka.controller.PartitionStateMachine.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TRANSITIONS: dict[PartitionStatus, frozenset[PartitionStatus]] = {
 
 @dataclass(frozen=True, slots=True)
 class ElectionChoice:
-    """Which strategy elects; ``unclean`` is the admin's permission, beside the topic's setting."""
+    """The strategy that elects; ``unclean`` is the admin's permission, beside the topic's setting."""
 
     strategy: Strategy
     unclean: bool = False
@@ -62,7 +62,7 @@ OFFLINE_CHOICE = ElectionChoice(Strategy.OFFLINE)
 
 
 def initialise_partitions(context: ControllerContext) -> None:
-    """The states at fail-over: with a live leader Online, with a dead one Offline, without a state znode New."""
+    """Set the states at fail-over: with a live leader Online, with a dead one Offline, without a state znode New."""
     for at in context.partitions():
         leadership = context.leadership.get(at)
         if leadership is None:
@@ -74,7 +74,7 @@ def initialise_partitions(context: ControllerContext) -> None:
 
 
 def trigger_online(context: ControllerContext, topic: str | None = None) -> Steps[bool]:
-    """Try to bring new and offline partitions (of one topic, or all) online, those to be deleted left out.
+    """Try to bring new and offline partitions (of one topic, or all) online, without those to be deleted.
 
     Returns:
         Whether any came online.
@@ -94,10 +94,10 @@ def change_partitions(
     target: PartitionStatus,
     choice: ElectionChoice = OFFLINE_CHOICE,
 ) -> Steps[dict[TopicPartition, str]]:
-    """Bring partitions into a state and tell the brokers.
+    """Bring partitions into a state and send it to the brokers.
 
     Returns:
-        For each partition that did not get there, why.
+        For each partition that did not reach it, why.
     """
     legal: list[TopicPartition] = []
     failed: dict[TopicPartition, str] = {}
@@ -126,7 +126,7 @@ def change_partitions(
 def _initialise(
     context: ControllerContext, partitions: Sequence[TopicPartition], batch: RequestBatch
 ) -> Steps[dict[TopicPartition, str]]:
-    """First leader and ISR of new partitions: their znodes are created, not set."""
+    """Create the znodes of new partitions with their first leader and ISR."""
     failed: dict[TopicPartition, str] = {}
     elections: dict[TopicPartition, Election] = {}
     for at in partitions:
@@ -159,7 +159,7 @@ def _initialise(
 def _own_creations(
     context: ControllerContext, existing: Sequence[TopicPartition], wanted: Mapping[TopicPartition, Leadership]
 ) -> Steps[frozenset[TopicPartition]]:
-    """Which states are there because a creation succeeded whose answer was lost with the connection (7.3)."""
+    """Return the states that exist because a creation succeeded whose response was lost with the connection."""
     if not existing:
         return frozenset()
     found, _ = yield from read_states(context, existing)
@@ -169,7 +169,7 @@ def _own_creations(
 def _elect(
     context: ControllerContext, partitions: Sequence[TopicPartition], choice: ElectionChoice, batch: RequestBatch
 ) -> Steps[dict[TopicPartition, str]]:
-    """Elect until each partition has a new state or failed; what memory or a lost race fails is done again on reads."""
+    """Elect until each partition has a new state or failed; decide again on states read where those in memory fail."""
     failed: dict[TopicPartition, str] = {}
     remaining = list(partitions)
     from_memory = True
@@ -213,7 +213,9 @@ def _hold(
 def _unclean_permission(
     context: ControllerContext, states: dict[TopicPartition, Leadership], choice: ElectionChoice
 ) -> Steps[frozenset[TopicPartition]]:
-    """The partitions that may get a leader from outside the ISR; topics are asked only where it matters."""
+    """Return the partitions that may get a leader from outside the ISR; topic settings are read only where it
+    matters.
+    """
     if choice.strategy is not Strategy.OFFLINE:
         return frozenset()
     without_isr = [at for at, state in states.items() if needs_unclean(context, at, state)]
@@ -228,7 +230,7 @@ def _unclean_permission(
 
 
 def unclean_allowed(context: ControllerContext, config: bytes | None) -> bool:
-    """``unclean.leader.election.enable`` of a topic, else of the cluster; unreadable settings permit nothing."""
+    """Return ``unclean.leader.election.enable`` of a topic, else of the cluster; unreadable settings permit nothing."""
     try:
         text = decode_config(config).get("unclean.leader.election.enable")
     except MalformedZnode:
@@ -237,7 +239,7 @@ def unclean_allowed(context: ControllerContext, config: bytes | None) -> bool:
 
 
 def election_note(context: ControllerContext, at: TopicPartition, strategy: Strategy) -> Note:
-    """The event log's line for a state just decided."""
+    """Return the event log's line for a state just decided."""
     state = context.leadership[at]
     return Note(
         "election",

@@ -1,7 +1,7 @@
-"""Blocks of producer ids, given out once each.
+"""Blocks of producer ids, each allocated once.
 
-Compare-and-set on the znode's version: whoever loses reads anew. A write whose answer was lost costs a block, never a
-duplicate. Source: ZkProducerIdManager, KafkaController.processAllocateProducerIds (kafka-behaviour 7, 12.3).
+Compare-and-set on the znode's version: the loser of a race reads again. A write whose response was lost costs a block,
+never a duplicate. Source: ZkProducerIdManager, KafkaController.processAllocateProducerIds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidegauge_controller.decisions.steps import Outcome, Read, ReadResult, SetN
 def allocate_producer_ids(
     context: ControllerContext, broker_id: int, broker_epoch: int
 ) -> Steps[tuple[ErrorCode, int, int]]:
-    """The next block for a broker: error, first id, count."""
+    """Allocate the next block for a broker: error, first id, count."""
     broker = context.live.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH, 0, 0
@@ -28,8 +28,8 @@ def allocate_producer_ids(
         except MalformedZnode:
             return ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0
         write = SetNode(PRODUCER_ID_BLOCK, block.encode(), results[0].stat.version)
-        answers: list[WriteResult] = yield Write((write,))
-        if answers[0].outcome is Outcome.OK:
+        responses: list[WriteResult] = yield Write((write,))
+        if responses[0].outcome is Outcome.OK:
             return ErrorCode.NONE, block.first, block.last - block.first + 1
-        if answers[0].outcome is not Outcome.BAD_VERSION:
+        if responses[0].outcome is not Outcome.BAD_VERSION:
             return ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0

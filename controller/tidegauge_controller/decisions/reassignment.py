@@ -1,35 +1,35 @@
-"""Partitions get other replicas: what is checked, and Kafka's phases from the first znode to the last (KIP-455).
+"""Reassignment of partitions: the checks, and Kafka's phases from the first znode to the last (KIP-455).
 
-With ORS the original and TRS the target replicas, RS = TRS followed by who is only in ORS, AR = TRS - ORS (added) and
-RR = ORS - TRS (removed):
+With ORS the original and TRS the target replicas, RS = TRS followed by those only in ORS, AR = TRS - ORS (added) and RR
+= ORS - TRS (removed):
 
-| phase | what happens |
+| phase | action |
 |---|---|
-| U1 | the topic's znode says RS, AR and RR |
-| U2 | so does the context |
-| U3 | where this replaces an earlier reassignment: replicas that nobody needs any more are stopped and deleted |
+| U1 | write RS, AR and RR to the topic's znode |
+| U2 | take them into the context |
+| U3 | if this replaces an earlier reassignment: stop and delete the replicas that are no longer needed |
 | A1 | TRS is not yet part of the ISR: leader epoch + 1, LeaderAndIsr with RS, AR, RR to all, isNew to AR |
-| A2 | AR become NewReplica; now the leader takes them into the ISR, one AlterPartition after the other |
+| A2 | AR become NewReplica; now the leader adds them to the ISR, one AlterPartition after the other |
 | B1 | TRS is part of the ISR: AR become OnlineReplica |
 | B2 | RS = TRS in the context |
 | B3 | leader outside TRS, or dead: the reassign election; else leader epoch + 1, LeaderAndIsr with RS = TRS |
 | B4 | RR go offline: out of the ISR, leader epoch + 1 for each that was in it |
-| B5 | RR are deleted |
-| B6 | the topic's znode says TRS alone |
-| B7 | the reassignment is forgotten, in ``/admin/reassign_partitions`` as well |
-| B8 | UpdateMetadata to all; a deletion of the topic that waited goes on |
+| B5 | delete RR |
+| B6 | write TRS alone to the topic's znode |
+| B7 | forget the reassignment, in ``/admin/reassign_partitions`` as well |
+| B8 | UpdateMetadata to all; resume a deletion of the topic that waited |
 
 Rules:
-    1. The topic's znode is the truth: whoever becomes controller, and a target's broker that comes back, goes on from
-       it. Every phase may be repeated.
+    1. The topic's znode is authoritative: a new controller, and a target's broker that restarts, resume from it. Every
+       phase may be repeated.
     2. To cancel is to reassign to ORS: TRS is in the ISR or was before, so it ends at once.
-    3. Three things are more careful than Kafka. U1 and B6 change their partition alone, expecting the version read, so
-       that partitions which an admin adds meanwhile are kept. B6 waits until the live brokers in RR have answered
-       their deletion: a controller that dies before leaves nothing behind on their disks. And a deletion waits for all
-       the topic's reassignments (Kafka: for the first that ends), but for none that cannot end: a topic to be deleted
-       elects no leaders any more, so one without a leader is given up.
+    3. Three things are stricter than in Kafka. U1 and B6 change their partition alone, expecting the version read, so
+       that partitions which an admin adds meanwhile are kept. B6 waits until the live brokers in RR have responded to
+       their deletion: a controller that dies before leaves no replica behind on their disks. And a deletion waits for
+       all the topic's reassignments (Kafka: for the first that ends), but for none that cannot end: no leader is
+       elected for a topic to be deleted, so the reassignment of a partition without a leader is abandoned.
 
-Source: KafkaController.onPartitionReassignment and what it calls (kafka-behaviour 8.17).
+Source: KafkaController.onPartitionReassignment and the methods that it calls.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ from tidegauge_controller.decisions.steps import (
 )
 
 Verdict = tuple[ErrorCode, str]
-"""What became of a partition's request."""
+"""The outcome of a partition's request."""
 DONE: Verdict = (ErrorCode.NONE, "")
 NONE_RUNS: Verdict = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
 LEGACY_REQUEST = "ZkPartitionReassignment"
-"""Name of the event that a change of ``/admin/reassign_partitions`` becomes."""
+"""Name of the event of a change of ``/admin/reassign_partitions``."""
 NO_PARTITION: Verdict = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 
 
-# What is asked for
+# Requests
 
 
 def check_target(context: ControllerContext, at: TopicPartition, target: Sequence[int]) -> Verdict | None:
-    """Why these can't be the replicas, by Kafka's checks in its order; None where they can."""
+    """Return why these can't be the replicas, by Kafka's checks in its order; None if they can."""
     refused = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if not target:
         return refused, "Empty replica list specified in partition reassignment."
@@ -107,9 +107,10 @@ def check_target(context: ControllerContext, at: TopicPartition, target: Sequenc
 def alter_reassignments(
     context: ControllerContext, wanted: Mapping[TopicPartition, Sequence[int] | None]
 ) -> Steps[dict[TopicPartition, Verdict]]:
-    """Begin, replace or cancel (None) reassignments, each partition for itself.
+    """Begin, replace or cancel (None) reassignments, each partition by itself.
 
-    The answer says that it has begun; for a cancellation, that it is done but for deletions under way.
+    The response says that a reassignment has begun; of a cancellation, that it is done except for deletions in
+    progress.
     """
     context.cause = "ApiPartitionReassignment"
     verdicts: dict[TopicPartition, Verdict] = {}
@@ -132,7 +133,7 @@ def alter_reassignments(
 def list_reassignments(
     context: ControllerContext, partitions: Collection[TopicPartition] | None = None
 ) -> dict[TopicPartition, Assignment]:
-    """The reassignments that run, of these partitions or (None) of all."""
+    """Return the reassignments in progress, of these partitions or (None) of all."""
     asked = context.reassigning if partitions is None else partitions
     shown = {at: _as_it_runs(context, at) for at in sorted(asked)}
     return {at: assignment for at, assignment in shown.items() if assignment.is_reassigning}
@@ -141,30 +142,30 @@ def list_reassignments(
 def asked_to_list(
     context: ControllerContext, partitions: Collection[TopicPartition] | None
 ) -> Steps[dict[TopicPartition, Assignment]]:
-    """The same as an event of its own, so that it stands before or after what others ask."""
+    """Return the same as an event of its own, so that it is ordered with the requests of other clients."""
     yield from ()
     return list_reassignments(context, partitions)
 
 
 def process_legacy_znode(context: ControllerContext) -> Steps[None]:
-    """``/admin/reassign_partitions`` has been created or changed."""
+    """Handle that ``/admin/reassign_partitions`` was created or changed."""
     context.cause = LEGACY_REQUEST
     yield from process_legacy_reassignments(context)
 
 
 def _as_it_runs(context: ControllerContext, at: TopicPartition) -> Assignment:
-    """A replica counts until its broker has deleted it (rule 3)."""
+    """Return the assignment in which a replica counts until its broker has deleted it (rule 3)."""
     assignment = context.assignment(at)
     leaving = tuple(sorted(context.removals.get(at, ())))
     return Assignment((*assignment.replicas, *leaving), (), leaving) if leaving else assignment
 
 
 def process_legacy_reassignments(context: ControllerContext) -> Steps[frozenset[TopicPartition]]:
-    """``/admin/reassign_partitions``, as tools before KIP-455 create it: begin what stands there.
+    """Begin the reassignments in ``/admin/reassign_partitions``, as tools before KIP-455 create it.
 
-    The targets are taken as they are; as in Kafka nobody looks whether their brokers live. What cannot be begun is
-    taken out, what is done goes with B7; the znode goes with its last partition. Changes of one that was seen are
-    not looked at: the controller makes them itself.
+    The targets are accepted as they are; as in Kafka it is not checked whether their brokers are alive. What cannot be
+    begun is removed from the znode, what is done is removed by B7; the znode is deleted with its last partition. Later
+    changes of the znode are ignored: the controller makes them itself.
 
     Returns:
         The partitions whose reassignment was begun.
@@ -185,13 +186,13 @@ def process_legacy_reassignments(context: ControllerContext) -> Steps[frozenset[
     return frozenset(wanted) - failed
 
 
-# What goes on by itself
+# What continues by itself
 
 
 def resume_reassignments(
     context: ControllerContext, begun: Collection[TopicPartition] = (), target_brokers: Collection[int] | None = None
 ) -> Steps[None]:
-    """Go on after a fail-over, or (with ``target_brokers``) when a target's broker has come back."""
+    """Resume after a fail-over, or (with ``target_brokers``) when a target's broker has restarted."""
     yield from give_up_where_deleted(context)
     for at in sorted(context.reassigning):
         assignment = context.assignment(at)
@@ -202,7 +203,7 @@ def resume_reassignments(
 
 
 def give_up_where_deleted(context: ControllerContext) -> Steps[None]:
-    """A topic's deletion waits for its reassignments; one without a leader would let it wait for ever (rule 3)."""
+    """Abandon reassignments that can't end, for which a topic's deletion would wait for ever (rule 3)."""
     for at in sorted(context.reassigning):
         known = context.leadership.get(at)
         led = known is not None and context.is_online(known.leader, at)
@@ -213,13 +214,13 @@ def give_up_where_deleted(context: ControllerContext) -> Steps[None]:
 
 
 def complete_reassignments(context: ControllerContext) -> Steps[None]:
-    """In-sync replicas have changed: end those reassignments whose targets are all in sync."""
+    """Complete those reassignments whose targets are all in sync, after in-sync replicas have changed."""
     context.cause = "PartitionReassignmentIsrChange"
     for at in sorted(context.reassigning - context.removals.keys()):
         assignment = context.assignment(at)
         known = context.leadership.get(at)
         if known is None or not set(assignment.target) <= set(known.isr):
-            continue  # not even what is known says so: spares a read for every change of an ISR
+            continue  # a target that is not in sync in memory saves a read for every change of an ISR
         if (yield from _is_complete(context, at, assignment)):
             yield from _or_note(context, at, _reassign(context, at, assignment))
 
@@ -227,7 +228,7 @@ def complete_reassignments(context: ControllerContext) -> Steps[None]:
 def process_replicas_removed(
     context: ControllerContext, broker_id: int, partitions: Iterable[TopicPartition]
 ) -> Steps[None]:
-    """A broker has answered the deletion of replicas, or is gone: B6 for those that waited for it alone."""
+    """Write B6 where a broker that has responded to the deletion of replicas, or died, was the last one to wait for."""
     for at in sorted(set(partitions) & context.removals.keys()):
         context.removals[at].discard(broker_id)
         if not context.removals[at]:
@@ -237,14 +238,16 @@ def process_replicas_removed(
 def process_replicas_deleted(
     context: ControllerContext, broker_id: int, deleted: Sequence[TopicPartition], response: PartitionsResponse
 ) -> Steps[None]:
-    """A broker has deleted replicas, or could not: a reassignment's, which goes on either way, or a topic's."""
+    """Handle a broker's outcome of a replica deletion: for a reassignment, which continues either way, or for a
+    topic.
+    """
     context.cause = "StopReplicaResponse"
     yield from process_replicas_removed(context, broker_id, deleted)
     yield from process_stop_replica_response(context, broker_id, deleted, response)
 
 
-def process_removers_gone(context: ControllerContext, broker_ids: Collection[int]) -> Steps[None]:
-    """These brokers are dead: what they have to delete stays on their disks, as in Kafka."""
+def process_removers_died(context: ControllerContext, broker_ids: Collection[int]) -> Steps[None]:
+    """Handle dead brokers: what they have to delete stays on their disks, as in Kafka."""
     yield from give_up_where_deleted(context)
     for broker_id in broker_ids:
         yield from process_replicas_removed(context, broker_id, list(context.removals))
@@ -266,7 +269,7 @@ def _begin(
 
 
 def _or_note(context: ControllerContext, at: TopicPartition, steps: Steps[None]) -> Steps[Verdict]:
-    """One partition's failure is no other's."""
+    """Run one partition's phases; its failure is logged and affects no other partition."""
     try:
         yield from steps
     except TidegaugeError as problem:
@@ -276,10 +279,10 @@ def _or_note(context: ControllerContext, at: TopicPartition, steps: Steps[None])
 
 
 def _reassign(context: ControllerContext, at: TopicPartition, wanted: Assignment) -> Steps[None]:
-    """KafkaController.onPartitionReassignment.
+    """Run the phases of KafkaController.onPartitionReassignment.
 
     Raises:
-        TidegaugeError: ZooKeeper has not what it must have; the reassignment stays as it is.
+        TidegaugeError: a znode in ZooKeeper is missing or malformed; the reassignment stays as it is.
     """
     if context.is_to_be_deleted(at.topic):
         context.topics_ineligible_for_deletion.add(at.topic)
@@ -301,7 +304,7 @@ def _reassign(context: ControllerContext, at: TopicPartition, wanted: Assignment
 
 
 def _update(context: ControllerContext, at: TopicPartition, wanted: Assignment) -> Steps[None]:
-    """U1 to U3."""
+    """Run phases U1 to U3."""
     before = context.assignment(at)
     context.removals.pop(at, None)
     if before != wanted:
@@ -320,7 +323,7 @@ def _word(before: Assignment, wanted: Assignment) -> str:
 
 
 def _is_complete(context: ControllerContext, at: TopicPartition, assignment: Assignment) -> Steps[bool]:
-    """Whether ZooKeeper's ISR holds all of the target."""
+    """Return whether ZooKeeper's ISR holds all of the target."""
     if not assignment.is_reassigning:
         return True
     found, _ = yield from read_states(context, [at])
@@ -328,7 +331,7 @@ def _is_complete(context: ControllerContext, at: TopicPartition, assignment: Ass
 
 
 def _bump_leader_epoch(context: ControllerContext, at: TopicPartition) -> Steps[None]:
-    """Leader epoch + 1 and LeaderAndIsr, so that all learn the replicas; leader and ISR stay.
+    """Write leader epoch + 1 and send LeaderAndIsr, so that all learn the replicas; leader and ISR stay.
 
     Raises:
         TidegaugeError: the state znode is missing, malformed, or a newer controller's.
@@ -350,7 +353,7 @@ def _bump_leader_epoch(context: ControllerContext, at: TopicPartition) -> Steps[
 
 
 def _move_leader(context: ControllerContext, at: TopicPartition) -> Steps[None]:
-    """B3."""
+    """Run phase B3."""
     known = context.leadership.get(at)
     if known is not None and known.leader in context.assignment(at).replicas and context.is_online(known.leader, at):
         yield from _bump_leader_epoch(context, at)
@@ -359,7 +362,7 @@ def _move_leader(context: ControllerContext, at: TopicPartition) -> Steps[None]:
 
 
 def _stop_and_delete(context: ControllerContext, at: TopicPartition, broker_ids: Sequence[int]) -> Steps[None]:
-    """Out of the ISR, stopped, deleted, forgotten."""
+    """Take replicas offline, out of the ISR, then delete and forget them."""
     replicas = [Replica(at, broker_id) for broker_id in broker_ids]
     for target in (
         ReplicaStatus.OFFLINE,
@@ -371,7 +374,7 @@ def _stop_and_delete(context: ControllerContext, at: TopicPartition, broker_ids:
 
 
 def _finish(context: ControllerContext, at: TopicPartition) -> Steps[None]:
-    """B6 to B8."""
+    """Run phases B6 to B8."""
     assignment = context.assignment(at)
     context.removals.pop(at, None)
     yield from _write_assignment(at, assignment)
@@ -385,16 +388,16 @@ def _finish(context: ControllerContext, at: TopicPartition) -> Steps[None]:
 
 
 def _deletion_goes_on(context: ControllerContext, topic: str) -> Steps[None]:
-    """The topic's deletion, if it waits, and if no other partition of it is being reassigned."""
+    """Resume the topic's deletion, if it waits and no other partition of it is being reassigned."""
     if all(other.topic != topic for other in context.reassigning):
         yield from resume_deletions(context, [topic])
 
 
 def _write_assignment(at: TopicPartition, assignment: Assignment) -> Steps[None]:
-    """This partition's entry in the topic's znode, all others as they stand there.
+    """Write this partition's entry in the topic's znode; all other entries stay.
 
     Raises:
-        TidegaugeError: there is no such znode, or nobody can read it.
+        TidegaugeError: there is no such znode, or it is malformed.
     """
     path = topic_path(at.topic)
     while True:
@@ -433,9 +436,9 @@ def _with_assignment(node: TopicNode, partition: int, assignment: Assignment) ->
 
 
 def _read_legacy() -> Steps[tuple[dict[TopicPartition, tuple[int, ...]] | None, int]]:
-    """What stands in ``/admin/reassign_partitions``, and the transaction that created it.
+    """Return the content of ``/admin/reassign_partitions``, and the transaction that created it.
 
-    None where it is missing. What nobody can read is empty.
+    None if it does not exist; empty if it is malformed.
     """
     results: list[ReadResult] = yield Read((REASSIGN_PARTITIONS,))
     result = results[0]
@@ -448,7 +451,7 @@ def _read_legacy() -> Steps[tuple[dict[TopicPartition, tuple[int, ...]] | None, 
 
 
 def _remove_from_legacy(is_over: Callable[[TopicPartition, tuple[int, ...]], bool]) -> Steps[None]:
-    """Take partitions out of the znode; with the last one it goes."""
+    """Remove partitions from the znode; delete it with the last one."""
     listed, _ = yield from _read_legacy()
     if listed is None:
         return
@@ -460,7 +463,7 @@ def _remove_from_legacy(is_over: Callable[[TopicPartition, tuple[int, ...]], boo
 
 
 def _note(context: ControllerContext, at: TopicPartition, state: str, more: Mapping[str, str]) -> Note:
-    """The event log's line: what a reassignment has come to."""
+    """Write to the event log how a reassignment has ended."""
     assignment = context.assignment(at)
     return Note(
         "reassignment",

@@ -1,9 +1,9 @@
-"""The replica state machine: which changes are legal, and what each does in ZooKeeper and to the brokers.
+"""The replica state machine: which transitions are legal, and what each does in ZooKeeper and on the brokers.
 
-``TRANSITIONS`` is the one table of legal changes; an illegal one is skipped. A replica that goes offline is told to
-stop and leaves the ISR: the state is written only where the ISR holds it (leader -1 if it led, the last member stays,
-leader epoch + 1); the assigned replicas other than it get LeaderAndIsr either way.
-Source: kafka.controller.ReplicaStateMachine (kafka-behaviour 8.7).
+``TRANSITIONS`` is the one table of legal transitions; an illegal one is skipped. A replica that goes offline is stopped
+and leaves the ISR: the state is written only if the ISR holds it (leader -1 if it led, the last member stays, leader
+epoch + 1); the other assigned replicas get LeaderAndIsr either way.
+Source: kafka.controller.ReplicaStateMachine.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ TRANSITIONS: dict[ReplicaStatus, frozenset[ReplicaStatus]] = {
 
 
 def initialise_replicas(context: ControllerContext) -> None:
-    """The states at fail-over: online ones Online, the others DeletionIneligible."""
+    """Set the states at fail-over: online ones Online, the others DeletionIneligible."""
     for replica in context.replicas():
         online = context.is_online(replica.broker_id, replica.topic_partition)
         context.replica_status[replica] = _S.ONLINE if online else _S.DELETION_INELIGIBLE
 
 
 def start_replicas(context: ControllerContext) -> Steps[None]:
-    """Step 7 of the fail-over: tell each online replica its state, take the others out of the ISR."""
+    """Send each online replica its state and remove the others from the ISR (step 7 of the fail-over)."""
     initialise_replicas(context)
     replicas = context.replicas()
     online = [replica for replica in replicas if context.is_online(replica.broker_id, replica.topic_partition)]
@@ -53,10 +53,10 @@ def start_replicas(context: ControllerContext) -> Steps[None]:
 def change_replicas(
     context: ControllerContext, replicas: Sequence[Replica], target: ReplicaStatus
 ) -> Steps[dict[Replica, str]]:
-    """Bring replicas into a state and tell the brokers, in one batch.
+    """Bring replicas into a state and send it to the brokers, in one batch.
 
     Returns:
-        For each replica that did not get there, why.
+        For each replica that did not reach it, why.
     """
     if not replicas:
         return {}
@@ -85,7 +85,7 @@ def _change(
     target: ReplicaStatus,
     batch: RequestBatch,
 ) -> Steps[dict[TopicPartition, str]]:
-    """One broker's replicas."""
+    """Change one broker's replicas."""
     match target:
         case _S.NEW:
             return _become_new(context, broker_id, partitions, batch)
@@ -159,10 +159,10 @@ def _become_offline(
 def _remove_from_isr(
     context: ControllerContext, broker_id: int, partitions: Sequence[TopicPartition]
 ) -> Steps[tuple[dict[TopicPartition, Leadership], dict[TopicPartition, str]]]:
-    """Take a replica out of ISRs until each state is written or failed.
+    """Remove a replica from ISRs until each state is written or failed.
 
     Returns:
-        The state of each partition now, written or not needing it; and what failed.
+        The state of each partition now, written or unchanged; and what failed.
     """
     updated: dict[TopicPartition, Leadership] = {}
     failed: dict[TopicPartition, str] = {}

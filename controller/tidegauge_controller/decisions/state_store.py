@@ -1,13 +1,13 @@
-"""Partition states in ZooKeeper: read them, write them with the expected version, take note of the outcome.
+"""Partition states in ZooKeeper: read them, write them with the expected version, record the outcome.
 
-A write that meets another version has lost a race with a leader's earlier change: the caller reads anew and repeats for
-that partition. A state written by a newer controller fails the partition; the check of ``/controller_epoch`` ends this
-controller at its next write.
+A write that meets another version has lost a race with a leader's earlier change: the caller reads again and repeats
+for that partition. A state written by a newer controller fails the partition; the check of ``/controller_epoch`` ends
+this controller at its next write.
 
-Elections and ISRs without a dead broker are decided on the states in memory first (``states_of``): nobody but the
-active controller writes states, and the expected version proves each of them at its write. What that does not carry
-through is read and decided again. Kafka reads all of them before each of these decisions, each in a request.
-Source: PSM.getTopicPartitionStatesFromZk, ZkC.updateLeaderAndIsr (kafka-behaviour 7.3, 8.5).
+Elections and ISRs without a dead broker are decided on the states in memory first (``states_of``): only the active
+controller writes states, and the expected version proves each of them at its write. What fails is read and decided
+again. Kafka reads all of them before each of these decisions, each in a request.
+Source: PartitionStateMachine.getTopicPartitionStatesFromZk, KafkaZkClient.updateLeaderAndIsr.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidegauge_controller.decisions.steps import Outcome, Read, ReadResult, SetN
 
 
 def decode_state(at: TopicPartition, result: ReadResult) -> Leadership | None:
-    """A read state znode; None where it is missing or malformed."""
+    """Return the state in a znode that was read; None if it is missing or malformed."""
     if result.outcome is not Outcome.OK or result.stat is None:
         return None
     try:
@@ -58,7 +58,7 @@ def read_states(
 def states_of(
     context: ControllerContext, partitions: Sequence[TopicPartition], *, from_memory: bool
 ) -> Steps[tuple[dict[TopicPartition, Leadership], dict[TopicPartition, str]]]:
-    """States to decide on, and for the others why they can't be used; those in memory cost no request."""
+    """Return states to decide on, and for the others why they can't be used; those in memory cost no request."""
     if not from_memory:
         return (yield from read_states(context, partitions))
     known = {at: context.leadership[at] for at in partitions if at in context.leadership}

@@ -1,13 +1,13 @@
-"""The seam between decisions and the world: what a decision asks for in its course, and what it is told.
+"""The seam between decisions and the world: the requests that a decision makes, and their results.
 
-A decision is a generator (``Steps``): it yields one request, is resumed with the answer to exactly that request, and
-returns its result. It touches nothing but its arguments, so the same code runs against ZooKeeper in a broker, against
-a simulated ZooKeeper in the simulator, and against a dictionary in tests (``run``).
+A decision is a generator (``Steps``): it yields one request, is resumed with the result of exactly that request, and
+returns its own result. It accesses nothing but its arguments, so the same code runs against ZooKeeper in a broker,
+against a simulated ZooKeeper in the simulator, and against a dictionary in tests (``run``).
 
-| request | answered with |
+| request | result |
 |---|---|
 | ``Read(paths)`` | a ``ReadResult`` for each path, in order |
-| ``ReadChildren(path)`` | the child names, or None where the znode is missing |
+| ``ReadChildren(path)`` | the child names, or None if the znode is missing |
 | ``Write(operations)`` | a ``WriteResult`` for each operation, in order |
 | ``WatchData(path, name)``, ``UnwatchData(path)`` | None; the event ``name`` comes when the znode changes |
 | ``Send(messages)`` | None; control requests go into the brokers' queues, in this order |
@@ -16,10 +16,10 @@ a simulated ZooKeeper in the simulator, and against a dictionary in tests (``run
 | ``RandomBytes(count)`` | that many bytes |
 
 Rules: every operation of a ``Write`` is a transaction of its own together with a check of ``/controller_epoch``'s
-version (``CheckVersion``); where that check fails, the driver throws ``ControllerMoved`` into the decision, which
-nobody catches but the driver: the controller resigns. Requests that a decision sent before stay sent.
+version (``CheckVersion``); if that check fails, the driver throws ``ControllerMoved`` into the decision, which only the
+driver catches: the controller resigns. Requests that a decision sent before stay sent.
 
-Source: KafkaZkClient.retryRequestsUntilConnected with expectedControllerEpochZkVersion (kafka-behaviour 7.3).
+Source: KafkaZkClient.retryRequestsUntilConnected with expectedControllerEpochZkVersion.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from tidegauge.control import Endpoint, LeaderAndIsrRequest, StopReplicaRequest,
 
 
 class ControllerMoved(Exception):
-    """Another controller has been elected: what this one decides counts no more."""
+    """Another controller has been elected: this one's decisions no longer count."""
 
 
 class ZnodeStat(NamedTuple):
-    """What ZooKeeper keeps about a znode. ``czxid`` is the transaction that made it: a broker's epoch.
+    """What ZooKeeper stores about a znode. ``czxid`` is the transaction that created it: a broker's epoch.
 
-    ``ctime_ms`` is when it was made, by ZooKeeper's clock.
+    ``ctime_ms`` is the time of its creation, by ZooKeeper's clock.
     """
 
     czxid: int
@@ -69,7 +69,7 @@ class CheckVersion:
 
 @dataclass(frozen=True, slots=True)
 class CreateNode:
-    """Makes a znode; ``data`` None is ZooKeeper's null."""
+    """Creates a znode; ``data`` None is ZooKeeper's null."""
 
     path: str
     data: bytes | None
@@ -114,28 +114,28 @@ class WriteResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read znodes."""
+    """Reads znodes."""
 
     paths: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadChildren:
-    """List a znode's children."""
+    """Lists a znode's children."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write znodes, each in a transaction with the check of the controller epoch."""
+    """Writes znodes, each in a transaction with the check of the controller epoch."""
 
     operations: tuple[CreateNode | SetNode | DeleteNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WatchData:
-    """Watch a znode; ``name`` says which event a change becomes, ``subject`` whose."""
+    """Watches a znode; ``name`` is the event of a change, ``subject`` the entity concerned."""
 
     path: str
     name: str
@@ -144,7 +144,7 @@ class WatchData:
 
 @dataclass(frozen=True, slots=True)
 class UnwatchData:
-    """Watch it no more."""
+    """Ends a watch."""
 
     path: str
 
@@ -154,28 +154,28 @@ ControlRequest: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopRe
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Put requests into brokers' queues, in this order."""
+    """Puts requests into brokers' queues, in this order."""
 
     messages: tuple[tuple[int, ControlRequest], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AddBroker:
-    """A broker is there: begin its queue, empty."""
+    """Begins the empty queue of a broker that registered."""
 
     endpoint: Endpoint
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveBroker:
-    """A broker is gone: drop its queue and what it holds."""
+    """Drops the queue of a broker that died, and everything in it."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line for the event log."""
+    """Adds a line to the event log."""
 
     kind: str
     cause: str
@@ -184,7 +184,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class RandomBytes:
-    """Randomness, for topic ids."""
+    """Returns random bytes, for topic ids."""
 
     count: int
 
@@ -196,8 +196,8 @@ Result = TypeVar("Result")
 Steps: TypeAlias = Generator[Request, Any, Result]
 
 
-def run(steps: Steps[Result], answer: Callable[[Request], Any]) -> Result:
-    """Drive a decision with a function that answers its requests; for tests and the simulator.
+def run(steps: Steps[Result], response: Callable[[Request], Any]) -> Result:
+    """Drive a decision with a function that returns the results of its requests; for tests and the simulator.
 
     An exception of ``answer`` is thrown into the decision, as ``ControllerMoved`` must be.
     """
@@ -205,7 +205,7 @@ def run(steps: Steps[Result], answer: Callable[[Request], Any]) -> Result:
         request = next(steps)
         while True:
             try:
-                reply = answer(request)
+                reply = response(request)
             except ControllerMoved as moved:
                 request = steps.throw(moved)
             else:

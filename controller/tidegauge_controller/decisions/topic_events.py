@@ -1,7 +1,6 @@
-"""Topics and partitions come into being: read them, give them ids, bring them online.
+"""New topics and partitions: read them, assign topic ids, bring them online.
 
-Source: KafkaController.processTopicChange, processPartitionModifications, onNewPartitionCreation (kafka-behaviour 7.2,
-8.13, 8.15).
+Source: KafkaController.processTopicChange, processPartitionModifications, onNewPartitionCreation.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from tidegauge_controller.decisions.steps import (
 )
 
 TOPIC_DATA = "TopicData"
-"""Name of the event that a change of a topic's znode becomes."""
+"""Name of the event of a change of a topic's znode."""
 
 
 def read_topics() -> Steps[set[str]]:
-    """The topics that exist."""
+    """Return the names of the existing topics."""
     names: list[str] | None = yield ReadChildren(BROKER_TOPICS)
     return set(names or [])
 
 
 def load_topics(context: ControllerContext, topics: Sequence[str]) -> Steps[list[TopicPartition]]:
-    """Watch and read topics into the context; one without an id gets it, written back.
+    """Watch and read topics into the context; a topic without an id gets one, which is written back.
 
     Returns:
         Their partitions.
@@ -84,7 +83,7 @@ def _assignments(topic: str, node: TopicNode) -> Mapping[TopicPartition, Assignm
 
 
 def process_topic_change(context: ControllerContext) -> Steps[None]:
-    """The set of topics has changed: forget those that are gone, bring the new ones online."""
+    """Handle a change of the set of topics: forget deleted ones, bring new ones online."""
     context.cause = "TopicCreation"
     now = yield from read_topics()
     for topic in sorted(context.topics - now):
@@ -96,7 +95,7 @@ def process_topic_change(context: ControllerContext) -> Steps[None]:
 
 
 def process_topic_data(context: ControllerContext, topic: str) -> Steps[None]:
-    """A topic's znode has changed: partitions may have been added. While it is deleted they are taken back."""
+    """Handle a change of a topic's znode: partitions may have been added. During a deletion they are removed again."""
     context.cause = "PartitionCreation"
     if topic not in context.topics:
         return
@@ -121,7 +120,7 @@ def process_topic_data(context: ControllerContext, topic: str) -> Steps[None]:
 
 
 def create_partitions(context: ControllerContext, partitions: Sequence[TopicPartition]) -> Steps[None]:
-    """New partitions: New, then Online with their first leaders; the replicas along with them."""
+    """Bring new partitions to New, then Online with their first leaders, and the replicas along with them."""
     replicas = context.replicas_of(partitions)
     yield from change_partitions(context, partitions, PartitionStatus.NEW)
     yield from change_replicas(context, replicas, ReplicaStatus.NEW)

@@ -1,7 +1,7 @@
-"""Whether a topic may be created or grow, and what it will look like: Kafka's checks, in its order, in its words.
+"""Checks on topics to be created or extended, and their assignments: Kafka's checks, in its order, in its words.
 
 Source: ZkAdminManager.createTopics and createPartitions, AdminZkClient.validateTopicCreate and
-createNewPartitionsAssignment (kafka-behaviour 8.13, 8.15, 11.1).
+createNewPartitionsAssignment.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tidegauge.znodes import TopicNode
 from tidegauge_controller.admin import NewPartitions, NewTopic
 
 MOST_PARTITIONS = 10_000
-"""So many partitions one topic of a request may get at once: planning them must not stop the controller."""
+"""Maximum number of partitions that a request may add to one topic: planning them must not stop the controller."""
 
 
 def _check_count(count: int) -> None:
-    """As Kafka does since KAFKA-17870.
+    """Reject too many partitions, as Kafka does since KAFKA-17870.
 
     Raises:
         TidegaugeError: POLICY_VIOLATION.
@@ -36,7 +36,7 @@ def _check_count(count: int) -> None:
 def plan_assignment(
     topic: NewTopic, brokers: Sequence[Endpoint], settings: Values, *, start: int, shift: int
 ) -> dict[int, tuple[int, ...]]:
-    """The replicas of each partition: as given, or by Kafka's algorithm with the broker's defaults.
+    """Return the replicas of each partition: as given, or by Kafka's algorithm with the broker's defaults.
 
     Raises:
         TidegaugeError: the counts are illegal, or given together with an assignment.
@@ -92,12 +92,12 @@ def check_new_topic(
 
 
 def already_exists(name: str) -> TidegaugeError:
-    """The refusal of a second topic of this name."""
+    """Return the error for a second topic of this name."""
     return TidegaugeError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 
 def check_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
-    """All partitions with equally many replicas, none twice. Whether the brokers exist is not checked, as in Kafka.
+    """Check that all partitions have equally many replicas, none twice. As in Kafka the brokers need not exist.
 
     Raises:
         TidegaugeError: INVALID_REPLICA_ASSIGNMENT.
@@ -115,16 +115,16 @@ def check_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
 def plan_new_partitions(
     wanted: NewPartitions, topic: TopicNode, brokers: Sequence[Endpoint]
 ) -> dict[int, tuple[int, ...]]:
-    """The replicas of the partitions that a topic gets beside those it has.
+    """Return the replicas of the partitions to be added to a topic.
 
     Args:
-        wanted: what is asked for.
+        wanted: the request.
         topic: the topic's znode as it is.
         brokers: the live brokers, by id.
 
     Raises:
-        TidegaugeError: REASSIGNMENT_IN_PROGRESS, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
-            BROKER_NOT_AVAILABLE or what ``assign_replicas`` refuses, in Kafka's words.
+        TidegaugeError: REASSIGNMENT_IN_PROGRESS, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, BROKER_NOT_AVAILABLE
+            or what ``assign_replicas`` rejects, in Kafka's words.
     """
     if any(topic.adding_replicas.values()) or any(topic.removing_replicas.values()):
         raise TidegaugeError(
@@ -146,7 +146,7 @@ def plan_new_partitions(
         planned = {count + index: tuple(replicas) for index, replicas in enumerate(wanted.assignment)}
         _check_added_assignment(planned, added, len(first), {broker.broker_id for broker in brokers})
         return planned
-    # Where the first partition's preferred leader stands among the brokers; as in Kafka both numbers are this one.
+    # The position of the first partition's preferred leader among the brokers; as in Kafka both numbers are this one.
     start = next((index for index, broker in enumerate(brokers) if broker.broker_id >= first[0]), 0)
     return assign_replicas(brokers, added, len(first), start=start, shift=start, first_partition=count)
 
@@ -154,7 +154,7 @@ def plan_new_partitions(
 def _check_added_assignment(
     planned: Mapping[int, Sequence[int]], added: int, replication_factor: int, live: Collection[int]
 ) -> None:
-    """Unlike at a topic's creation the brokers must live (kafka-behaviour 8.15)."""
+    """Check the assignment of added partitions: unlike at a topic's creation the brokers must be live."""
     refused = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     unknown = sorted({replica for replicas in planned.values() for replica in replicas} - set(live))
     if unknown:

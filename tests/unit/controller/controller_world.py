@@ -35,7 +35,7 @@ from tidegauge.znodes import (
 )
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.decisions.broker_events import (
-    is_of_this_life,
+    is_of_current_incarnation,
     process_broker_change,
     process_leader_and_isr_response,
 )
@@ -228,7 +228,7 @@ class World:
 
     def answered(self, broker_id: int, request: ControlRequest, response: PartitionsResponse) -> None:
         context = self.term.context
-        if not is_of_this_life(context, broker_id, request):
+        if not is_of_current_incarnation(context, broker_id, request):
             return
         if isinstance(request, LeaderAndIsrRequest):
             self.term.run(process_leader_and_isr_response(context, broker_id, response))

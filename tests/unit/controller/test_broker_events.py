@@ -475,7 +475,7 @@ def test_a_failed_folder_takes_its_replicas_offline():
     term.run(process_leader_and_isr_response(term.context, 1, PartitionsResponse(partitions={AT: STORAGE})))
     other = PartitionsResponse(partitions={TopicPartition("x", 0): ErrorCode.NONE})
     term.run(process_leader_and_isr_response(term.context, 1, other))
-    assert (term.sent, term.context.offline_folders[1]) == ([], {AT})
+    assert (term.sent, term.context.offline_directories[1]) == ([], {AT})
     # The folder is repaired by a restart.
     come(term, 1)
     assert term.context.is_online(1, AT)
@@ -485,7 +485,7 @@ def test_a_failed_folder_takes_its_replicas_offline():
 def test_an_answer_that_failed_as_a_whole_says_nothing_of_folders(error: ErrorCode):
     term = term_of()
     term.run(process_leader_and_isr_response(term.context, 1, PartitionsResponse(error, {AT: STORAGE})))
-    assert term.context.offline_folders.get(1, set()) == set()
+    assert term.context.offline_directories.get(1, set()) == set()
 
 
 def test_unclean_elections_that_become_allowed_elect_at_once():

@@ -38,7 +38,7 @@ def context_of(
     context = ControllerContext(9, epoch=7)
     context.live = {i: LiveBroker(Endpoint(i, "127.0.0.1", 19000 + i), 100 + i) for i in live}
     context.shutting_down = set(shutting_down)
-    context.offline_folders = {i: {AT} for i in failed_folders}
+    context.offline_directories = {i: {AT} for i in failed_folders}
     context.topics = {AT.topic}
     context.set_assignment(AT, Assignment(replicas, adding, removing))
     return context

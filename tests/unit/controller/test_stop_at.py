@@ -29,8 +29,8 @@ from tidegauge_controller.stop_at import (
     STEPS,
     FileSwitch,
     StepNames,
-    answer_step,
     never,
+    response_step,
     switch_of,
     what_was_done,
 )
@@ -122,7 +122,7 @@ def test_answers_are_named_by_what_was_asked(term):
     term.take_sent()
     term.zookeeper.create(delete_topic_path("orders"), None)
     term.event("TopicDeletion", process_delete_markers(term.context))
-    named = [answer_step(request) for broker_id, request in term.sent if broker_id == 1]
+    named = [response_step(request) for broker_id, request in term.sent if broker_id == 1]
     assert named == ["Answer/UpdateMetadata", "Answer/StopReplica", "Answer/StopReplica delete"]
     assert set(named) <= set(STEPS["deletion"])
 
