@@ -3,7 +3,8 @@
 Contract: design, sections 6 and 7. ``list`` prints a line each: name, two spaces, one sentence. ``run`` starts a
 cluster of its own in a temporary folder on free ports and takes it down at the end, also on failure and Ctrl-C; it
 never touches the one in ``--dir``. Exit 0 when every expectation held, also where the expectation is that data is
-lost; 1 when one did not, or the file is wrong; 124 when the scenario's limit is over.
+lost; 1 when one did not, or the file is wrong; 124 when the scenario's limit is over. In text the story has a sentence
+for each step, its author's notes, and the states; ``--verbose`` adds the steps as the file has them.
 """
 
 from __future__ import annotations
@@ -67,13 +68,21 @@ def show(name: str, output: str, directory: Path, bootstrap_server: str | None) 
 @scenario.command()
 @click.argument("name", metavar="NAME-or-FILE")
 @click.option("--keep", is_flag=True, help="Keep the folder with the cluster's data and logs.")
+@click.option("--verbose", is_flag=True, help="Also show each step as the file has it, and what is expected.")
 @click.option(
     "--zookeeper", metavar="HOST:PORT", help="Use this ZooKeeper, under a chroot of its own, instead of starting one."
 )
 @offline_verb_options
 @lab_verb
 def run(
-    name: str, output: str, directory: Path, bootstrap_server: str | None, zookeeper: str | None, *, keep: bool
+    name: str,
+    output: str,
+    directory: Path,
+    bootstrap_server: str | None,
+    zookeeper: str | None,
+    *,
+    keep: bool,
+    verbose: bool,
 ) -> None:
     """Play a scenario on a cluster of its own, and check what it expects."""
     del directory, bootstrap_server
@@ -87,7 +96,7 @@ def run(
     for line in introduction(story):
         tell(line)
     with _ending_on_signals() as check, _folder(keep=keep) as folder:
-        outcome = play(story, folder, zookeeper=zookeeper, tell=tell, check=check)
+        outcome = play(story, folder, zookeeper=zookeeper, tell=tell, check=check, verbose=verbose)
     if not as_text:
         print_json(outcome.as_json())
     if outcome.failure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,7 +11,11 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import facts, steps, table
 from tidegauge_lab.scenario.model import Scenario
+from tidegauge_lab.scenario.narration import LEGEND, narrated
 from tidegauge_lab.scenario.readers import NOBODY, LoggedRecord
+
+NOTE_INDENT = " " * 9
+WIDTH = 120
 
 
 class StepFailed(Exception):
@@ -73,6 +78,27 @@ class Outcome:
         }
 
 
+def headline(step: steps.Step, seconds: float, *, verbose: bool) -> list[str]:
+    """Return what is told of a step before it is done: when, what, its author's note; verbose: its line in the file.
+
+    A step without a sentence, such as an expectation, begins with its note; without one it is not told at all.
+    """
+    told = [words for words in (narrated(step), *step.note.splitlines()) if words]
+    if not told and not verbose:
+        return []
+    first, *notes = told or [described(step)]
+    if told and first.partition(" ")[0].strip(",;.").isalpha():  # not the name of a record
+        first = first[0].upper() + first[1:]
+    lines = [f"{seconds:6.1f}s  {first}", *(f"{NOTE_INDENT}{note}" for note in notes)]
+    if verbose and told:
+        text = f"line {step.line}: {described(step)}"
+        indent = f"{NOTE_INDENT}  "
+        lines += textwrap.wrap(
+            text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
+        )
+    return lines
+
+
 def described(step: steps.Step) -> str:
     """A step in one line: the verb, and what differs from the defaults."""
     words = []
@@ -113,7 +139,7 @@ def introduction(scenario: Scenario) -> list[str]:
         )
         config = "".join(f", {name}={value}" for name, value in topic.config.items())
         lines.append(f"  {replicas}{config}")
-    return [*lines, ""]
+    return [*lines, "", *(f"  {line}" for line in LEGEND), ""]
 
 
 def as_json(scenario: Scenario) -> dict[str, Any]:
@@ -134,7 +160,13 @@ def as_json(scenario: Scenario) -> dict[str, Any]:
             for topic in scenario.topics
         ],
         "steps": [
-            {"line": step.line, "verb": step.verb, "text": described(step), "note": step.note}
+            {
+                "line": step.line,
+                "verb": step.verb,
+                "text": described(step),
+                "sentence": narrated(step),
+                "note": step.note,
+            }
             for step in scenario.steps
         ],
     }

@@ -26,7 +26,7 @@ from tidegauge_lab.scenario.facts import LEADER, Facts, Replica, leader_name, nu
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Answer, Hands
 from tidegauge_lab.scenario.model import Scenario
-from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described
+from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described, headline
 from tidegauge_lab.scenario.readers import NOBODY
 from tidegauge_lab.scenario.senders import Senders
 from tidegauge_lab.switches import Step as Round
@@ -58,6 +58,8 @@ class Player:
         deadline: float,
         outcome: Outcome,
         check: Check = nothing_to_check,
+        *,
+        verbose: bool = False,
     ) -> None:
         self._scenario = scenario
         self._cluster = cluster
@@ -66,13 +68,15 @@ class Player:
         self._deadline = deadline
         self._outcome = outcome
         self._check = check
+        self._verbose = verbose
         self._assigned: dict[TopicPartition, Sequence[int]] = {}
         self._senders = Senders(hands, cluster.directory.parent)
         self._marks: dict[str, Facts] = {}
         self._rounds: dict[tuple[TopicPartition, int], table.Rounds] = {}
         self._rows: list[table.Row] = []
         self._kept_back: set[tuple[TopicPartition, int]] = set()
-        self._last_told: tuple[str, list[str]] = ("", [])
+        self._told_state = ""
+        self._told_logs: list[str] = []
 
     def play(self) -> None:
         """All steps; the outcome is filled in."""
@@ -82,9 +86,8 @@ class Player:
         for step in self._scenario.steps:
             self._rows = []
             self._remaining()
-            self._tell(f"{time.monotonic() - begin:6.1f}s  {described(step)}")
-            for line in step.note.splitlines():
-                self._tell(f"         {line}")
+            for line in headline(step, time.monotonic() - begin, verbose=self._verbose):
+                self._tell(line)
             try:
                 self._do(step)
             except StepFailed as failed:
@@ -108,13 +111,14 @@ class Player:
         self._outcome.steps.append(played)
         for line in table.lines(self._rows) if self._rows else ():
             self._tell(f"         {line}")
-        if (facts.line, facts.log_lines) == self._last_told:
-            return
-        self._last_told = (facts.line, facts.log_lines)
-        self._tell(f"           {facts.line}")
-        if isinstance(step, steps.Expect) or self._outcome.failure:
-            for line in facts.log_lines:
+        logs = facts.log_lines if isinstance(step, steps.Expect) or self._outcome.failure else self._told_logs
+        if facts.line != self._told_state:
+            about = "" if at == self._scenario.first_partition else f"{at}   "
+            self._tell(f"           {about}{facts.line}")
+        if logs != self._told_logs:
+            for line in logs:
                 self._tell(f"           log {line}")
+        self._told_state, self._told_logs = facts.line, logs
 
     # What the steps share
 

@@ -19,6 +19,7 @@ def play(
     zookeeper: str | None = None,
     tell: Tell = lambda _: None,
     check: Check = nothing_to_check,
+    verbose: bool = False,
 ) -> Outcome:
     """Run a scenario on a cluster of its own in a folder.
 
@@ -28,6 +29,7 @@ def play(
         zookeeper: one that runs; None: one of its own.
         tell: takes the story, a line at a time.
         check: called again and again while it plays; what it raises ends the run.
+        verbose: whether the story has each step as it stands in the file, too, and the expectations.
 
     Raises:
         TidegaugeError: the cluster does not start.
@@ -36,7 +38,7 @@ def play(
     begin = time.monotonic()
     outcome = Outcome(scenario.name)
     with stage(scenario, folder, zookeeper) as cluster, Hands(cluster) as hands:
-        player = Player(scenario, cluster, hands, tell, begin + scenario.limit_seconds, outcome, check)
+        player = Player(scenario, cluster, hands, tell, begin + scenario.limit_seconds, outcome, check, verbose=verbose)
         try:
             player.play()
         finally:

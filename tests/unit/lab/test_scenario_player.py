@@ -116,14 +116,18 @@ def run(hands: FakeHands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
     monkeypatch.setattr(player, "WAIT_SECONDS", 0.0)
 
     def play(
-        steps: str, deadline: float = float("inf"), check: Callable[[], None] = player.nothing_to_check
+        steps: str,
+        deadline: float = float("inf"),
+        check: Callable[[], None] = player.nothing_to_check,
+        *,
+        verbose: bool = False,
     ) -> tuple[Outcome, list[str]]:
         story = parse(HEAD + steps, "story.yaml")
         told: list[str] = []
         outcome = Outcome(story.name)
         cluster: Any = FakeCluster(tmp_path)
         lent: Any = hands
-        one = player.Player(story, cluster, lent, told.append, deadline, outcome, check)
+        one = player.Player(story, cluster, lent, told.append, deadline, outcome, check, verbose=verbose)
         try:
             one.play()
         finally:
@@ -136,14 +140,30 @@ def run(hands: FakeHands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
 def test_steps_are_told_with_their_notes_and_the_state_where_it_changed(run: Any) -> None:
     outcome, told = run("  - produce: m1\n    note: the first\n  - expect: {leo: {0: 1}, hw: {0: 1, 1: 0}}\n")
     assert (outcome.passed, outcome.expectations) == (True, 2)
+    state = "0: 1/1*  1: 1/0   ISR 0,1  epoch 0  leader 0"
     assert [line.strip().removeprefix("0.0s").strip() for line in told] == [
-        "produce m1",
+        "Produce m1 with acks=all",
         "the first",
-        "0: 1/1*  1: 1/0   ISR 0,1  epoch 0  leader 0",
-        "expect leo=0:1 hw=0:1 1:0",
+        state,
+        "log 0: [m1@0]",
+        "log 1: [m1@0]",
     ]
     assert [step["verb"] for step in outcome.as_json()["steps"]] == ["produce", "expect"]
     assert json.dumps(outcome.as_json())
+
+
+def test_an_expectation_is_told_by_its_note_and_verbosely_as_the_file_has_it(run: Any) -> None:
+    steps = "  - expect: {leo: {0: 1}}\n    note: m1 is there\n  - expect: {hw: {0: 1}}\n"
+    _, told = run(steps)
+    assert [line for line in told if "s  " in line] == ["   0.0s  m1 is there"]
+    _, told = run(steps, verbose=True)
+    assert [line.strip() for line in told if "expect" in line] == ["line 6: expect leo=0:1", "0.0s  expect hw=0:1"]
+
+
+def test_a_long_expectation_is_wrapped(run: Any) -> None:
+    logs = ", ".join(f"{broker}: [{', '.join(f'm{n}@0' for n in range(30))}]" for broker in (0, 1))
+    _, told = run(f"  - expect: {{log: {{{logs}}}}}\n    note: much\n", verbose=True)
+    assert max(map(len, told)) <= 120
 
 
 def test_the_first_expectation_that_does_not_hold_ends_the_story_with_its_line(run: Any, hands: FakeHands) -> None:

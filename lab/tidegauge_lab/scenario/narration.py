@@ -1,0 +1,232 @@
+"""A scenario's steps as sentences, for whoever watches a story and does not know the language of its file. Pure.
+
+``expect`` and ``mark`` have no sentence: they change nothing. What an author wants said there stands in their notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+
+from tidegauge.errors import ErrorCode
+from tidegauge_lab.scenario import steps
+from tidegauge_lab.scenario.readers import NOBODY
+
+LEGEND = (
+    "A state is written BROKER: LEO/HW, with * at the leader and - for a broker that does not answer:",
+    "`1: 2/1*  2: -` says that broker 1 leads with log end offset 2 and high watermark 1.",
+    "A log is written VALUE@EPOCH, in the order of its offsets.",
+)
+_PLANES = {"brokers": "all other brokers", "zookeeper": "ZooKeeper", "clients": "all clients"}
+_WAYS = {"in": ", incoming calls only", "out": ", outgoing calls only", "both": ""}
+
+
+def narrated(step: steps.Step) -> str:
+    """Return a step as a sentence without a full stop, with its partition where that is not the story's first one."""
+    words = _sentence(step)
+    partition = step.partition if isinstance(step, steps.PartitionStep) else None
+    return f"{words} ({partition})" if words and partition is not None else words
+
+
+def brokers(ids: Sequence[int]) -> str:
+    """Return ``broker 1`` or ``brokers 1, 2 and 0``."""
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {joined(ids)}"
+
+
+def joined(items: Sequence[object]) -> str:
+    """Return ``a``, ``a and b``, ``a, b and c``."""
+    *others, last = map(str, items)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def offsets(by_broker: Mapping[int, int]) -> str:
+    """Return ``2 on brokers 1 and 2, 1 on broker 0``: brokers with the same offset together."""
+    found: dict[int, list[int]] = {}
+    for broker, offset in by_broker.items():
+        found.setdefault(offset, []).append(broker)
+    return ", ".join(f"{offset} on {brokers(ids)}" for offset, ids in found.items())
+
+
+def _refused(error: ErrorCode) -> str:
+    return "" if error is ErrorCode.NONE else f", which is refused with {error.name}"
+
+
+@singledispatch
+def _sentence(step: steps.Step) -> str:
+    raise AssertionError(f"{step.verb} is in the vocabulary, so it has a sentence")
+
+
+@_sentence.register
+def _(_: steps.Expect | steps.Mark) -> str:
+    return ""
+
+
+@_sentence.register
+def _(step: steps.CreateTopic) -> str:
+    replicas = "; ".join(", ".join(map(str, one)) for one in step.assignment)
+    return f"Create the topic {step.name} with replicas on brokers {replicas}"
+
+
+@_sentence.register
+def _(step: steps.Produce) -> str:
+    acks = "all" if step.acks == -1 else step.acks
+    via = "" if step.via is None else f" through broker {step.via}, whoever leads"
+    later = ", without waiting for the answer" if step.answer == "later" else ""
+    return f"Produce {joined(step.values)} with acks={acks}{via}{later}{_refused(step.error)}"
+
+
+@_sentence.register
+def _(step: steps.WaitAnswer) -> str:
+    how = "is acknowledged" if step.error is ErrorCode.NONE else f"is answered with {step.error.name}"
+    return f"Wait until {joined(step.values)} {how}"
+
+
+@_sentence.register
+def _(step: steps.HoldFetch) -> str:
+    if step.release:
+        return f"Release {brokers(step.brokers)}: fetches go on by themselves"
+    return f"Hold the fetches of {brokers(step.brokers)}: from here on one round at a time"
+
+
+@_sentence.register
+def _(step: steps.StepFetch) -> str:
+    rounds = "one fetch round" if step.rounds == 1 else f"{step.rounds} fetch rounds"
+    only = " up to the leader's receipt; the response is kept back" if step.until == "request" else ""
+    return f"Let broker {step.broker} do {rounds}{only}{_refused(step.error)}"
+
+
+@_sentence.register
+def _(step: steps.Kill) -> str:
+    return f"Kill {brokers(step.brokers)} (SIGKILL)"
+
+
+@_sentence.register
+def _(step: steps.Stop) -> str:
+    return f"Stop {brokers(step.brokers)} by a controlled shutdown"
+
+
+@_sentence.register
+def _(step: steps.Pause) -> str:
+    return f"Pause {brokers(step.brokers)} (SIGSTOP)"
+
+
+@_sentence.register
+def _(step: steps.Resume) -> str:
+    return f"Resume {brokers(step.brokers)} (SIGCONT)"
+
+
+@_sentence.register
+def _(step: steps.Start) -> str:
+    lost = " after a power loss: without what was never flushed" if step.after_power_cut else ""
+    held = f", with the fetches of {joined(step.held)} held" if step.held else ""
+    return f"Start {brokers(step.brokers)}{lost}{held}"
+
+
+@_sentence.register
+def _(step: steps.Isolate) -> str:
+    others = _PLANES[step.origin] if isinstance(step.origin, str) else brokers(step.origin)
+    way = _WAYS[step.direction]
+    if step.delay_ms is not None:
+        return f"Delay each message between broker {step.broker} and {others} by {step.delay_ms} ms{way}"
+    if step.drop is not None:
+        return f"Drop calls between broker {step.broker} and {others} with probability {step.drop:g}{way}"
+    return f"Isolate broker {step.broker} from {others}{way}"
+
+
+@_sentence.register
+def _(step: steps.Heal) -> str:
+    return f"Heal the connections of {brokers(step.brokers)}"
+
+
+@_sentence.register
+def _(step: steps.InjectError) -> str:
+    error = step.grpc_status or step.error.name
+    return f"Make {step.rpc} calls at broker {step.broker} fail with {error}"
+
+
+@_sentence.register
+def _(step: steps.InjectDisk) -> str:
+    what = f"fail with {step.errno}" if step.errno else f"take {step.delay_ms} ms longer"
+    return f"Make disk operations of broker {step.broker} {what}"
+
+
+@_sentence.register
+def _(step: steps.ClearFaults) -> str:
+    return f"End all faults inside {brokers(step.brokers)}"
+
+
+@_sentence.register
+def _(step: steps.ExpireSession) -> str:
+    return f"Expire the ZooKeeper session of broker {step.broker}"
+
+
+@_sentence.register
+def _(step: steps.Elect) -> str:
+    whom = "the preferred leader" if step.type == "preferred" else "a leader, uncleanly if need be"
+    return f"Elect {whom}{_refused(step.error)}"
+
+
+@_sentence.register
+def _(step: steps.Sync) -> str:
+    return f"Flush the log of {brokers(step.brokers)} to disk"
+
+
+@_sentence.register
+def _(step: steps.DropUnsynced) -> str:
+    return f"Power loss at {brokers(step.brokers)}: what was never flushed is gone"
+
+
+@_sentence.register
+def _(step: steps.WaitLeader) -> str:
+    return f"Wait until {'nobody' if step.leader == NOBODY else f'broker {step.leader}'} leads"
+
+
+@_sentence.register
+def _(step: steps.WaitIsr) -> str:
+    return f"Wait until the ISR is {joined(step.isr)}"
+
+
+@_sentence.register
+def _(step: steps.WaitHw) -> str:
+    return f"Wait until the high watermark is {offsets(step.hw)}"
+
+
+@_sentence.register
+def _(step: steps.WaitLeo) -> str:
+    return f"Wait until the log end offset is {offsets(step.leo)}"
+
+
+@_sentence.register
+def _(step: steps.WaitEpoch) -> str:
+    known = f", and {brokers(step.brokers)} {'knows' if len(step.brokers) == 1 else 'know'} it" if step.brokers else ""
+    return f"Wait until the leader epoch is {step.epoch}{known}"
+
+
+@_sentence.register
+def _(step: steps.WaitCheckpoint) -> str:
+    return f"Wait until the high watermark in the checkpoint file is {offsets(step.hw)}"
+
+
+@_sentence.register
+def _(step: steps.WaitController) -> str:
+    who = f"broker {' or '.join(map(str, step.brokers))}"
+    epoch = "" if step.epoch is None else f", with controller epoch {step.epoch}"
+    return f"Wait until {who} is the controller{epoch}"
+
+
+@_sentence.register
+def _(step: steps.WaitEvent) -> str:
+    fields = ", ".join(f"{name} {value}" for name, value in (step.fields or {}).items())
+    return f"Wait for the event {step.kind} of broker {step.broker}{f' ({fields})' if fields else ''}"
+
+
+@_sentence.register
+def _(step: steps.Table) -> str:
+    return f"In a table: {step.phase}"
+
+
+@_sentence.register
+def _(step: steps.Verify) -> str:
+    found = joined([f"{count} {kind}" for kind, count in step.found.items()]) if step.found else "nothing wrong"
+    about = "" if step.topic is None else f" in the topic {step.topic}"
+    return f"Compare all that was produced with the logs{about}: {found}"

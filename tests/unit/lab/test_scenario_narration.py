@@ -1,0 +1,98 @@
+"""A scenario's steps as sentences: every verb has one, and it says what the step does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tidegauge_lab.scenario import steps
+from tidegauge_lab.scenario.loader import load, parse, shipped_names
+from tidegauge_lab.scenario.narration import LEGEND, narrated
+from tidegauge_lab.scenario.outcome import introduction
+
+HEAD = "title: A story.\ncluster: {brokers: 3}\ntopics:\n  - {name: story, assignment: [0, 1, 2]}\nsteps:\n  - "
+
+CASES = [
+    ("produce: m1", "Produce m1 with acks=all"),
+    ("produce: {values: [a, b], acks: 1, via: 2}", "Produce a and b with acks=1 through broker 2, whoever leads"),
+    ("produce: {values: a, answer: later}", "Produce a with acks=all, without waiting for the answer"),
+    ("produce: {values: a, error: NOT_ENOUGH_REPLICAS}",
+     "Produce a with acks=all, which is refused with NOT_ENOUGH_REPLICAS"),
+    ("create_topic: {name: t, assignment: [0, 1]}", "Create the topic t with replicas on brokers 0, 1"),
+    ("hold_fetch: [1, 2]", "Hold the fetches of brokers 1 and 2: from here on one round at a time"),
+    ("hold_fetch: {brokers: 1, release: true}", "Release broker 1: fetches go on by themselves"),
+    ("step_fetch: {broker: 1, rounds: 2}", "Let broker 1 do 2 fetch rounds"),
+    ("step_fetch: {broker: 1, until: request}",
+     "Let broker 1 do one fetch round up to the leader's receipt; the response is kept back"),
+    ("kill: [0, 1, 2]", "Kill brokers 0, 1 and 2 (SIGKILL)"),
+    ("stop: 0", "Stop broker 0 by a controlled shutdown"),
+    ("pause: 0", "Pause broker 0 (SIGSTOP)"),
+    ("resume: 0", "Resume broker 0 (SIGCONT)"),
+    ("start: {brokers: 1, held: story-0, after_power_cut: true}",
+     "Start broker 1 after a power loss: without what was never flushed, with the fetches of story-0 held"),
+    ("isolate: {broker: 1, from: brokers, direction: in}",
+     "Isolate broker 1 from all other brokers, incoming calls only"),
+    ("isolate: {broker: 1, from: [0, 2]}", "Isolate broker 1 from brokers 0 and 2"),
+    ("isolate: {broker: 1, from: clients, delay_ms: 20}",
+     "Delay each message between broker 1 and all clients by 20 ms"),
+    ("isolate: {broker: 1, from: clients, drop: 0.5}",
+     "Drop calls between broker 1 and all clients with probability 0.5"),
+    ("heal: 1", "Heal the connections of broker 1"),
+    ("inject_error: {broker: 1, rpc: Produce, error: NOT_CONTROLLER}",
+     "Make Produce calls at broker 1 fail with NOT_CONTROLLER"),
+    ("inject_disk: {broker: 1, errno: EIO}", "Make disk operations of broker 1 fail with EIO"),
+    ("inject_disk: {broker: 1, delay_ms: 5}", "Make disk operations of broker 1 take 5 ms longer"),
+    ("clear_faults: 1", "End all faults inside broker 1"),
+    ("expire_zk_session: 1", "Expire the ZooKeeper session of broker 1"),
+    ("elect: preferred", "Elect the preferred leader"),
+    ("elect: unclean", "Elect a leader, uncleanly if need be"),
+    ("sync: 1", "Flush the log of broker 1 to disk"),
+    ("drop_unsynced: 1", "Power loss at broker 1: what was never flushed is gone"),
+    ("wait_leader: none", "Wait until nobody leads"),
+    ("wait_leader: {leader: 1, partition: story-0}", "Wait until broker 1 leads (story-0)"),
+    ("wait_isr: [1, 2]", "Wait until the ISR is 1 and 2"),
+    ("wait_hw: {1: 2, 2: 2, 0: 1}", "Wait until the high watermark is 2 on brokers 1 and 2, 1 on broker 0"),
+    ("wait_leo: {1: 2}", "Wait until the log end offset is 2 on broker 1"),
+    ("wait_epoch: {epoch: 3, brokers: [1]}", "Wait until the leader epoch is 3, and broker 1 knows it"),
+    ("wait_checkpoint: {1: 2}", "Wait until the high watermark in the checkpoint file is 2 on broker 1"),
+    ("wait_controller: {brokers: [1, 2], epoch: 2}",
+     "Wait until broker 1 or 2 is the controller, with controller epoch 2"),
+    ("wait_event: {broker: 1, kind: truncation, fields: {old: 2, new: 1}}",
+     "Wait for the event truncation of broker 1 (old 2, new 1)"),
+    ("verify: {lost: 1, diverged: 2}", "Compare all that was produced with the logs: 1 lost and 2 diverged"),
+    ("verify: {found: {}, topic: story}",
+     "Compare all that was produced with the logs in the topic story: nothing wrong"),
+    ("expect: {epoch: 0}", ""),
+    ("mark: here", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "sentence"), CASES, ids=[text for text, _ in CASES])
+def test_a_step_is_a_sentence(text: str, sentence: str) -> None:
+    (step,) = parse(HEAD + text + "\n", "a.yaml").steps
+    assert narrated(step) == sentence
+
+
+def test_every_verb_has_a_sentence_or_is_silent_on_purpose() -> None:
+    told = {re.split(r"\W", text)[0] for text, _ in CASES}
+    assert told >= set(steps.STEPS) - {"wait_answer", "table"}
+    silent = {text.partition(":")[0] for text, sentence in CASES if not sentence}
+    assert silent == {"expect", "mark"}
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_shipped_stories_say_what_happens_and_why(name: str) -> None:
+    """A class sees sentences and states; the file's own language is behind ``--verbose``."""
+    story = load(name)
+    lines = [narrated(step) for step in story.steps]
+    assert max(map(len, lines)) <= 110
+    assert not any("=" in line.replace("acks=", "") for line in lines)
+    acted = [step for step in story.steps if isinstance(step, steps.Kill | steps.Isolate | steps.Elect)]
+    assert sum(bool(step.note) for step in story.steps) >= max(3, len(acted) // 2)
+
+
+def test_the_introduction_says_how_a_state_is_read() -> None:
+    told = introduction(load("walkthrough-two-replicas"))
+    assert [line.strip() for line in told[-1 - len(LEGEND) : -1]] == list(LEGEND)
+    assert "`1: 2/1*  2: -`" in " ".join(LEGEND)
