@@ -135,8 +135,11 @@ def test_the_kill_button_kills_and_the_events_show_the_new_leader(cluster: Local
 
     assert watching.post(kill, **key) == (200, {"message": "Broker 2 killed"})
     assert cluster.state_of(2) is ProcessState.DOWN
+    follow(stream, view, lambda view: "broker 2 is down" in view["waiting"].lower())
+    assert re.search(r"its ZooKeeper session (ends in [1-4] s at the latest|is about to end)", view["waiting"])
     follow(stream, view, lambda view: view["brokers"]["2"]["state"] == "down")
     follow(stream, view, lambda view: view["partitions"][at]["leader"] == 1)
+    follow(stream, view, lambda view: view["waiting"] == "")
     assert view["partitions"][at]["osr"] == [2]
     assert view["partitions"][at]["replicas"]["2"]["old"], "its replica stands there as it was last seen"
     follow(stream, view, lambda view: any(event["text"] == "kill broker 2" for event in view.get("events", [])))
@@ -161,6 +164,23 @@ def test_the_kill_button_kills_and_the_events_show_the_new_leader(cluster: Local
     assert list(stream) is not None
 
 
+def test_a_topic_is_made_and_written_to_from_the_page(cluster: LocalCluster, watching: Watching):
+    key = {"X-Tidegauge-Token": watching.token()}
+    create = {"action": "create-topic", "topic": "of-the-page", "partitions": 2, "replicas": 3}
+    for wrong in ({}, {"X-Tidegauge-Token": "guess"}, key | {"Origin": "http://evil.example"}):
+        assert watching.post(create, **wrong)[0] == 403
+    assert watching.post(create, **key) == (200, {"message": "Created topic of-the-page"})
+    status, answer = watching.post(create, **key)
+    assert (status, answer["error"]["name"]) == (409, "TOPIC_ALREADY_EXISTS")
+    write = {"action": "produce", "topic": "of-the-page", "count": 250}
+    assert watching.post(write, **key) == (200, {"message": "of-the-page: 250 of 250 records were acknowledged"})
+    status, answer = watching.post(write | {"topic": "nowhere"}, **key)
+    assert (status, answer["error"]["name"]) == (409, "UNKNOWN_TOPIC_OR_PARTITION")
+    stream, view = watching.stream(), {}
+    follow(stream, view, lambda view: "of-the-page-1" in view.get("partitions", {}))
+    follow(stream, view, lambda view: sum(view["partitions"][f"of-the-page-{one}"]["high"] for one in (0, 1)) == 250)
+
+
 def test_a_page_in_a_real_browser(cluster: LocalCluster, watching: Watching, tmp_path: Path):
     with chromium(tmp_path / "profile") as page:
         make_topic(cluster, "another")
@@ -173,6 +193,7 @@ def test_a_page_in_a_real_browser(cluster: LocalCluster, watching: Watching, tmp
         nothing_stands_in_anybodys_way(page)
         a_change_touches_only_its_row(page, cluster, at)
         the_keyboard_suffices(page, cluster, text)
+        a_topic_comes_from_the_page(page)
         assert page.complaints == []
         the_page_finds_a_new_run_of_its_server(page, cluster, watching, text)
 
@@ -243,12 +264,23 @@ def the_keyboard_suffices(page: Page, cluster: LocalCluster, text: str) -> None:
     assert cluster.state_of(2) is ProcessState.DOWN
     assert page.run(f"document.activeElement === {kill}"), "the pressed button keeps the focus"
     assert page.run(f"{kill}.getAttribute('aria-disabled')") == "true"
-    page.until("document.getElementById('said').textContent === 'Broker 2 killed'")
+    page.until("document.getElementById('said').textContent.endsWith(' Broker 2 killed')")
+    told_at = page.run("document.querySelector('#said time').textContent")
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", told_at), "a sentence that stays says when it was told"
     page.press("Tab", 9)
     page.until(f"document.activeElement === {start}")
     page.press("Enter", 13)
     page.until(f"!({text}).includes('OSR')")
-    page.until("document.getElementById('said').textContent === 'Broker 2 started'")
+    page.until("document.getElementById('said').textContent.endsWith(' Broker 2 started')")
+
+
+def a_topic_comes_from_the_page(page: Page) -> None:
+    page.run("document.getElementById('topic').value = 'typed'")
+    page.run("document.querySelector('#create button').click()")
+    page.until("[...document.getElementById('records-topic').options].some(one => one.value === 'typed')")
+    page.run("document.getElementById('records-topic').value = 'typed'")
+    page.run("document.querySelector('#produce button').click()")
+    page.until("document.getElementById('said').textContent.endsWith('typed: 100 of 100 records were acknowledged')")
 
 
 def the_page_finds_a_new_run_of_its_server(page: Page, cluster: LocalCluster, watching: Watching, text: str) -> None:

@@ -2,7 +2,10 @@
 
 An action is JSON: ``{"action": "kill", "broker": 1}``, ``{"action": "isolate", "broker": 1, "ends": "brokers"}``,
 ``{"action": "step", "broker": 1, "partition": "orders-0"}``. ``broker`` is ``"zookeeper"`` for processes of the lab's
-own ZooKeeper. ``read_action`` is pure; ``do`` gives a sentence when the effect is there (cluster.py), or raises.
+own ZooKeeper. Two are about topics: ``{"action": "create-topic", "topic": "orders", "partitions": 3, "replicas": 3}``
+and ``{"action": "produce", "topic": "orders", "count": 100}``, which writes the numbers 0 to 99 with acks=all as
+`tidegauge produce --count 100` does. ``read_action`` is pure; ``do`` gives a sentence when the effect is there, or
+raises.
 """
 
 from __future__ import annotations
@@ -13,14 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.partition import TopicPartition
-from tidegauge_client.cluster_file import load_cluster_file
+from tidegauge.partition import TopicPartition, topic_name_problem
+from tidegauge_client.admin import Admin
+from tidegauge_client.cluster_file import BootstrapServers, load_cluster_file
+from tidegauge_client.producer import Producer
 from tidegauge_lab.cli.common import called
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.switches import Plane, Switches
 
 PROCESS_ACTIONS = ("kill", "stop", "pause", "resume", "start")
 FETCH_ACTIONS = ("hold", "release", "step")
+TOPIC_ACTIONS = ("create-topic", "produce")
+MOST_RECORDS = 100_000
+MOST_PARTITIONS = 200
+MOST_REPLICAS = 100
+DELIVERY_TIMEOUT_MS = 20_000
+TOPIC_TIMEOUT_MS = 2_000
 _DONE = {"kill": "killed", "stop": "stopped", "pause": "paused", "resume": "resumed", "start": "started"}
 _SO_ALREADY = {"kill": "down", "stop": "down", "pause": "paused", "resume": "up", "start": "up"}
 
@@ -35,7 +46,23 @@ class Action:
     ends: Plane = Plane.BROKERS
 
 
-def read_action(value: object) -> Action:
+@dataclass(frozen=True, slots=True)
+class TopicAction:
+    """A topic to create, or records to write to one.
+
+    Attributes:
+        partitions: of a new topic.
+        replicas: of each of them.
+        count: how many records; 0 for a new topic.
+    """
+
+    topic: str
+    partitions: int = 0
+    replicas: int = 0
+    count: int = 0
+
+
+def read_action(value: object) -> Action | TopicAction:
     """Read an action.
 
     Raises:
@@ -43,6 +70,8 @@ def read_action(value: object) -> Action:
     """
     if not isinstance(value, Mapping):
         raise _invalid("an action is a JSON object")
+    if value.get("action") in TOPIC_ACTIONS:
+        return _read_topic_action(value)
     name, target = value.get("action"), value.get("broker")
     is_broker = isinstance(target, int) and not isinstance(target, bool) and target >= 0
     if name in PROCESS_ACTIONS:
@@ -64,16 +93,37 @@ def read_action(value: object) -> Action:
         raise _invalid(f"{value.get('ends')!r} is none of {', '.join(plane.value for plane in Plane)}") from None
 
 
+def _read_topic_action(value: Mapping[str, object]) -> TopicAction:
+    topic = value.get("topic")
+    if not isinstance(topic, str):
+        raise _invalid("the action needs a topic's name")
+    if problem := topic_name_problem(topic):
+        raise _invalid(problem)
+    if value["action"] == "produce":
+        return TopicAction(topic, count=_number(value, "count", MOST_RECORDS))
+    return TopicAction(topic, _number(value, "partitions", MOST_PARTITIONS), _number(value, "replicas", MOST_REPLICAS))
+
+
+def _number(value: Mapping[str, object], name: str, most: int) -> int:
+    number = value.get(name)
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= most:
+        raise _invalid(f"{name} must be a whole number from 1 to {most}")
+    return number
+
+
 def _invalid(sentence: str) -> TidegaugeError:
     return TidegaugeError(ErrorCode.INVALID_REQUEST, sentence)
 
 
-async def do(directory: Path, action: Action) -> str:
+async def do(directory: Path, action: Action | TopicAction) -> str:
     """Do it to the cluster in the folder; gives one sentence.
 
     Raises:
         TidegaugeError: it can't be done.
     """
+    if isinstance(action, TopicAction):
+        servers = load_cluster_file(directory).bootstrap_servers
+        return await (_produce(servers, action) if action.count else _create(servers, action))
     if action.name in PROCESS_ACTIONS:
         return await asyncio.to_thread(_to_process, LocalCluster(directory), action)
     async with Switches.of_cluster(load_cluster_file(directory)) as switches:
@@ -95,6 +145,30 @@ def _to_process(cluster: LocalCluster, action: Action) -> str:
     name = called(outcome.process)
     who = name[0].upper() + name[1:]
     return f"{who} {_DONE[action.name]}" if outcome.changed else f"{who} is {_SO_ALREADY[action.name]} already"
+
+
+async def _create(servers: BootstrapServers, wanted: TopicAction) -> str:
+    async with Admin(servers) as admin:
+        await admin.create_topic(wanted.topic, partitions=wanted.partitions, replication_factor=wanted.replicas)
+        await admin.wait_for_topic(wanted.topic)
+    return f"Created topic {wanted.topic}"
+
+
+async def _produce(servers: BootstrapServers, wanted: TopicAction) -> str:
+    """Write the records; the first failure is the error, with how many were acknowledged."""
+    async with Producer(
+        servers, acks="all", delivery_timeout_ms=DELIVERY_TIMEOUT_MS, request_timeout_ms=DELIVERY_TIMEOUT_MS // 2
+    ) as producer:
+        await producer.partitions_for(wanted.topic, timeout_ms=TOPIC_TIMEOUT_MS)
+        sent = [await producer.send(wanted.topic, b"%d" % number) for number in range(wanted.count)]
+        results = await asyncio.gather(*sent, return_exceptions=True)
+    failures = [one for one in results if isinstance(one, BaseException)]
+    acknowledged = f"{wanted.count - len(failures)} of {wanted.count} records were acknowledged"
+    if failures:
+        first = failures[0]
+        code = first.code if isinstance(first, TidegaugeError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        raise TidegaugeError(code, f"{wanted.topic}: {acknowledged}; the first failure: {first}")
+    return f"{wanted.topic}: {acknowledged}"
 
 
 async def _to_network(switches: Switches, broker_id: int, action: Action) -> str:

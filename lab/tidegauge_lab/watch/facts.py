@@ -24,6 +24,8 @@ class BrokerFacts:
         held: followers that are held; the value is the leader that keeps an answer back, or None.
         session: the ZooKeeper session that owns its registration; None without one.
         session_state: ``connected``, ``suspended`` or ``lost`` by its event log; empty when it never said.
+        session_left_ms: of a broker that is down or paused: after how long its session has ended at the latest; None
+            where that is not known.
     """
 
     id: int
@@ -37,6 +39,7 @@ class BrokerFacts:
     held: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     session: int | None = None
     session_state: str = ""
+    session_left_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

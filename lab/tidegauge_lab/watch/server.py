@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_lab.watch.actions import Action, read_action
+from tidegauge_lab.watch.actions import Action, TopicAction, read_action
 from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
 from tidegauge_lab.watch.hub import Hub
 
@@ -45,7 +45,7 @@ _HEADERS = [
     ),
 ]
 
-Do = Callable[[Action], Awaitable[str]]
+Do = Callable[[Action | TopicAction], Awaitable[str]]
 
 
 class _Gate:

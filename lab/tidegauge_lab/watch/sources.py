@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.bootstrap import parse_bootstrap
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.local import layout
+from tidegauge_lab.local.broker_settings import session_timeout_ms
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.timeline.choice import broker_of
 from tidegauge_lab.timeline.reading import Timeline
@@ -44,6 +45,22 @@ class Source(Protocol):
         ...
 
 
+class Silence:
+    """How long the ZooKeeper sessions of silent brokers still last at the latest.
+
+    A session ends one timeout after its owner's last ping at the latest, and the owner was silent when it was first
+    seen to be so: the bound is never too short, and too long by what passed before somebody looked.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}
+
+    def left_ms(self, silent: Collection[int], now: float, timeout_ms: int) -> dict[int, float]:
+        """Return the rest of the timeout by broker, for those that are silent now (``now`` in monotonic seconds)."""
+        self._since = {broker_id: self._since.get(broker_id, now) for broker_id in silent}
+        return {broker_id: timeout_ms - (now - since) * 1000 for broker_id, since in self._since.items()}
+
+
 class LabSource:
     """The cluster in a folder.
 
@@ -59,6 +76,7 @@ class LabSource:
         self._timeline = Timeline(self.directory / layout.LOGS)
         self._last_said: dict[int, Sequence[metadata_pb2.ReplicaDescription]] = {}
         self._session_states: dict[int, str] = {}
+        self._silence = Silence()
 
     async def look(self) -> Facts:
         """The cluster now; a folder that is gone is a problem in words."""
@@ -76,6 +94,8 @@ class LabSource:
         for broker_id, answer in answers.items():
             if answer.replicas is not None:
                 self._last_said[broker_id] = answer.replicas
+        silent = {broker_id for broker_id, state in states.items() if state is not ProcessState.UP}
+        left_ms = self._silence.left_ms(silent, time.monotonic(), session_timeout_ms(file.settings, file.profile))
         brokers = [
             broker_facts(
                 BrokerFacts(broker.id, broker.address, states[broker.id].value, processes[broker.id].pid),
@@ -83,6 +103,7 @@ class LabSource:
                 last_said=self._last_said.get(broker.id),
                 session=owners.get(broker.id),
                 session_state=self._session_states.get(broker.id, ""),
+                session_left_ms=left_ms.get(broker.id),
             )
             for broker in sorted(file.brokers, key=lambda broker: broker.id)
         ]
@@ -188,6 +209,7 @@ def broker_facts(
     last_said: Sequence[metadata_pb2.ReplicaDescription] | None,
     session: int | None = None,
     session_state: str = "",
+    session_left_ms: float | None = None,
 ) -> BrokerFacts:
     """What is known of a broker, with its answer; without one its replicas are what it said last."""
     return BrokerFacts(
@@ -202,4 +224,5 @@ def broker_facts(
         held=held_of(answer),
         session=session,
         session_state=session_state,
+        session_left_ms=session_left_ms,
     )

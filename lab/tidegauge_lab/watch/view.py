@@ -14,6 +14,7 @@ Rules:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from tidegauge_lab.watch.facts import BrokerFacts, Facts
 
 Json = dict[str, Any]
 _Age = tuple[int, int]
+SILENT = frozenset({"down", "paused"})
 
 
 def view_of(facts: Facts) -> Json:
@@ -34,6 +36,7 @@ def view_of(facts: Facts) -> Json:
     return {
         "name": facts.name,
         "problem": facts.problem,
+        "waiting": waiting_for_sessions(facts),
         "switchable": facts.switchable,
         "controller": controller,
         "controllerEpoch": None if newest is None or newest.controller_epoch < 0 else newest.controller_epoch,
@@ -109,10 +112,34 @@ def session_text(broker: BrokerFacts, *, zookeeper_answers: bool) -> str:
         return f"session {broker.session_state}" if broker.session_state else "session not known"
     if broker.session is None:
         return "no session" if broker.state == "down" else "not registered"
-    if broker.state in {"down", "paused"}:
-        return f"session 0x{broker.session:x} has not ended yet"
+    if broker.state in SILENT:
+        return f"session 0x{broker.session:x} {_left(broker)}"
     doubt = f", {broker.session_state}" if broker.session_state in {"suspended", "lost"} else ""
     return f"session 0x{broker.session:x}{doubt}"
+
+
+def waiting_for_sessions(facts: Facts) -> str:
+    """What the whole cluster waits for after a broker fell silent; empty where nothing is waited for.
+
+    A broker's death is known to the controller by the end of its ZooKeeper session, and by nothing else.
+    """
+    waited = [broker for broker in facts.brokers if broker.state in SILENT and broker.session is not None]
+    if not waited or not facts.zookeeper.answers:
+        return ""
+    each = "; ".join(
+        f"broker {broker.id} is {broker.state}, and its ZooKeeper session {_left(broker)}" for broker in waited
+    )
+    return (
+        f"{each[0].upper()}{each[1:]}. Until then the controller does not know of it, and elects nobody in its place."
+    )
+
+
+def _left(broker: BrokerFacts) -> str:
+    """How long its session lasts, in words."""
+    if broker.session_left_ms is None:
+        return "has not ended yet"
+    seconds = math.ceil(broker.session_left_ms / 1000)
+    return f"ends in {seconds} s at the latest" if seconds > 0 else "is about to end"
 
 
 def _partitions(brokers: Sequence[BrokerFacts], newest: metadata_pb2.MetadataResponse | None) -> dict[str, Json]:

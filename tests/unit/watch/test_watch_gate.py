@@ -7,7 +7,7 @@ import pytest
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.switches import Plane
-from tidegauge_lab.watch.actions import Action, read_action
+from tidegauge_lab.watch.actions import Action, TopicAction, read_action
 from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
 
 PORT = 19080
@@ -61,9 +61,11 @@ def test_what_a_form_could_send_is_no_action(kind: str):
         ({"action": "isolate", "broker": 0, "ends": "zookeeper"}, Action("isolate", 0, ends=Plane.ZOOKEEPER)),
         ({"action": "heal", "broker": 0}, Action("heal", 0)),
         ({"action": "step", "broker": 2, "partition": "a-b-3"}, Action("step", 2, TopicPartition("a-b", 3))),
+        ({"action": "create-topic", "topic": "a", "partitions": 3, "replicas": 2}, TopicAction("a", 3, 2)),
+        ({"action": "produce", "topic": "a", "count": 100}, TopicAction("a", count=100)),
     ],
 )
-def test_actions_are_read(value: object, action: Action):
+def test_actions_are_read(value: object, action: Action | TopicAction):
     assert read_action(value) == action
 
 
@@ -82,6 +84,15 @@ def test_actions_are_read(value: object, action: Action):
         {"action": "isolate", "broker": 1, "ends": ["brokers"]},
         {"action": "hold", "broker": 1},
         {"action": "hold", "broker": 1, "partition": "orders"},
+        {"action": "produce", "topic": "a"},
+        {"action": "produce", "topic": "a", "count": 0},
+        {"action": "produce", "topic": "a", "count": True},
+        {"action": "produce", "topic": "a", "count": 10**9},
+        {"action": "produce", "topic": "../etc", "count": 1},
+        {"action": "create-topic", "topic": "a", "partitions": 3},
+        {"action": "create-topic", "topic": "a", "partitions": 3, "replicas": "3"},
+        {"action": "create-topic", "topic": "", "partitions": 3, "replicas": 3},
+        {"action": "create-topic", "partitions": 3, "replicas": 3},
     ],
 )
 def test_what_is_no_action_is_refused(value: object):

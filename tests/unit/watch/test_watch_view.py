@@ -11,6 +11,7 @@ import pytest
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
+from tidegauge_lab.watch.sources import Silence
 from tidegauge_lab.watch.view import difference, event_line, session_text, view_of
 
 AT = TopicPartition("orders", 0)
@@ -135,6 +136,32 @@ def test_sessions_in_words(session: int | None, state: str, heard: str, answers:
     assert session_text(facts, zookeeper_answers=answers) == text
 
 
+def test_what_is_waited_for_counts_down_in_words():
+    """The controller learns of a death by the end of the ZooKeeper session, and by nothing else."""
+    facts = healthy()
+
+    def waiting(left_ms: float | None, **more: Any) -> str:
+        dead = replace(facts.brokers[0], state="down", session_left_ms=left_ms, **more)
+        return str(view_of(replace(facts, brokers=[dead, facts.brokers[1]]))["waiting"])
+
+    assert view_of(facts)["waiting"] == ""
+    assert waiting(2001.0).startswith(
+        "Broker 1 is down, and its ZooKeeper session ends in 3 s at the latest. Until then"
+    )
+    assert "is about to end" in waiting(-5.0)
+    assert "has not ended yet" in waiting(None)
+    assert waiting(2001.0, session=None) == "", "it has ended"
+
+
+def test_the_rest_of_a_session_counts_from_when_its_owner_fell_silent():
+    silence = Silence()
+    assert silence.left_ms([], 10.0, 4000) == {}
+    assert silence.left_ms([1], 11.0, 4000) == {1: 4000}
+    assert silence.left_ms([1, 2], 12.5, 4000) == {1: 2500, 2: 4000}
+    assert silence.left_ms([2], 13.0, 4000) == {2: 3500}
+    assert silence.left_ms([1], 14.0, 4000) == {1: 4000}, "it was back meanwhile"
+
+
 def test_epochs_are_stretches_of_the_log():
     """An epoch without records stands too: a new leader that nobody has written to."""
     entries = [metadata_pb2.EpochEntry(leader_epoch=e, start_offset=o) for e, o in [(0, 0), (2, 10), (3, 30)]]
@@ -164,7 +191,7 @@ def test_a_difference_names_what_changed_and_nothing_else():
     facts = healthy()
     down = replace(facts.brokers[1], state="down", pid=None)
     new = view_of(replace(facts, brokers=[facts.brokers[0], down]))
-    assert difference(old, new) == {"brokers": {"2": new["brokers"]["2"]}}
+    assert difference(old, new) == {"waiting": new["waiting"], "brokers": {"2": new["brokers"]["2"]}}
     gone = {**new, "partitions": {}, "controller": None}
     assert difference(new, gone) == {"controller": None, "partitions": {"orders-0": None}}
     assert difference({}, new) == {key: value for key, value in new.items() if value != {}}

@@ -70,9 +70,12 @@ async function press(node, request) {
   }
 }
 
+const clock = (moment) => moment.toLocaleTimeString("en-GB");
+
+// With its time: the sentence stays until the next button is pressed.
 function say(text, bad) {
   byId("said").classList.toggle("bad", bad);
-  write(byId("said"), text);
+  byId("said").replaceChildren(make("time", {}, clock(new Date())), ` ${text}`);
 }
 
 function able(node, yes) {
@@ -394,6 +397,29 @@ function inWords(replica) {
   return `${words.join("; ")}.`;
 }
 
+// --- Topics: a new one, and records for one -----------------------------------------------------------------------
+
+let topics = "";
+
+function makeTopics() {
+  const number = (id) => Number(byId(id).value);
+  byId("create").append(button("Create topic", "", () => ({
+    action: "create-topic", topic: byId("topic").value.trim(), partitions: number("topic-partitions"), replicas: number("topic-replicas"),
+  })));
+  byId("produce").append(button("Write", "Write records", () => ({ action: "produce", topic: byId("records-topic").value, count: number("records") })));
+}
+
+function drawTopics() {
+  const names = [...new Set(Object.values(view.partitions).map((partition) => partition.topic))].sort();
+  show(byId("topics"), Boolean(view.switchable));
+  able(byId("produce").firstChild, names.length > 0);
+  if (names.join() === topics) return;
+  topics = names.join();
+  const chosen = byId("records-topic").value;
+  byId("records-topic").replaceChildren(...names.map((name) => make("option", {}, name)));
+  if (names.includes(chosen)) byId("records-topic").value = chosen;
+}
+
 // --- Filters -----------------------------------------------------------------------------------------------------
 
 function passes(name) {
@@ -419,7 +445,7 @@ function drawCount() {
   if (leaderless) parts.push(`${leaderless} without leader`);
   write(byId("count"), parts.join(", "));
   show(byId("nothing"), shown === 0);
-  write(byId("nothing"), all ? "No partition passes the filters." : "There are no partitions yet: tidegauge create-topic orders --partitions 3 --replication-factor 3");
+  write(byId("nothing"), all ? "No partition passes the filters." : view.switchable ? "There are no partitions yet: create a topic above." : "There are no partitions yet: tidegauge create-topic orders --partitions 3 --replication-factor 3");
 }
 
 // --- Events ------------------------------------------------------------------------------------------------------
@@ -434,8 +460,8 @@ function wantsEvent(event) {
 
 function eventLine(event) {
   const moment = new Date(event.time);
-  const clock = `${moment.toLocaleTimeString("en-GB")}.${String(moment.getMilliseconds()).padStart(3, "0")}`;
-  return make("li", {}, make("time", {}, clock), make("span", { class: "source" }, event.source), make("span", {}, event.partition), make("span", { class: `text ${event.kind}` }, event.text));
+  const written = `${clock(moment)}.${String(moment.getMilliseconds()).padStart(3, "0")}`;
+  return make("li", {}, make("time", {}, written), make("span", { class: "source" }, event.source), make("span", {}, event.partition), make("span", { class: `text ${event.kind}` }, event.text));
 }
 
 function addEvents(added) {
@@ -501,6 +527,8 @@ function draw() {
   write(byId("name"), view.name || "");
   show(byId("problem"), Boolean(view.problem));
   write(byId("problem"), view.problem || "");
+  show(byId("waiting"), Boolean(view.waiting));
+  write(byId("waiting"), view.waiting || "");
   for (const id of dirty.brokers) {
     if (!view.brokers[id] && cards.has(Number(id))) {
       cards.get(Number(id)).node.remove();
@@ -519,6 +547,7 @@ function draw() {
   }
   dirty.brokers.clear();
   dirty.partitions.clear();
+  drawTopics();
   drawCount();
   document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn || 0) + 1);
 }
@@ -553,4 +582,5 @@ byId("troubled").addEventListener("change", drawFilter);
 byId("events-filter").addEventListener("input", drawEvents);
 byId("offsets").addEventListener("change", drawEvents);
 window.addEventListener("resize", fit);
+makeTopics();
 connect();
