@@ -1,11 +1,12 @@
-"""The accountant at scale: what producers were told against what the committed log holds, with Spark.
+"""The accountant at scale: producers' histories compared with the committed log, by Spark.
 
     python spark_jobs/audit_history.py --bootstrap-server 127.0.0.1:19092 --topic orders --history 'history/*.jsonl'
 
-Contract: runs by ``python`` and by ``spark-submit``. Histories are those of ``tidegauge produce --history``; every
-producer's must be given for --complete to make sense. Prints the findings by kind, topic and partition, with examples;
-the last line of stdout is a JSON document with the same. Exit 0 when the books balance, 1 when they don't or the job
-failed, 2 on usage. What the kinds mean and what isn't looked at stands in ``tidegauge_spark.audit_tables``.
+Contract: runs by ``python`` and by ``spark-submit``. Histories are those of ``tidegauge produce --history``; --complete
+is meaningful only if every producer's history is given. Prints the findings by kind, topic and partition, with
+examples; the last line of stdout is a JSON document with the same. Exit 0 when the books balance, 1 when they don't or
+the job failed, 2 on usage. The meaning of the kinds, and what is not checked, is described in
+``tidegauge_spark.audit_tables``.
 """
 
 from __future__ import annotations
@@ -25,23 +26,27 @@ SHOWN_BYTES = 60
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; ends with 2 on a mistake."""
+    """Read the command line; exit with 2 on a mistake."""
     parser = argparse.ArgumentParser(
         prog="audit_history.py", description="Compare producers' histories with the committed log."
     )
     add = parser.add_argument
-    add("--bootstrap-server", "-b", required=True, metavar="HOST:PORT,...", help="brokers to begin with")
+    add("--bootstrap-server", "-b", required=True, metavar="HOST:PORT,...", help="bootstrap brokers")
     add("--topic", required=True, metavar="T,...", help="topics to audit")
-    add("--history", required=True, action="append", metavar="PATH", help="history file, folder or glob; repeatable")
-    add("--complete", action="store_true", help="the histories hold all that was written: a phantom is a violation")
-    add("--compacted", action="store_true", help="the topics are compacted: an older record of a key may be gone")
+    add("--history", required=True, action="append", metavar="PATH", help="history file, directory or glob; repeatable")
+    add(
+        "--complete",
+        action="store_true",
+        help="the histories hold every record that was written: a phantom is a violation",
+    )
+    add("--compacted", action="store_true", help="the topics are compacted: an older record of a key may be missing")
     add("--min-partitions", type=int, default=8, metavar="N", help="tasks that read the log (default: 8)")
     add("--master", metavar="URL", help=MASTER_HELP)
     return parser.parse_args(arguments)
 
 
 def source_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """The data source's options, without offsets."""
+    """Return the data source's options, without offsets."""
     return {
         "kafka.bootstrap.servers": arguments.bootstrap_server,
         "subscribe": arguments.topic,
@@ -50,10 +55,10 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def bounds_of(options: Options) -> list[Bounds]:
-    """Where each partition begins and ends, and what its leader holds above the high watermark.
+    """Return each partition's begin and end, and what its leader holds above the high watermark.
 
     Raises:
-        TidegaugeError: a topic does not exist, or nobody answers.
+        TidegaugeError: a topic does not exist, or no broker responds.
     """
     from tidegauge_spark.transport import client_for  # noqa: PLC0415  (gRPC; not for --help)
 
@@ -61,7 +66,7 @@ def bounds_of(options: Options) -> list[Bounds]:
     found = client.partitions(options.subscription)
     starts = client.offsets(dict.fromkeys(found, EARLIEST))
     ends = client.offsets(dict.fromkeys(found, LATEST))
-    # After the high watermarks: what is above them now has not been seen as committed.
+    # After the high watermarks: the records above them now have not been seen as committed.
     epochs = client.epoch_ends({one: client.leader_epoch(one) for one in found})
     bounds = []
     for one in sorted(found):
@@ -72,7 +77,7 @@ def bounds_of(options: Options) -> list[Bounds]:
 
 
 def read_log(spark: Any, options: dict[str, str], bounds: Sequence[Bounds]) -> Any:
-    """The committed log as it was when the bounds were taken."""
+    """Return the committed log as it was when the bounds were taken."""
     from tidegauge.partition import TopicPartition  # noqa: PLC0415  (with what needs it)
 
     places = {TopicPartition(one.topic, one.partition): one for one in bounds}
@@ -84,7 +89,7 @@ def read_log(spark: Any, options: dict[str, str], bounds: Sequence[Bounds]) -> A
 
 
 def shown(value: bytes | None) -> str:
-    """A value for people."""
+    """Return a value in readable form."""
     if value is None:
         return "null"
     text = bytes(value).decode("utf-8", "backslashreplace")
@@ -92,22 +97,22 @@ def shown(value: bytes | None) -> str:
 
 
 def example_of(row: dict[str, Any]) -> dict[str, Any]:
-    """One finding."""
+    """Return one finding."""
     what = f"record {row['number']} of producer {row['producer']}" if row["producer"] else "a record"
     place = f"{row['topic']}-{row['partition']} offset {row['offset']}"
-    told = {
+    text = {
         "lost": f"{what} was acknowledged at {place}",
         "lost-tail": f"{what} was acknowledged at {place}, but the log ends before it",
-        "misplaced": f"{what} was acknowledged at offset {row['other']}, but stands at {place}",
-        "reordered": f"{what} stands at {place}, but one sent earlier stands at offset {row['other']}",
-        "reordered-in-real-time": f"{what} stands at {place}, but one acknowledged earlier at offset {row['other']}",
-    }.get(row["kind"], f"{what} stands at {place}")
+        "misplaced": f"{what} was acknowledged at offset {row['other']}, but is at {place}",
+        "reordered": f"{what} is at {place}, but one sent earlier is at offset {row['other']}",
+        "reordered-in-real-time": f"{what} is at {place}, but one acknowledged earlier is at offset {row['other']}",
+    }.get(row["kind"], f"{what} is at {place}")
     value = "" if row["value"] is None else f": {shown(row['value'])}"
-    return {"partition": row["partition"], "topic": row["topic"], "offset": row["offset"], "message": told + value}
+    return {"partition": row["partition"], "topic": row["topic"], "offset": row["offset"], "message": text + value}
 
 
 def report_of(found: Audit, topics: Sequence[str], partitions: int, *, is_complete: bool) -> dict[str, Any]:
-    """The document: all keys always."""
+    """Return the document, always with all keys."""
     counts = dict.fromkeys(MEANINGS, 0)
     for row in found.counts:
         counts[row["kind"]] += row["count"]
@@ -146,7 +151,7 @@ def report_of(found: Audit, topics: Sequence[str], partitions: int, *, is_comple
 
 
 def text_of(report: dict[str, Any]) -> str:
-    """The report for people."""
+    """Return the report as text."""
     lines = [f"{report['records']} records in {report['partitions']} partitions of {', '.join(report['topics'])}"]
     for level, account in report["acks"].items():
         lines.append(f"acks={level}: " + ", ".join(f"{name} {count}" for name, count in account.items()))
@@ -162,7 +167,7 @@ def make_report(arguments: argparse.Namespace, start: Callable[[], Any]) -> dict
     """Read both and compare.
 
     Raises:
-        TidegaugeError: an option is wrong, a topic does not exist, nobody answers.
+        TidegaugeError: an option is wrong, a topic does not exist, or no broker responds.
         Exception: what Spark raises.
     """
     options = parse_options(source_options(arguments), streaming=False)
@@ -175,7 +180,7 @@ def make_report(arguments: argparse.Namespace, start: Callable[[], Any]) -> dict
 
 
 def main(given: Sequence[str]) -> int:
-    """Run the job; returns the exit code."""
+    """Run the job; return the exit code."""
     arguments = parse_arguments(given)
     report = run_report("audit_history", arguments.master, lambda start: make_report(arguments, start), text_of)
     return 0 if report is not None and report["balanced"] else 1

@@ -2,8 +2,8 @@
 
     python spark_jobs/consume_committed.py --bootstrap-server 127.0.0.1:19092 --topic orders --output out --checkpoint c
 
-Contract: runs by ``python`` and by ``spark-submit``; starts at earliest; under --output lie only Parquet files and
-names that begin with ``_`` or ``.``, with each record once for any reader, also after kill -9 at any moment (see
+Contract: runs by ``python`` and by ``spark-submit``; starts at earliest; --output holds only Parquet files and names
+that begin with ``_`` or ``.``, with each record once for any reader, also after kill -9 at any moment (see
 ``tidegauge_spark.batch_files``). SIGTERM and Ctrl-C end it after the running batch, with 0 and 130. The last line of
 stdout is ``{"batches", "rows", "end_offsets", "seconds"}`` of this run; Spark's log (WARN) goes to stderr. With
 --console the records are printed instead, a line each; a batch that a killed run had printed is printed again. With
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidegauge_spark.batch_files import BatchFiles, check_folders
+from tidegauge_spark.batch_files import BatchFiles, check_directories
 from tidegauge_spark.checkpoint import Checkpoint
 from tidegauge_spark.job_session import MASTER_HELP, create_session, end_session, on_terminal, patiently, sentence
 from tidegauge_spark.offsets import OffsetsJson
@@ -35,29 +35,29 @@ COMMIT_PATIENCE_S = 10.0
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; ends with 2 on a mistake."""
+    """Read the command line; exit with 2 on a mistake."""
     parser = argparse.ArgumentParser(
         prog="consume_committed.py", description="Consume committed records with Spark into Parquet files."
     )
     add = parser.add_argument
-    add("--bootstrap-server", "-b", required=True, metavar="HOST:PORT,...", help="brokers to begin with")
+    add("--bootstrap-server", "-b", required=True, metavar="HOST:PORT,...", help="bootstrap brokers")
     add("--topic", required=True, metavar="T,...", help="topics to read")
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--output", type=Path, metavar="DIR", help="folder for the Parquet files")
+    where.add_argument("--output", type=Path, metavar="DIR", help="directory for the Parquet files")
     where.add_argument(
         "--console", action="store_true", help="print the records instead; not exactly once after a kill"
     )
-    add("--checkpoint", required=True, type=Path, metavar="DIR", help="folder for the query's checkpoint")
+    add("--checkpoint", required=True, type=Path, metavar="DIR", help="directory for the query's checkpoint")
     add("--available-now", action="store_true", help="read what is committed now, then end")
     add("--starting-offsets", default="earliest", metavar="earliest|latest|JSON", help="where a new query begins")
-    add("--max-offsets-per-trigger", type=int, metavar="N", help="about so many records in a batch")
+    add("--max-offsets-per-trigger", type=int, metavar="N", help="approximate number of records in a batch")
     add("--progress-file", type=Path, metavar="FILE", help="append a JSON line for each committed batch")
     add("--master", metavar="URL", help=MASTER_HELP)
     return parser.parse_args(arguments)
 
 
 def source_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """The data source's options.
+    """Return the data source's options.
 
     Raises:
         TidegaugeError: one of them is wrong.
@@ -80,12 +80,12 @@ class StopRequest:
         self.signal_number: int | None = None
 
     def listen(self) -> None:
-        """Take the signals of this process. PySpark sets its own SIGINT handler, so this is called after it too."""
+        """Handle this process's signals. PySpark sets its own SIGINT handler, so this is called after it too."""
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
 
     def listen_in_jvm(self, spark: Any) -> None:
-        """Take SIGTERM of the JVM too: under spark-submit it is the process that people stop, and a group gets it."""
+        """Handle SIGTERM of the JVM too: under spark-submit it is the JVM that users and process groups signal."""
         from pyspark.java_gateway import ensure_callback_server_started  # noqa: PLC0415  (environment comes first)
 
         ensure_callback_server_started(spark.sparkContext._gateway)  # noqa: SLF001  (foreachBatch does the same)
@@ -108,17 +108,17 @@ class _JvmSignalHandler:
         self._stop = stop
 
     def handle(self, _signal: object) -> None:
-        """Called by the JVM."""
+        """Handle a signal; called by the JVM."""
         self._stop.signal_number = signal.SIGTERM
 
     class Java:
-        """Read by py4j."""
+        """Interfaces that py4j reads."""
 
         implements = ("sun.misc.SignalHandler",)
 
 
 class Batch(NamedTuple):
-    """A batch that lies in the output."""
+    """A batch in the output."""
 
     batch_id: int
     rows: int
@@ -143,10 +143,10 @@ class Consumer:
         self._note_what_a_killed_run_could_not(last)
 
     def write_batch(self, frame: Any, batch_id: int) -> None:
-        """For foreachBatch.
+        """Write a batch; called by foreachBatch.
 
         Raises:
-            RuntimeError: the query is being stopped; the batch is the next start's first.
+            RuntimeError: the query is being stopped; the batch is the first one of the next start.
         """
         with self._lock:
             if self._closed:
@@ -184,7 +184,7 @@ class Consumer:
                 file.write(json.dumps(batch._asdict()) + "\n")
 
     def _note_what_a_killed_run_could_not(self, last_committed: int | None) -> None:
-        """Batches that were committed just before a kill; those that Spark has forgotten stay without a line."""
+        """Note batches that were committed just before a kill; those that Spark has forgotten stay without a line."""
         if self._progress_file is None or last_committed is None:
             return
         lines = self._progress_file.read_bytes().splitlines() if self._progress_file.exists() else []
@@ -214,7 +214,7 @@ def _count_rows(file: Path) -> int:
 
 
 def print_records(frame: Any) -> int:
-    """A line for each record: where, when, key and value, with tabs between; how many there were."""
+    """Print a line for each record (position, time, key and value, tab-separated); return the number of records."""
     count = 0
     for row in frame.toLocalIterator():
         key, value = ("null" if one is None else bytes(one).decode("utf-8", "backslashreplace") for one in row[:2])
@@ -224,7 +224,7 @@ def print_records(frame: Any) -> int:
 
 
 def start_session(stop: StopRequest, master: str | None) -> Any:
-    """A quiet session whose JVM hands on SIGTERM."""
+    """Return a quiet session whose JVM forwards SIGTERM."""
     spark = create_session("tidegauge-consume-committed", master)
     stop.listen()
     stop.listen_in_jvm(spark)
@@ -255,12 +255,12 @@ def run(arguments: argparse.Namespace, spark: Any, consumer: Consumer, stop: Sto
     consumer.note_committed()
     if not arguments.available_now and not stop:
         raise RuntimeError(
-            "Spark ended the query, and gave no reason. Run the job again: it goes on from its checkpoint"
+            "Spark ended the query, and gave no reason. Run the job again: it continues from its checkpoint"
         )
 
 
 def main(given: Sequence[str]) -> int:
-    """Run the job; returns the exit code."""
+    """Run the job; return the exit code."""
     assert __debug__, "the invariants are asserts: do not run with -O"
     started = time.monotonic()
     arguments = parse_arguments(given)
@@ -273,7 +273,7 @@ def main(given: Sequence[str]) -> int:
     try:
         source_options(arguments)
         if files is not None:
-            check_folders(arguments.output.resolve(), arguments.checkpoint)
+            check_directories(arguments.output.resolve(), arguments.checkpoint)
             files.open(checkpoint.query_id())
         consumer = Consumer(files, checkpoint, arguments.progress_file)
         spark = start_session(stop, arguments.master)
@@ -287,7 +287,7 @@ def main(given: Sequence[str]) -> int:
             end_session(spark)
         if files is not None:
             files.close()
-    # After everything that may still talk: under spark-submit the driver's stderr goes to stdout too.
+    # After everything that may still write: under spark-submit the driver's stderr goes to stdout too.
     summary = {"batches": consumer.batches, "rows": consumer.rows, "end_offsets": consumer.end_offsets}
     print(json.dumps(summary | {"seconds": round(time.monotonic() - started, 3)}), flush=True)
     return 130 if stop.signal_number == signal.SIGINT else 0

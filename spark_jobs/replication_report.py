@@ -2,9 +2,9 @@
 
     python spark_jobs/replication_report.py --events tidegauge-data/logs --output report
 
-Contract: runs by ``python`` and by ``spark-submit``. --events is a folder with ``*.events.jsonl``, as a
+Contract: runs by ``python`` and by ``spark-submit``. --events is a directory with ``*.events.jsonl``, such as a
 cluster's ``logs``. Prints tables; the last line of stdout is a JSON document with the same figures. With --output they
-lie there as ``report.json``, and as charts: PNG where matplotlib is installed, else SVG. What the figures mean stands
+are written there as ``report.json``, and as charts: PNG if matplotlib is installed, else SVG. The figures are described
 in ``tidegauge_spark.replication_tables``. Exit 0, 1 on failure, 2 on usage.
 """
 
@@ -25,21 +25,27 @@ FILES = "*.events.jsonl*"
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; ends with 2 on a mistake."""
+    """Read the command line; exit with 2 on a mistake."""
     parser = argparse.ArgumentParser(
         prog="replication_report.py", description="Report how a cluster replicated, from its brokers' event logs."
     )
     add = parser.add_argument
-    add("--events", required=True, metavar="DIR", help=f"folder with {FILES}, for example tidegauge-data/logs")
+    add("--events", required=True, metavar="DIR", help=f"directory with {FILES}, for example tidegauge-data/logs")
     add("--topic", default="", metavar="T,...", help="only these topics")
-    add("--min-insync-replicas", type=int, default=2, metavar="N", help="what counts as under min ISR (default: 2)")
-    add("--output", type=Path, metavar="DIR", help="folder for report.json and the charts")
+    add(
+        "--min-insync-replicas",
+        type=int,
+        default=2,
+        metavar="N",
+        help="min.insync.replicas to compare with (default: 2)",
+    )
+    add("--output", type=Path, metavar="DIR", help="directory for report.json and the charts")
     add("--master", metavar="URL", help=MASTER_HELP)
     return parser.parse_args(arguments)
 
 
 def report_of(tables: Mapping[str, Any], min_isr: int) -> dict[str, Any]:
-    """The document: all keys always."""
+    """Return the document, always with all keys."""
     elections: dict[int, dict[str, int]] = {}
     for row in tables["elections"]:
         elections.setdefault(row["broker"], {})[row["strategy"]] = row["elections"]
@@ -69,7 +75,7 @@ def report_of(tables: Mapping[str, Any], min_isr: int) -> dict[str, Any]:
 
 
 def text_of(report: Mapping[str, Any]) -> str:
-    """The tables for people."""
+    """Return the tables as text."""
     names = [f"{one['topic']}-{one['partition']}" for one in report["partitions"]]
     wide = max([24, *(len(name) + 2 for name in names)])
     lines = [
@@ -92,7 +98,7 @@ def text_of(report: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def charts_of(report: Mapping[str, Any], folder: Path) -> list[Path]:
+def charts_of(report: Mapping[str, Any], directory: Path) -> list[Path]:
     """Draw the figures."""
     places = {f"{one['topic']}-{one['partition']}": one for one in report["partitions"]}
     p99 = {name: float(one["hw_lag"]["p99"]) for name, one in places.items() if one["hw_lag"] is not None}
@@ -100,15 +106,15 @@ def charts_of(report: Mapping[str, Any], folder: Path) -> list[Path]:
     leaderless = {name: float(one["leaderless_ms"]) for name, one in places.items()}
     under = {name: float(one["under_min_isr_ms"]) for name, one in places.items()}
     return [
-        draw(folder, "elections", "Elections per broker", "count", elections),
-        draw(folder, "leaderless", "Leaderless time", "ms", leaderless),
-        draw(folder, "under-min-isr", "Time under min ISR", "ms", under),
-        draw(folder, "hw-lag-p99", "High-watermark lag, 99th percentile", "records", p99),
+        draw(directory, "elections", "Elections per broker", "count", elections),
+        draw(directory, "leaderless", "Leaderless time", "ms", leaderless),
+        draw(directory, "under-min-isr", "Time under min ISR", "ms", under),
+        draw(directory, "hw-lag-p99", "High-watermark lag, 99th percentile", "records", p99),
     ]
 
 
 def make_report(arguments: argparse.Namespace, start: Callable[[], Any]) -> dict[str, Any]:
-    """Read the events, and write report and charts if there is a folder for them.
+    """Read the events, and write report and charts if a directory is given.
 
     Raises:
         ValueError: there are no events.
@@ -132,7 +138,7 @@ def make_report(arguments: argparse.Namespace, start: Callable[[], Any]) -> dict
 
 
 def main(given: Sequence[str]) -> int:
-    """Run the job; returns the exit code."""
+    """Run the job; return the exit code."""
     arguments = parse_arguments(given)
     report = run_report("replication_report", arguments.master, lambda start: make_report(arguments, start), text_of)
     return 0 if report is not None else 1

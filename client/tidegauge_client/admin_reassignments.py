@@ -17,9 +17,7 @@ from tidegauge_client.channels import call
 
 
 class OngoingReassignment(NamedTuple):
-    """A reassignment in progress: the current replicas (the target, then those to be removed), the added and removed
-    ones.
-    """
+    """A reassignment in progress: current replicas (the target, then those to be removed), added and removed ones."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
@@ -37,16 +35,7 @@ class ReassignmentAdmin(AdminBase):
     async def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, TidegaugeError | None]:
-        """Start to move partitions to these replicas, or (None) cancel a reassignment and restore the original
-        replicas.
-
-        Returns:
-            For each partition None if it has begun, else why not: INVALID_REPLICA_ASSIGNMENT,
-                NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION.
-
-        Raises:
-            TidegaugeError: an error of the whole request.
-        """
+        """Start to move partitions to these replicas, or (None) cancel a reassignment."""
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         request = reassignments_pb2.AlterPartitionReassignmentsRequest(timeout_ms=int(limit_ms))
         for at, target in targets.items():

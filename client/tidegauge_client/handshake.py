@@ -43,9 +43,7 @@ async def look_at(address: str, security: Security) -> str | None:
 
 
 async def tls_reason(error: Unreachable, address: str, security: Security) -> str | None:
-    """Return why a failed call could not use TLS, with a second look where the first says little; None: another
-    reason.
-    """
+    """Return why a failed call could not use TLS, with a second look if needed; None: for another reason."""
     return await look_at(address, security) if error.hung_up else error.reason
 
 
@@ -69,9 +67,7 @@ async def _talk(host: str, port: int, context: ssl.SSLContext, security: Securit
 
 
 def _is_tls_alert(problem: str) -> str | None:
-    """Return whether the bytes are a TLS alert: a broker that requires a client certificate rejects even this
-    connection.
-    """
+    """Return whether the bytes are a TLS alert: a broker that requires a client certificate sends one even here."""
     if "alert" not in problem.lower():
         return None
     return (

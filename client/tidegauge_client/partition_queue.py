@@ -283,9 +283,7 @@ class PartitionQueue:
             self.unresolved = True
 
     def expire(self, batch: Batch) -> None:
-        """Expire a batch after its delivery timeout (rule 5). One in flight stays so until its response or the
-        disconnection.
-        """
+        """Expire a batch after its delivery timeout (rule 5); a batch in flight waits for its response all the same."""
         if batch in self.in_flight:
             batch.is_expired = True
         else:

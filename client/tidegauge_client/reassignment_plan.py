@@ -222,9 +222,7 @@ def moves_of(
 
 
 def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
-    """Return the settings of each topic that throttle its moves: sources at the leaders, destinations at the
-    followers.
-    """
+    """Return the topic settings that throttle the moves: sources at the leaders, destinations at the followers."""
     found: dict[str, dict[str, str]] = {}
     for topic in sorted({at.topic for at in moves}):
         own = [(at.partition, move) for at, move in sorted(moves.items()) if at.topic == topic]

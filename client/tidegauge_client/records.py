@@ -55,9 +55,7 @@ _PRODUCER = struct.Struct(">qhi")
 _PRODUCER_POSITION = 43
 _UNLIMITED = 2**31 - 1
 _UNREADABLE = (RuntimeError, ValueError, OSError, struct.error, zlib.error, cramjam.DecompressionError)
-"""aiokafka's CorruptRecordException and UnsupportedCodecError are RuntimeErrors; the codecs have errors of their
-own.
-"""
+"""aiokafka's CorruptRecordException and UnsupportedCodecError are RuntimeErrors; the codecs have others."""
 _new = tuple.__new__
 Row = TypeVar("Row", bound=tuple[Any, ...])
 

@@ -202,8 +202,9 @@ class Sender:
                 return look_again_ms
 
     def _patient_until_ms(self, address: str, partitions: Sequence[tuple[TopicPartition, int]]) -> float:
-        """Return until when these partitions' batches should wait for a response (rule 6); an urgent one takes all
-        along.
+        """Return until when these partitions' batches should wait for a response (rule 6).
+
+        If one of them is urgent, none waits.
         """
         link = self._links.get(address)
         if self.is_hurried or link is None or not link.in_flight:

@@ -492,8 +492,8 @@ class Controller:
     # Requests of brokers and admins
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Handle a leader's proposal of in-sync replicas. If a reassignment is complete then, another event finishes
-        it.
+        """Handle a leader's proposal of in-sync replicas; another event finishes a reassignment that is complete
+        then.
         """
 
         def decide(context: ControllerContext) -> Steps[AlterPartitionResponse]:
@@ -557,9 +557,7 @@ class Controller:
         return responses | dict.fromkeys(late, (ErrorCode.REQUEST_TIMED_OUT, "The request timed out."))
 
     def _term_with_brokers(self) -> _Term | None:
-        """Return the term once it has read the live brokers; until then replicas can't be placed, and the client
-        retries.
-        """
+        """Return the term once it has read the live brokers; until then the client retries."""
         return self._term if self._term is not None and self._term.context.live else None
 
     async def create_topics(self, topics: Sequence[NewTopic], timeout_ms: int) -> list[TopicOutcome]:

@@ -1,9 +1,9 @@
 """The Spark data source ``tidegauge``: committed records of a cluster, as Spark's own Kafka source gives them.
 
-Contract: ``register(spark)`` makes ``.format("tidegauge")`` known to a session. Where the distribution is installed
-Spark finds the source by itself (``pyspark_tidegauge``), and a registration is harmless. With ``--py-files`` the
-package itself may be missing in the workers (``shipping``), but not the libraries that it needs (``setup``). Importing
-the package imports no pyspark.
+Contract: ``register(spark)`` makes ``.format("tidegauge")`` known to a session. If the distribution is installed Spark
+finds the source by itself (``pyspark_tidegauge``), and a registration is harmless. With ``--py-files`` the package
+itself may be missing in the workers (``shipping``), but not the libraries that it needs (``setup``). Importing the
+package imports no pyspark.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def register(spark: Any) -> None:
     try:
         spark.dataSource.register(TidegaugeDataSource)
     except Exception as error:
-        # Found by itself already: Spark lets nobody replace such a source, and it is this one.
+        # Spark has found it already: such a source can't be replaced, and it is this one.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
 
@@ -52,7 +52,7 @@ def _is_there(module: str) -> bool:
 
 
 def _same_python(spark: Any) -> None:
-    """In local mode, let functions that are registered from now on run in this Python."""
+    """Let functions that are registered from now on run in this Python, in local mode."""
     context = getattr(spark, "_sc", None)  # a session of Spark Connect has none
     if context is None or not str(context.master).startswith("local"):
         return

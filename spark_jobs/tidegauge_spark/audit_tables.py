@@ -1,18 +1,18 @@
-"""The accountant at scale: producers' histories against the committed log, as joins of Spark.
+"""The accountant at scale: producers' histories compared with the committed log, as joins of Spark.
 
 Contract: the kinds of findings and their meaning are those of ``tidegauge verify``; the histories are those of
-``tidegauge_client.history``. Nothing is held in memory as a whole, so it takes as many records as Spark does.
+``tidegauge_client.history``. Nothing is held in memory as a whole, so the number of records is limited by Spark alone.
 
-- An acknowledged record is found where it was acknowledged, if key and value are those. What is left over is found by
-  topic, key, value and timestamp (not where the log has times of its own, LogAppendTime): acknowledged ones first, then
-  the others in the partition that they were meant for, then the others anywhere.
-- A record of the log that is left over is duplicated where its key and value were sent and found, else a phantom.
-- Not lost: what lies below the log start offset, what the leader holds above the high watermark, what was sent with
-  acks=0; in a compacted topic, what has a later record of its key.
+- An acknowledged record is looked up at its acknowledged offset, and found if key and value match. The others are
+  looked up by topic, key, value and timestamp (without timestamp if the log has times of its own, LogAppendTime):
+  acknowledged ones first, then the others in the partition of their destination, then the others anywhere.
+- A remaining record of the log is duplicated if its key and value were sent and found, else a phantom.
+- Not lost: records below the log start offset, records that the leader holds above the high watermark, records sent
+  with acks=0; in a compacted topic, records with a later record of their key.
 - Order is that of one producer within a partition, and of records in real time, as the accountant has them.
 
-Replicas, epochs and event logs are not looked at: ``tidegauge verify`` does that.
-Source: tidegauge_lab's accountant; verification.md section 3.
+Replicas, epochs and event logs are not checked: ``tidegauge verify`` does that.
+Source: ``tidegauge_lab.accountant``; docs/accountant.md.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ ELSEWHERE = """
     ) AS l
     ON s.topic = l.topic AND s.key <=> l.key AND s.value <=> l.value AND s.match_ms = l.match_ms AND s.copy = l.copy
     {same_partition}"""
-# Of a log that is as it should be nothing is left after the first pass: what follows looks at the rest alone.
+# If the log is as it should be, nothing is left after the first pass: what follows looks at the rest alone.
 RESTS = {
     "rest_of_sent": """
         SELECT sent.* FROM sent LEFT ANTI JOIN pairs
@@ -141,7 +141,7 @@ VIEWS = {
                 PARTITION BY topic, kept_partition, producer ORDER BY number
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS behind
         FROM placed WHERE kept_offset IS NOT NULL AND outcome <> 'fail'""",
-    # At one time a hand-over comes before an acknowledgement: only what was acknowledged earlier binds.
+    # At one time handing over precedes acknowledgement: only what was acknowledged earlier binds.
     "real_time": """
         SELECT *, max(answered_offset) OVER (
             PARTITION BY topic, `partition` ORDER BY time_us, is_answer
@@ -195,7 +195,7 @@ COMPACTION = """
 
 
 class Audit(NamedTuple):
-    """What was found, as plain rows."""
+    """The findings, as plain rows."""
 
     accounts: list[dict[str, Any]]
     counts: list[dict[str, Any]]
@@ -207,15 +207,15 @@ class Audit(NamedTuple):
 def audit(
     spark: Any, history: Any, log: Any, bounds: Sequence[Bounds], topics: Sequence[str], *, is_compacted: bool
 ) -> Audit:
-    """Compare.
+    """Compare histories with the log.
 
     Args:
         spark: the session; views of earlier calls are replaced.
         history: one line of a history per row, as text in column ``value``.
         log: the committed log, with the source's columns.
         bounds: of every partition that was read.
-        topics: what is looked at.
-        is_compacted: an older record of a key may be gone.
+        topics: the topics to compare.
+        is_compacted: whether an older record of a key may be missing.
     """
     history.createOrReplaceTempView("history")
     _view(spark, "history_lines", LINES.format(schema=HISTORY_SCHEMA))

@@ -1,6 +1,6 @@
-"""Bar charts: PNG where matplotlib is installed (the extra `spark` brings it), else SVG, which needs nothing.
+"""Bar charts: PNG if matplotlib is installed (the extra `spark` brings it), else SVG, which needs no library.
 
-Contract: ``draw`` writes one file and gives its path. A chart has no more bars than people read: the largest ones.
+Contract: ``draw`` writes one file and returns its path. A chart has a readable number of bars: the largest ones.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ LABEL_PX = 220
 WIDTH_PX = 760
 COLOUR = "#2a6f97"
 MAX_BARS = 40
-"""Of a cluster with thousands of partitions these are shown; report.json has them all."""
+"""Maximum number of bars of a chart; report.json has all partitions."""
 
 
 def largest(title: str, bars: Mapping[str, float]) -> tuple[str, dict[str, float]]:
-    """Title and bars of a chart: the largest in the order given, and what the title says of that."""
+    """Return title and bars of a chart: the largest ones in the given order, with a title that says so."""
     if len(bars) <= MAX_BARS:
         return title, dict(bars)
     kept = set(sorted(bars, key=lambda name: -bars[name])[:MAX_BARS])
@@ -27,12 +27,12 @@ def largest(title: str, bars: Mapping[str, float]) -> tuple[str, dict[str, float
 
 
 def label(value: float) -> str:
-    """A value for people: whole, or with one digit behind the point."""
+    """Return a value in readable form: as an integer, or with one decimal."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
 
 
 def svg_bars(title: str, unit: str, bars: Mapping[str, float]) -> str:
-    """Horizontal bars with their values, as an SVG document."""
+    """Return horizontal bars with their values, as an SVG document."""
     top = max(bars.values(), default=0) or 1
     height = 40 + BAR_PX * max(1, len(bars))
     parts = [
@@ -51,15 +51,15 @@ def svg_bars(title: str, unit: str, bars: Mapping[str, float]) -> str:
 
 
 def can_draw_png() -> bool:
-    """Whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def draw(folder: Path, name: str, title: str, unit: str, bars: Mapping[str, float]) -> Path:
-    """Write ``name.png`` or ``name.svg`` into the folder."""
+def draw(directory: Path, name: str, title: str, unit: str, bars: Mapping[str, float]) -> Path:
+    """Write ``name.png`` or ``name.svg`` into the directory."""
     title, bars = largest(title, bars)
     if not can_draw_png():
-        file = folder / f"{name}.svg"
+        file = directory / f"{name}.svg"
         file.write_text(svg_bars(title, unit, bars), encoding="utf-8")
         return file
     import matplotlib as mpl  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415  (optional)
@@ -77,7 +77,7 @@ def draw(folder: Path, name: str, title: str, unit: str, bars: Mapping[str, floa
     axes.set_title(title)
     axes.set_xlabel(unit)
     figure.tight_layout()
-    file = folder / f"{name}.png"
+    file = directory / f"{name}.png"
     figure.savefig(file)
     plt.close(figure)
     return file

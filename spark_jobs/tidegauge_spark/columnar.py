@@ -3,16 +3,16 @@
 Contract: ``read_columns`` gives what ``plain.read_columns`` gives (a property test compares them), or raises
 ``BadRecordsError``. Steps:
 
-1. Payloads: uncompressed ones stay where they are, the others are decompressed and put one behind the other.
-2. Where each record begins. Records of one length follow each other in even steps: one comparison tells how far a run
-   of them goes, since each record's length says where the next begins. Short runs fall back to a tight loop that reads
+1. Payloads: uncompressed ones stay where they are, the others are decompressed and concatenated.
+2. Begin of each record. Records of one length follow each other in even steps: one comparison finds how far a run of
+   them goes, because each record's length says where the next begins. Short runs fall back to a tight loop that reads
    the length and nothing else.
 3. All fields of all records: a field is one vectorised varint read, from the positions where the field before ended.
    Every record must end where its length says; so no field can reach into another record.
-4. Keys, values and headers: one binary array is laid over the payloads, key, gap, value, gap and so on; Arrow takes
-   the elements that are wanted.
+4. Keys, values and headers: one binary array is laid over the payloads, key, gap, value, gap and so on; Arrow takes the
+   elements that are wanted.
 
-Source: ``DefaultRecord.readFrom`` (kafka-behaviour 6.2), ``ByteUtils.readVarint`` (zig-zag).
+Source: ``DefaultRecord.readFrom``, ``ByteUtils.readVarint`` (zig-zag).
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 LONG_RUN = 256
-"""Where fewer records of one length follow each other, to look for a run costs more than to read the lengths."""
+"""Below this number of records of one length in a row, looking for a run costs more than reading the lengths."""
 
 
 class _Segment(NamedTuple):
-    """Where bytes lie, for many records: a negative size is null."""
+    """Positions of bytes, for many records: a negative size is null."""
 
     begin: Ints
     size: Ints
 
 
 class _Header(NamedTuple):
-    """The same header of some records: which records, and where its key and value lie."""
+    """The same header of some records: which records, and the positions of its key and value."""
 
     record: Ints
     key: _Segment
@@ -60,7 +60,7 @@ class _Header(NamedTuple):
 
 
 class _Payloads(NamedTuple):
-    """All payloads as one array of bytes, and where each batch's begins and ends in it."""
+    """All payloads as one array of bytes, and the begin and end of each batch's payload in it."""
 
     data: bytes
     begin: list[int]
@@ -78,7 +78,7 @@ def _payloads(batches: Sequence[PendingBatch]) -> _Payloads:
 
 
 def _walk(payload: bytes, position: int, count: int) -> tuple[list[int], int]:
-    """Where some records begin, and where the last one ends, by reading each one's length."""
+    """Return where some records begin, and where the last one ends, by reading each one's length."""
     starts: list[int] = []
     add = starts.append
     for _ in range(count):
@@ -100,9 +100,9 @@ def _walk(payload: bytes, position: int, count: int) -> tuple[list[int], int]:
 
 
 def _run_of_records(payload: bytes, data: Bytes, position: int, end: int, most: int) -> tuple[int, int]:
-    """How many records of one length follow each other (all whose length prefix has the same bytes), and that length.
+    """Return how many records of one length follow each other (with equal bytes of the length prefix), and that length.
 
-    Nothing of one record's fields is known here: a run only ends where a length differs.
+    No field of a record is known here: a run only ends where a length differs.
     """
     stride = _walk(payload, position, 1)[1] - position
     most = min(most, (end - position) // stride)
@@ -115,7 +115,7 @@ def _run_of_records(payload: bytes, data: Bytes, position: int, end: int, most: 
 
 
 def _starts_of_batch_at(batch: PendingBatch, payloads: _Payloads, data: Bytes, index: int) -> Ints:
-    """Where the records of one batch begin.
+    """Return where the records of one batch begin.
 
     Raises:
         BadRecordsError: the lengths do not lead to the end.
@@ -135,7 +135,7 @@ def _walk_in_runs(payload: bytes, data: Bytes, position: int, end: int, count: i
             pieces.append(np.arange(run, dtype=np.int64) * stride + position)
             position += run * stride
         else:
-            # The more often no run was found, the longer nobody looks for one.
+            # The more often no run was found, the longer none is looked for.
             run = min(count, step)
             step *= 2
             starts, position = _walk(payload, position, run)
@@ -147,9 +147,9 @@ def _walk_in_runs(payload: bytes, data: Bytes, position: int, end: int, count: i
 
 
 def _starts(batches: Sequence[PendingBatch], payloads: _Payloads, data: Bytes) -> list[Ints]:
-    """Where the records of each batch begin.
+    """Return where the records of each batch begin.
 
-    Batches of equal size and count mostly have their records in the same places: it is tried, and compared.
+    Batches of equal size and count mostly have their records in the same places: that is tried, and compared.
 
     Raises:
         BadRecordsError: the lengths of a batch's records do not lead to its end.
@@ -171,7 +171,7 @@ def _starts(batches: Sequence[PendingBatch], payloads: _Payloads, data: Bytes) -
 
 
 def _fits(data: Bytes, guess: Ints, size: int, begins: list[int]) -> list[bool]:
-    """For which batches the records' lengths lead from each of these places to the next, and to the end."""
+    """Return for which batches the records' lengths lead from each of these places to the next, and to the end."""
     if not begins:
         return []
     try:
@@ -184,7 +184,7 @@ def _fits(data: Bytes, guess: Ints, size: int, begins: list[int]) -> list[bool]:
 
 
 def _varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Zig-zag varints at some positions, and the positions behind them.
+    """Return zig-zag varints at some positions, and the positions behind them.
 
     Raises:
         IndexError: one reaches out of the data.
@@ -207,7 +207,7 @@ def _varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _headers(data: Bytes, position: Ints, counts: Ints, ends: Ints) -> tuple[list[_Header], Ints]:
-    """All headers, one of each record at a time, and where they end."""
+    """Yield all headers, one of each record at a time, and return where they end."""
     if (counts < 0).any():
         raise ValueError("a record has a negative number of headers")
     rounds: list[_Header] = []
@@ -226,9 +226,9 @@ def _headers(data: Bytes, position: Ints, counts: Ints, ends: Ints) -> tuple[lis
 
 
 def _take(payload: Arrow, *segments: _Segment) -> list[Arrow]:
-    """The bytes of segments that lie in the order 0[0], 1[0], 0[1], 1[1] ..., as one binary array for each.
+    """Return the bytes of segments in the order 0[0], 1[0], 0[1], 1[1] ..., as one binary array for each.
 
-    Laid over the payload is an array in which what lies between the segments is an element too.
+    An array is laid over the payload in which the bytes between the segments are elements too.
     """
     count = len(segments[0].begin)
     edges = np.empty((count, 2 * len(segments)), np.int32)
@@ -249,7 +249,7 @@ def _take(payload: Arrow, *segments: _Segment) -> list[Arrow]:
 
 
 def _headers_column(payload: Arrow, rounds: list[_Header], rows: Ints, total: int) -> Arrow:
-    """Lists of pairs for the wanted rows; null where a record has none, as in Spark's Kafka source."""
+    """Return lists of pairs for the wanted rows; null where a record has none, as in Spark's Kafka source."""
     if not rounds:
         return pa.nulls(len(rows), HEADERS)
     order = np.argsort(np.concatenate([one.record for one in rounds]), kind="stable")
@@ -264,7 +264,7 @@ def _headers_column(payload: Arrow, rounds: list[_Header], rows: Ints, total: in
     keys, values = _take(payload, sorted_segment(lambda one: one.key), sorted_segment(lambda one: one.value))
     counts = np.bincount(records, minlength=total)
     ends = np.cumsum(counts)
-    # Strict: a key that is no UTF-8 is refused, not handed on.
+    # Strict: a key that is not UTF-8 is rejected, not passed on.
     text = keys.cast(pa.string())
     pairs = pa.StructArray.from_arrays([text, values], fields=list(HEADER_PAIR))
     lists = pa.ListArray.from_arrays(
@@ -274,7 +274,7 @@ def _headers_column(payload: Arrow, rounds: list[_Header], rows: Ints, total: in
 
 
 def read_columns(batches: Sequence[PendingBatch], until_offset: int, *, with_headers: bool) -> RecordColumns:
-    """The wanted records of some batches: below ``until_offset``, and not below their batch's ``from_offset``.
+    """Return the wanted records of some batches: below ``until_offset``, and not below their batch's ``from_offset``.
 
     Raises:
         BadRecordsError: a batch can't be decompressed, or its records are malformed.
@@ -286,7 +286,7 @@ def read_columns(batches: Sequence[PendingBatch], until_offset: int, *, with_hea
     try:
         return _fields(batches, payloads, data, starts, counts, until_offset, with_headers=with_headers)
     except (ValueError, IndexError) as error:
-        # One bad record spoils the whole vector: which it is, is found batch by batch.
+        # One malformed record spoils the whole vector: it is found batch by batch.
         for batch in batches if len(batches) > 1 else ():
             read_columns([batch], until_offset, with_headers=with_headers)
         raise BadRecordsError(batches[0].header, str(error)) from None

@@ -1,17 +1,18 @@
-"""RecordBatch v2 bytes to Arrow, without a row object on the way.
+"""RecordBatch v2 bytes to Arrow, without intermediate row objects.
 
-Contract: ``ArrowDecoder`` takes buffers of whole batches in offset order and gives ``pyarrow.RecordBatch`` with the
+Contract: ``ArrowDecoder`` takes buffers of complete batches in offset order and gives ``pyarrow.RecordBatch`` with the
 columns of Spark's Kafka source.
 
-- No record below ``from_offset`` and none at or above ``until_offset`` comes out, wherever batches begin and end.
+- No record below ``from_offset`` and none at or above ``until_offset`` is returned, wherever batches begin and end.
 - Control batches give no rows, but their offsets count as read.
-- Every batch's CRC is checked, as a Kafka consumer does (check.crcs); a bad one raises and nothing of it comes out.
+- Every batch's CRC is checked, as a Kafka consumer does (check.crcs); one that does not match raises, and none of its
+  records is returned.
 - ``next_offset`` is the first offset not yet decoded; compaction and control batches leave gaps, which are no loss.
-  ``last_epoch`` is the leader epoch of what stands before it; -1 unknown.
+  ``last_epoch`` is the leader epoch of the record before it; -1 unknown.
 
 Batches are gathered until they make an Arrow batch of a good size, and decoded together (``columnar``); so a record
 that can't be read raises when its Arrow batch is due.
-Source: ``DefaultRecordBatch`` (kafka-behaviour 6.2); the schema is that of ``KafkaRecordToRowConverter``.
+Source: ``DefaultRecordBatch``; the schema is that of Spark's ``KafkaRecordToRowConverter``.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from tidegauge_spark.options import Columns
 from tidegauge_spark.pending import HEADERS, Arrow, BadRecordsError, PendingBatch, RecordColumns
 
 ROWS_PER_BATCH = 10_000
-"""As many as spark.sql.execution.arrow.maxRecordsPerBatch; fewer cost time, more gain none."""
+"""Rows of an Arrow batch, as spark.sql.execution.arrow.maxRecordsPerBatch; fewer cost time, more gain none."""
 BYTES_PER_BATCH = 16 * 1024 * 1024
 
 
 @cache
 def arrow_schema(columns: Columns) -> Arrow:
-    """The schema as Spark wants it from a Python source: equal in names, types and nullability (a test compares)."""
+    """Return the schema that Spark wants from a Python source: equal in names, types and nullability."""
     fields = [
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
@@ -52,7 +53,7 @@ def arrow_schema(columns: Columns) -> Arrow:
 
 
 def _read_columns() -> Callable[..., RecordColumns]:
-    """The quick way where numpy is installed, which pyarrow and pyspark do without."""
+    """Return the fast implementation if numpy is installed, which pyarrow and pyspark do not need."""
     try:
         from tidegauge_spark import columnar  # noqa: PLC0415  (only the process that decodes)
     except ModuleNotFoundError:
@@ -63,7 +64,7 @@ def _read_columns() -> Callable[..., RecordColumns]:
 
 
 class ArrowDecoder:
-    """Gathers the records of one range and hands them out in Arrow batches of a good size."""
+    """Gathers the records of one range and returns them in Arrow batches of a good size."""
 
     def __init__(
         self,
@@ -89,14 +90,14 @@ class ArrowDecoder:
 
     @property
     def done(self) -> bool:
-        """Whether all offsets of the range have been decoded."""
+        """Return whether all offsets of the range have been decoded."""
         return self.next_offset >= self._until_offset
 
     def decode(self, buffer: bytes, high_watermark: int = -1) -> Iterator[Arrow]:
-        """Decode a buffer of whole batches; yields each Arrow batch that became full.
+        """Decode a buffer of complete batches; yield each Arrow batch that became full.
 
         Raises:
-            TidegaugeError: CORRUPT_MESSAGE, a CRC that does not match or bytes that are no batch.
+            TidegaugeError: CORRUPT_MESSAGE, a CRC that does not match or bytes that are not a batch.
         """
         for header in self._headers_of(buffer):
             if header.next_offset <= self.next_offset:
@@ -116,12 +117,12 @@ class ArrowDecoder:
                 yield from self.rest()
 
     def skip_to(self, offset: int) -> None:
-        """Go on at this or a later offset, because those before are lost: of which epoch they were counts no more."""
+        """Continue at this or a later offset, because those before are lost; their epoch is unknown then."""
         self.last_epoch = -1
         self.next_offset = max(self.next_offset, min(offset, self._until_offset))
 
     def rest(self) -> Iterator[Arrow]:
-        """Yields what is left once the range is done; nothing if nothing is.
+        """Yield the remaining records once the range is done, if there are any.
 
         Raises:
             TidegaugeError: CORRUPT_MESSAGE, records that can't be read.

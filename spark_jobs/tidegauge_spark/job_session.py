@@ -1,8 +1,8 @@
-"""A Spark session for the jobs of this folder, run by ``python`` or by ``spark-submit``.
+"""A Spark session for the jobs in this directory, run by ``python`` or by ``spark-submit``.
 
 Contract: the Python that runs the driver runs the workers; ``tidegauge.java`` chooses the Java. Without a master, from
-spark-submit or from ``--master``, a job runs in local mode on two cores. Spark's log (WARN) goes to stderr; there is
-no web page, and progress is shown on a terminal only. What a report says ends with one line of JSON on stdout.
+spark-submit or from ``--master``, a job runs in local mode on two cores. Spark's log (WARN) goes to stderr; there is no
+web page, and progress is shown on a terminal only. A report's stdout ends with one line of JSON.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tidegauge.java import java_home
 from tidegauge_spark import register
 
 SLOW_WORKER = "Python worker failed to connect back"
-"""Spark's words for a Python worker that took more than 10 s to start; no setting changes that limit."""
+"""Spark's message about a Python worker that took more than 10 s to start; no setting changes that limit."""
 DEAD_WORKER = "Python worker exited unexpectedly"
-"""Spark's words for a Python worker that was killed in mid-task."""
+"""Spark's message about a Python worker that was killed while it ran a task."""
 DEAD_PLANNER = "terminated with exception: *(SQLSTATE|null|Connection reset|Broken pipe|Socket closed|.*EOFException)"
-"""All that Spark says where the Python worker that plans a stream was killed; a pattern."""
+"""A pattern of Spark's messages about a Python worker that was killed while it planned a stream."""
 STARTS = 6
-"""How often a query is started where it gets no batch further because of its Python workers."""
+"""Maximum number of starts of a query that makes no progress because of its Python workers."""
 ADVICE = {
     SLOW_WORKER: "A Python worker of Spark's took more than ten seconds to start, and Spark gave up on it: the machine "
     "is too busy. Nothing was read. Run the job again when there is less to do, or on one core (--master 'local[1]')",
@@ -37,19 +37,19 @@ ADVICE = {
     DEAD_PLANNER: "The Python process that plans Spark's batches died: it was killed, or the machine has too little "
     "memory. Run the job again",
 }
-"""What people are told of a Python worker's end."""
-JVM_GONE = (
-    "Spark's Java process is gone: it was killed, or the machine has too little memory (spark.driver.memory says how "
-    "much it may take). Run the job again; a query goes on from its checkpoint"
+"""What to do about each end of a Python worker."""
+JVM_DEAD = (
+    "Spark's Java process is dead: it was killed, or the machine has too little memory (spark.driver.memory says how "
+    "much it may take). Run the job again; a query continues from its checkpoint"
 )
 JVM_ERRORS = {"Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError"}
-"""What py4j raises once nobody is at the other end."""
+"""Exceptions of py4j when its peer is dead."""
 Result = TypeVar("Result")
 MASTER_HELP = "Spark master, for example local[4] or spark://host:7077 (default: spark-submit's, else local[2])"
 
 
 def create_session(app_name: str, master: str | None = None, *, with_bar: bool = False) -> Any:
-    """A quiet session that knows the format ``tidegauge``.
+    """Return a quiet session that knows the format ``tidegauge``.
 
     Args:
         app_name: shown by Spark.
@@ -88,7 +88,7 @@ def create_session(app_name: str, master: str | None = None, *, with_bar: bool =
 
 
 def leave_dead_jvm_to_us() -> None:
-    """Py4j and PySpark's accumulators tell of a dead Java process by tracebacks, beside the error that reaches us."""
+    """Silence the tracebacks of py4j and PySpark's accumulators about a dead Java process, which is reported anyway."""
     from pyspark import accumulators  # noqa: PLC0415  (after the environment is set)
 
     def handle_error(_server: Any, _request: Any, _client_address: Any) -> None:
@@ -101,19 +101,19 @@ def leave_dead_jvm_to_us() -> None:
 
 
 def _submitted_master() -> str | None:
-    """The master that spark-submit was given or decided on; None when it does not run this."""
+    """Return the master that spark-submit was given or decided on; None when it does not run this."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return None
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (after the environment is set)
 
-    # Without its JVM a SparkConf is empty: what spark-submit says lies there.
+    # Without its JVM a SparkConf is empty: spark-submit's settings are in its environment.
     SparkContext._ensure_initialized()  # noqa: SLF001  (there is no public way before a session)
     master = SparkConf().get("spark.master")
     return None if master is None else str(master)
 
 
 def on_terminal() -> bool:
-    """Whether somebody looks at stderr; under spark-submit, which reads ours, at that of spark-submit."""
+    """Return whether stderr is a terminal; under spark-submit, which reads it, whether spark-submit's is."""
     if sys.stderr.isatty():
         return True
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -125,14 +125,14 @@ def on_terminal() -> bool:
 
 
 def patiently(job: str, run: Callable[[], Result], progress: Callable[[], int] = lambda: 0) -> Result:
-    """Run a query, and again where a Python worker was slow to start, as on a busy machine, or died.
+    """Run a query, and again if a Python worker was slow to start, as on a busy machine, or died.
 
-    What it did is not counted then: from its checkpoint a query goes on as after a kill.
+    A run that failed so is not lost: the query continues from its checkpoint, as after a kill.
 
     Args:
         job: its name.
         run: the query.
-        progress: a number that grows with what is done; when it has grown, patience begins anew.
+        progress: returns a number that grows with progress; when it has grown, the starts are counted from scratch.
 
     Raises:
         Exception: what ``run`` raises for any other reason, or for these ones six times without progress.
@@ -148,18 +148,18 @@ def patiently(job: str, run: Callable[[], Result], progress: Callable[[], int] =
             if reason is None or start == STARTS:
                 raise
         what = "was too slow to start" if reason == SLOW_WORKER else "died"
-        print(f"{job}: a Python worker of Spark's {what}; once more ({start})", file=sys.stderr)
+        print(f"{job}: a Python worker of Spark's {what}; starting it again ({start})", file=sys.stderr)
         start += 1
 
 
 def worker_trouble(error: BaseException) -> str | None:
-    """Which of Spark's words about Python workers a failure has; None if it is another one."""
+    """Return which of Spark's messages about Python workers a failure contains; None if none."""
     text = str(error)
     return None if "TidegaugeError" in text else next((words for words in ADVICE if re.search(words, text)), None)
 
 
 def end_session(spark: Any) -> None:
-    """Stop the session; where its Java process is gone already, there is nothing left to stop."""
+    """Stop the session; if its Java process is dead already, there is nothing left to stop."""
     try:
         spark.stop()
     except Exception as error:
@@ -178,11 +178,11 @@ def run_report(
     Args:
         job: its name, before the sentence about a failure and within the name that Spark shows.
         master: as of ``create_session``.
-        make: makes the report; is given what starts the session, so that mistakes need not wait for a JVM.
-        text_of: the report for people.
+        make: makes the report; receives a function that starts the session, so that mistakes need not wait for a JVM.
+        text_of: returns the report as text.
 
     Returns:
-        The report; None if the job failed, which stderr says.
+        The report; None if the job failed, with the reason on stderr.
     """
     started = time.monotonic()
     sessions: list[Any] = []
@@ -206,12 +206,12 @@ def run_report(
 
 
 def sentence(error: BaseException) -> str:
-    """What to tell people about a failure: the cause's own sentence, not the stack around it, and what to do."""
+    """Return the sentence about a failure: the cause's own, not the stack around it, and what to do."""
     text = str(error)
     ours = re.findall(r"TidegaugeError: (.+)", text)
     if ours:
         return str(ours[-1])
     if type(error).__name__ in JVM_ERRORS:
-        return JVM_GONE
+        return JVM_DEAD
     trouble = worker_trouble(error)
     return ADVICE[trouble] if trouble else text.strip().split("\n", 1)[0] or type(error).__name__

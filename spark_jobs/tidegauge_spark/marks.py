@@ -3,13 +3,13 @@
 Contract: a task that may not be the first attempt looks back through the topic and writes only what is missing.
 
 - A mark is ``query/batch/task`` in header ``tidegauge.write``. Micro-batches of a query come one after the other and
-  each ends acknowledged, so behind a record of an older batch nothing of this one can lie: the look back ends there.
-- What an attempt before has sent may be in the leader's log but not committed yet: the look back waits until the high
+  each ends acknowledged, so no record of this one can follow a record of an older batch: the look back ends there.
+- What an earlier attempt has sent may be in the leader's log but not committed yet: the look back waits until the high
   watermark has reached the log end that the leader had when it began.
-- Contents are counted, not positions: a task may give its rows in another order when it is run again. Only what it
-  gives at all must be the same, as Spark demands of every exactly-once sink.
-- It can't see what a task that is still running writes later: leave spark.speculation off. And PySpark does not tell
-  a task that its *stage* is run again (after shuffle files were lost with an executor): such a task looks back only if
+- Contents are counted, not positions: a task may give its rows in another order when it is run again. Only the set of
+  rows must be the same, as Spark demands of every exactly-once sink.
+- It can't see what a task that is still running writes later: leave spark.speculation off. And PySpark does not tell a
+  task that its *stage* is run again (after shuffle files were lost with an executor): such a task looks back only if
   its process has no part in an earlier micro-batch of the run.
 
 Source: the idea of Spark's foreachBatch recipe (batch id as version); Kafka's own sink is at-least-once.
@@ -25,26 +25,26 @@ from tidegauge.partition import TopicPartition
 
 MARK_HEADER = "tidegauge.write"
 FIRST_LOOK = 1_000
-"""So many offsets at first; four times as many with each further look."""
+"""Offsets of the first look; each further look covers four times as many."""
 LOOK_FACTOR = 4
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Mark(NamedTuple):
-    """Which query, micro-batch and task wrote a record."""
+    """Query, micro-batch and task of the attempt that wrote a record."""
 
     query_id: str
     batch_id: int
     task: int
 
     def encode(self) -> bytes:
-        """The header's value."""
+        """Return the header's value."""
         return f"{self.query_id}/{self.batch_id}/{self.task}".encode()
 
 
 def decode_mark(value: bytes | None) -> Mark | None:
-    """Read the header's value; None if it is no mark."""
+    """Read the header's value; None if it is not a mark."""
     parts = (value or b"").decode(errors="replace").rsplit("/", 2)
     if len(parts) != 3 or not parts[1].isdecimal() or not parts[2].isdecimal():
         return None
@@ -52,7 +52,7 @@ def decode_mark(value: bytes | None) -> Mark | None:
 
 
 class Content(NamedTuple):
-    """A record without its place."""
+    """A record without its position."""
 
     topic: str
     key: bytes | None
@@ -61,7 +61,7 @@ class Content(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A record as the topic holds it."""
+    """A record in the topic."""
 
     partition: int
     content: Content
@@ -69,17 +69,17 @@ class Seen(NamedTuple):
 
 
 class Written:
-    """Counts what stands in the topic already, and is asked once for each row of the task."""
+    """Counts what is in the topic already, and is asked once for each row of the task."""
 
     def __init__(self) -> None:
         self._counts: dict[Content, Counter[int]] = {}
 
     def add(self, seen: Seen) -> None:
-        """A record of an attempt before."""
+        """Add a record of an earlier attempt."""
         self._counts.setdefault(seen.content, Counter())[seen.partition] += 1
 
     def take(self, content: Content, partition: int | None) -> bool:
-        """Whether this row stands there; each record stands for one row."""
+        """Return whether this row is in the topic; each record stands for one row."""
         counts = self._counts.get(content)
         if not counts:
             return False
@@ -95,19 +95,19 @@ class Written:
 
 
 class TopicView(Protocol):
-    """What a look back asks of the cluster."""
+    """The requests to the cluster that a look back needs."""
 
     def bounds(self, topic: str) -> Mapping[TopicPartition, tuple[int, int]]:
-        """For each partition the first offset worth a look, and the leader's log end."""
+        """Return for each partition the first offset to be looked at, and the leader's log end."""
         ...
 
     def read(self, topic_partition: TopicPartition, from_offset: int, until_offset: int) -> Iterable[Seen]:
-        """All records of a range; waits until it is committed."""
+        """Yield all records of a range; wait until it is committed."""
         ...
 
 
 def look_back(view: TopicView, topic: str, mark: Mark, found: Callable[[Seen], None]) -> None:
-    """Tell every record of the topic that has this mark, from the end backwards."""
+    """Yield every record of the topic that has this mark, from the end backwards."""
     for topic_partition, (first, end) in view.bounds(topic).items():
         for lowest, until in _looks(first, end):
             is_past = False
@@ -130,18 +130,18 @@ def _looks(first: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 class RunMemory:
-    """Which micro-batches of a run this process has taken part in: a later one can't have been begun before.
+    """The micro-batches of a run in which this process has taken part: a later one can't have begun before.
 
-    Contract: after a restart a query has another run id, and its first batch may be one that was cut off.
+    Contract: after a restart a query has another run id, and its first batch may be one that was interrupted.
     """
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str, str], int] = {}
 
     def must_look(self, query_id: str, run_id: str, batch_id: int, attempt: int) -> bool:
-        """Whether records of this batch may stand in the topic already."""
+        """Return whether records of this batch may be in the topic already."""
         return attempt > 0 or self._newest.get((query_id, run_id), batch_id) >= batch_id
 
     def done(self, query_id: str, run_id: str, batch_id: int) -> None:
-        """A task of the batch has ended well here."""
+        """Note that a task of the batch has succeeded here."""
         self._newest[query_id, run_id] = max(batch_id, self._newest.get((query_id, run_id), batch_id))

@@ -1,9 +1,9 @@
-"""Offsets as Spark's Kafka source writes them, and how many records one batch takes.
+"""Offsets as Spark's Kafka source writes them, and the number of records in a batch.
 
 Contract: pure. JSON in Kafka's shape, ``{"topic": {"0": 23, "1": -2}}``, becomes ``{TopicPartition: offset}`` and back.
-In what a user writes -2 means earliest and -1 latest; in what a query stores every offset is a real one and an end is
-exclusive. Keys come out sorted, so that equal offsets are equal text: Spark compares the text to see whether anything
-is new. Two keys are ours: ``"__epochs"`` holds, in the same shape, the leader epoch of the record before each offset,
+In a user's document -2 means earliest and -1 latest; in a stored one every offset is a real one and an end is
+exclusive. Keys are sorted, so that equal offsets are equal text: Spark compares the text to see whether anything is
+new. Two keys are additions: ``"__epochs"`` holds, in the same shape, the leader epoch of the record before each offset,
 and ``"__topic_ids"`` the id of each topic.
 
 Source: ``org.apache.spark.sql.kafka010.JsonUtils``, ``KafkaSourceOffset`` and ``KafkaOffsetReader.rateLimit``.
@@ -65,7 +65,7 @@ def parse_offsets(option: str, text: str, *, lowest: int = EARLIEST) -> dict[Top
             raise _invalid(option, text, f"topic '{topic}' has no object of partitions")
         for index, offset in partitions.items():
             if not index.isascii() or not index.isdigit():
-                raise _invalid(option, text, f"'{index}' is no partition of '{topic}'")
+                raise _invalid(option, text, f"'{index}' is not a partition of '{topic}'")
             if isinstance(offset, bool) or not isinstance(offset, int) or offset < lowest:
                 raise _invalid(option, text, f"{topic}-{index} has {json.dumps(offset)}, expected {lowest} or more")
             offsets[TopicPartition(topic, int(index))] = offset
@@ -90,7 +90,7 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
 
 
 def to_json(offsets: Offsets) -> OffsetsJson:
-    """Kafka's shape, sorted by topic and partition number."""
+    """Return offsets in Kafka's shape, sorted by topic and partition number."""
     document: OffsetsJson = {}
     for topic_partition in sorted(offsets):
         document.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offsets[topic_partition]
@@ -98,7 +98,7 @@ def to_json(offsets: Offsets) -> OffsetsJson:
 
 
 def to_stored(offsets: Offsets, epochs: Offsets, topic_ids: Mapping[str, str]) -> dict[str, Any]:
-    """What a query stores; where nothing is known, or a topic is called as our key is, without that key."""
+    """Return what a query stores; an added key is left out if nothing is known, or if a topic has its name."""
     document: dict[str, Any] = dict(to_json(offsets))
     if epochs and EPOCHS not in document:
         document[EPOCHS] = to_json(epochs)
@@ -108,7 +108,7 @@ def to_stored(offsets: Offsets, epochs: Offsets, topic_ids: Mapping[str, str]) -
 
 
 def from_json(document: StoredOffsets) -> dict[TopicPartition, int]:
-    """Read back the offsets of what ``to_json`` or ``to_stored`` gave."""
+    """Read the offsets from a document of ``to_json`` or ``to_stored``."""
     return {
         TopicPartition(topic, int(index)): int(offset)
         for topic, partitions in offsets_alone(document).items()
@@ -117,28 +117,28 @@ def from_json(document: StoredOffsets) -> dict[TopicPartition, int]:
 
 
 def epochs_from_json(document: StoredOffsets) -> dict[TopicPartition, int]:
-    """The leader epoch of the record before each offset, where it was stored."""
+    """Return the leader epoch of the record before each offset, where it was stored."""
     return from_json(document[EPOCHS]) if _is_ours(document, EPOCHS) else {}
 
 
 def topic_ids_from_json(document: StoredOffsets) -> dict[str, str]:
-    """The id of each topic, where it was stored."""
+    """Return the id of each topic, where it was stored."""
     return dict(document[TOPIC_IDS]) if _is_ours(document, TOPIC_IDS) else {}
 
 
 def offsets_alone(document: StoredOffsets) -> OffsetsJson:
-    """The offsets without what else is stored, in Kafka's shape."""
+    """Return the offsets without the added keys, in Kafka's shape."""
     ours = [key for key in (EPOCHS, TOPIC_IDS) if _is_ours(document, key)]
     return {topic: dict(partitions) for topic, partitions in document.items() if topic not in ours}
 
 
 def _is_ours(document: StoredOffsets, key: str) -> bool:
-    """A topic of that name has offsets in it, our key has documents or texts."""
+    """Return whether a key is an added one: a topic of that name holds offsets, an added key documents or texts."""
     return any(isinstance(value, (Mapping, str)) for value in document.get(key, {}).values())
 
 
 def require_all(option: str, given: Iterable[TopicPartition], found: Iterable[TopicPartition]) -> None:
-    """Hold Spark's rule that explicit offsets name exactly the partitions that are read.
+    """Check Spark's rule that explicit offsets name exactly the partitions that are read.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, one is missing or is not read by this query.
@@ -159,16 +159,16 @@ def require_all(option: str, given: Iterable[TopicPartition], found: Iterable[To
 
 
 def rate_limit(limit: int, start: Offsets, until: Offsets) -> dict[TopicPartition, int]:
-    """The end of a batch of about ``limit`` records, each partition in proportion to its backlog.
+    """Return the end of a batch of about ``limit`` records, each partition in proportion to its backlog.
 
-    A backlog whose share is below one record still gives one, so that no small partition starves behind a large one;
-    so a batch may hold up to one record per partition more than ``limit``. A partition never ends past ``until``, and
-    one that has nothing new (or whose offsets went backwards) ends at ``until``: the planner judges that.
+    A backlog whose share is below one record still gives one, so that no small partition starves behind a large one; so
+    a batch may hold up to one record per partition more than ``limit``. A partition never ends past ``until``, and one
+    that has nothing new (or whose offsets went backwards) ends at ``until``: the planner judges that.
 
     Args:
         limit: records wanted in the batch.
         start: where each partition of ``until`` begins.
-        until: the ends that are there now.
+        until: the current ends.
     """
     sizes = {partition: end - start[partition] for partition, end in until.items() if end > start[partition]}
     total = sum(sizes.values())
@@ -181,7 +181,7 @@ def rate_limit(limit: int, start: Offsets, until: Offsets) -> dict[TopicPartitio
 
 
 class TriggerDelay:
-    """minOffsetsPerTrigger and maxTriggerDelay: a batch waits for so many records, but never longer than that.
+    """minOffsetsPerTrigger and maxTriggerDelay: a batch waits for a number of records, up to a maximum time.
 
     The first batch does not wait, as in Spark's source.
     """
@@ -192,7 +192,7 @@ class TriggerDelay:
         self._last_batch_ms: float | None = None
 
     def waits(self, start: Offsets, latest: Offsets, now_ms: float) -> bool:
-        """Whether the next batch has to wait; if not, it begins now."""
+        """Return whether the next batch has to wait; if not, it begins now."""
         new = sum(max(0, end - start.get(one, 0)) for one, end in latest.items())
         is_late = self._last_batch_ms is None or now_ms - self._last_batch_ms >= self._max_delay_ms
         if new < self._min_offsets and not is_late:

@@ -1,13 +1,13 @@
-"""The options of the data source, read once and refused with a sentence.
+"""The options of the data source, read once and rejected with a sentence.
 
 Contract: pure. Names, meaning, precedence and defaults are those of Spark's Kafka source, so that between the two only
-``format`` changes; names are compared without case, as Spark does. ``bootstrap.servers`` is taken with and without the
-prefix ``kafka.``. An option that would silently do something else than in Spark is refused; options of which nobody has
-heard are ignored, as Spark does.
+``format`` changes; names are compared without case, as Spark does. ``bootstrap.servers`` is accepted with and without
+the prefix ``kafka.``. An option that would silently differ from Spark is rejected; unknown options are ignored, as
+Spark does.
 
 Precedence: startingTimestamp, startingOffsetsByTimestamp, startingOffsets; the same for the end.
 
-Source: ``KafkaSourceProvider`` (the sentences of its refusals too), structured-streaming-kafka-integration.md of Spark.
+Source: ``KafkaSourceProvider`` (its sentences too), structured-streaming-kafka-integration.md of Spark.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ REFUSED = {
     "where to start",
     "key.deserializer": " as keys are always binary. Use DataFrame operations to explicitly deserialize the keys",
     "value.deserializer": " as values are always binary. Use DataFrame operations to explicitly deserialize the values",
-    "enable.auto.commit": ": offsets lie in the query's checkpoint",
+    "enable.auto.commit": ": offsets are kept in the query's checkpoint",
     "interceptor.classes": ": interceptors could change what is read",
 }
-"""Of Kafka's own options, with the prefix ``kafka.``: what is said about each after "is not supported"."""
+"""Why each of these options of Kafka, with the prefix ``kafka.``, "is not supported"."""
 STRATEGIES = {
     "subscribe": "No topics to subscribe to as specified value for option 'subscribe' is '{}'",
     "subscribePattern": "Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{}'",
     "assign": "No topicpartitions to assign as specified value for option 'assign' is '{}'",
 }
-"""The ways to say what is read, and what is said where such an option is empty."""
+"""The options that name what is read, and the sentence for an empty one."""
 ENDING = {
     "endingoffsets": "ending offset not valid in streaming queries",
     "endingoffsetsbytimestamp": "ending timestamp not valid in streaming queries",
@@ -49,7 +49,7 @@ DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 
 
 class Subscription(NamedTuple):
-    """Which partitions are read: exactly one of the three is set."""
+    """The partitions that are read: exactly one of the three is set."""
 
     topics: tuple[str, ...] = ()
     assigned: tuple[TopicPartition, ...] = ()
@@ -82,7 +82,7 @@ class OffsetLimit(NamedTuple):
 class SecurityProperties(tuple[tuple[str, str], ...]):
     """``security.protocol`` and ``ssl.*`` as Kafka names them; a key may be among them, so they are never shown.
 
-    Files are read where a connection is made, on the driver and on each worker, as Spark's own source does.
+    Files are read when a connection is made, on the driver and on each worker, as Spark's own source does.
     """
 
     __slots__ = ()
@@ -92,10 +92,10 @@ class SecurityProperties(tuple[tuple[str, str], ...]):
 
 
 def security_properties(options: Mapping[str, str]) -> SecurityProperties:
-    """Those among a reader's or writer's options.
+    """Return the security properties among a reader's or writer's options.
 
     Raises:
-        TidegaugeError: INVALID_CONFIG, a protocol that there is not.
+        TidegaugeError: INVALID_CONFIG, an unknown protocol.
     """
     found = {
         name.removeprefix("kafka."): str(value)
@@ -109,15 +109,15 @@ def security_properties(options: Mapping[str, str]) -> SecurityProperties:
 
 
 class ConnectionOptions(NamedTuple):
-    """How to talk to the cluster.
+    """How to connect to the cluster.
 
     Attributes:
-        bootstrap_servers: addresses to begin with.
-        request_timeout_ms: how long one call may take; a frozen broker is noticed so.
-        api_timeout_ms: how long to go on asking for partitions and offsets.
-        poll_timeout_ms: how long a task goes on without reading a single record.
-        fetch_max_bytes: soft limit of one answer.
-        retry_backoff_ms: pause after the first failure; doubled up to a second.
+        bootstrap_servers: bootstrap addresses.
+        request_timeout_ms: timeout of one call, which detects a paused broker.
+        api_timeout_ms: how long requests for partitions and offsets are retried.
+        poll_timeout_ms: how long a task continues without reading a single record.
+        fetch_max_bytes: soft limit of one response.
+        retry_backoff_ms: back-off after the first failure; doubled up to a second.
         security: how connections are protected.
     """
 
@@ -131,7 +131,7 @@ class ConnectionOptions(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Which optional columns are wanted: headers; leaderEpoch and highWatermark, which Kafka's source has not."""
+    """The optional columns: headers; leaderEpoch and highWatermark, which Kafka's source does not have."""
 
     headers: bool = False
     leader_epoch: bool = False
@@ -161,10 +161,10 @@ def _refuse(message: str) -> TidegaugeError:
 
 
 def whole_number(options: Mapping[str, str], name: str, default: int | None, lowest: int) -> int | None:
-    """A whole number, or the default.
+    """Return an integer, or the default.
 
     Raises:
-        TidegaugeError: INVALID_CONFIG, no number or below the lowest.
+        TidegaugeError: INVALID_CONFIG, not a number or below the lowest.
     """
     text = options.get(name.lower())
     if text is None:
@@ -174,8 +174,8 @@ def whole_number(options: Mapping[str, str], name: str, default: int | None, low
     except ValueError:
         number = lowest - 1
     if number < lowest:
-        must = "must be positive" if lowest == 1 else f"must be at least {lowest}"
-        raise _refuse(f"{name} {must}, and {text!r} is no such whole number")
+        must = "must be a positive whole number" if lowest == 1 else f"must be a whole number of at least {lowest}"
+        raise _refuse(f"{name} {must}, not {text!r}")
     return number
 
 
@@ -186,7 +186,7 @@ def _number(options: Mapping[str, str], name: str, default: int, lowest: int = 1
 
 
 def flag(options: Mapping[str, str], name: str, default: bool) -> bool:
-    """True or false, or the default.
+    """Return true or false, or the default.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, anything else.
@@ -258,12 +258,12 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
     try:
         re.compile(text)
     except re.error as error:
-        raise _refuse(f"subscribePattern {text!r} is no regular expression: {error}") from None
+        raise _refuse(f"subscribePattern {text!r} is not a regular expression: {error}") from None
     return Subscription(pattern=text)
 
 
 def _limit(options: Mapping[str, str], side: str, default: int, forbidden: int | None) -> OffsetLimit:
-    """Where one side of the range lies; ``forbidden`` is EARLIEST or LATEST where that makes no sense."""
+    """Return where one side of the range is; ``forbidden`` is EARLIEST or LATEST where that makes no sense."""
     name = f"{side}Offsets"
     timestamp = options.get(f"{side}Timestamp".lower())
     if timestamp is not None:
@@ -296,7 +296,7 @@ def _timestamp_ms(name: str, text: str) -> int:
 
 
 def _check_sides(starting: OffsetLimit, ending: OffsetLimit) -> None:
-    """Of a batch: both sides name the same partitions, and no start lies behind its end."""
+    """Check of a batch that both sides name the same partitions, and no start is behind its end."""
     for what, begins, ends in (
         ("offset", starting.offsets, ending.offsets),
         ("timestamp", starting.timestamps_ms, ending.timestamps_ms),
@@ -304,10 +304,10 @@ def _check_sides(starting: OffsetLimit, ending: OffsetLimit) -> None:
         if not begins or not ends:
             continue
         if begins.keys() != ends.keys():
-            told = (", ".join(map(str, sorted(one))) for one in (begins, ends))
+            sentences = (", ".join(map(str, sorted(one))) for one in (begins, ends))
             raise _refuse(
                 "The specified start offset and end offset should have the same topic-partitions. Topic-partitions for "
-                "start offset: {}, topic-partitions for end offset: {}".format(*told)
+                "start offset: {}, topic-partitions for end offset: {}".format(*sentences)
             )
         for one, begin in sorted(begins.items()):
             if begin > ends[one] >= 0:
@@ -325,10 +325,10 @@ def _strategy(options: Mapping[str, str]) -> bool:
 
 
 def duration_ms(options: Mapping[str, str], name: str, default: int) -> int:
-    """Spark's duration: a number with a unit (``15m``, ``500ms``, ``2h``), without one milliseconds.
+    """Return Spark's duration: a number with a unit (``15m``, ``500ms``, ``2h``), without one milliseconds.
 
     Raises:
-        TidegaugeError: INVALID_CONFIG, no such text.
+        TidegaugeError: INVALID_CONFIG, not a duration.
     """
     text = str(options.get(name.lower(), f"{default}ms")).strip().lower()
     parts = re.fullmatch(r"([0-9]+)\s*(|us|ms|s|m|min|h|d)", text)
@@ -339,12 +339,12 @@ def duration_ms(options: Mapping[str, str], name: str, default: int) -> int:
 
 
 def ignored_options(given: Mapping[str, str], *, streaming: bool) -> list[str]:
-    """A sentence for each option that Spark's source would heed and this one does not."""
+    """Return a sentence for each option that Spark's source would use and this one does not."""
     options = {name.lower() for name in given}
-    told = [f"Option '{name}' is ignored: {why}" for name, why in IGNORED.items() if name in options]
+    sentences = [f"Option '{name}' is ignored: {why}" for name, why in IGNORED.items() if name in options]
     if not streaming:
-        told += [f"Option '{name}' is ignored in batch queries" for name in IGNORED_IN_BATCH if name in options]
-    return told
+        sentences += [f"Option '{name}' is ignored in batch queries" for name in IGNORED_IN_BATCH if name in options]
+    return sentences
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:

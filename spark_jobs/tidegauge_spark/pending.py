@@ -1,6 +1,6 @@
-"""Batches that wait to be decoded, and what they become: shared by the two ways to decode, columnar and plain.
+"""Batches that wait to be decoded, and their columns: shared by both decoders, columnar and plain.
 
-Contract: ``inflate`` gives the bytes of a batch's records; whatever is wrong with them is a ``BadRecordsError``.
+Contract: ``inflate`` returns the bytes of a batch's records; whatever is wrong with them is a ``BadRecordsError``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidegauge.record_batch import COMPRESSION_NAMES, HEADER_BYTES, BatchHeader
 
 Arrow = Any
-"""pyarrow ships no types."""
+"""Any, because pyarrow has no types."""
 
 HEADER_PAIR = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS = pa.list_(pa.field("element", HEADER_PAIR))
@@ -34,10 +34,10 @@ class PendingBatch(NamedTuple):
     """One batch that is still to be decoded.
 
     Attributes:
-        buffer: in which it came.
-        header: says where in the buffer.
-        from_offset: records of it below this offset are not wanted.
-        high_watermark: as it was when the batch came.
+        buffer: the buffer in which it was received.
+        header: its header, with its position in the buffer.
+        from_offset: its first wanted offset.
+        high_watermark: the high watermark of its response.
     """
 
     buffer: bytes
@@ -55,7 +55,7 @@ class BadRecordsError(Exception):
 
 
 class RecordColumns(NamedTuple):
-    """Arrow arrays of one length; ``headers`` is None unless asked for."""
+    """Arrow arrays of one length; ``headers`` is None unless requested."""
 
     keys: Arrow
     values: Arrow
@@ -68,7 +68,7 @@ class RecordColumns(NamedTuple):
 
 
 def inflate(batch: PendingBatch) -> bytes | memoryview:
-    """The records of a batch, decompressed.
+    """Return the records of a batch, decompressed.
 
     Raises:
         BadRecordsError: unknown codec, or bytes that it can't read.

@@ -1,7 +1,7 @@
 """The records of batches to Arrow columns, one record after the other, by aiokafka's compiled codec.
 
-Contract: the plain way, for where numpy is not installed; ``columnar.read_columns`` gives the same, several times as
-fast (a property test compares them).
+Contract: the plain implementation, used if numpy is not installed; ``columnar.read_columns`` gives the same, several
+times as fast (a property test compares them).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidegauge_spark.pending import (
 
 @cache
 def _codec() -> Any:
-    """Aiokafka's compiled codec, imported by the process that decodes."""
+    """Import aiokafka's compiled codec, in the process that decodes."""
     from aiokafka.record.default_records import DefaultRecordBatch  # noqa: PLC0415  (the driver never needs it)
 
     return DefaultRecordBatch
@@ -42,7 +42,7 @@ def _records(batch: PendingBatch) -> Iterator[Any]:
 
 
 def read_columns(batches: Sequence[PendingBatch], until_offset: int, *, with_headers: bool) -> RecordColumns:
-    """The wanted records of some batches: below ``until_offset``, and not below their batch's ``from_offset``.
+    """Return the wanted records of some batches: below ``until_offset``, and not below their batch's ``from_offset``.
 
     Raises:
         BadRecordsError: a batch can't be decompressed, or its records are malformed.

@@ -4,10 +4,10 @@ Contract: pure and deterministic: the same offsets, options and partitions give 
 a batch that is run again reads the same records in the same tasks.
 
 - A range is [from_offset, until_offset) of one partition; an empty one is no task.
-- A partition that is new in ``end`` begins at the earliest offset; if that is not 0, records were lost before we came.
-- A partition gone from ``end``, or an end below its start, is lost data.
-- A topic that was made anew has another id (KIP-516); what was not read of the old one is lost, and the new one is read
-  from its beginning.
+- A partition that is new in ``end`` begins at the earliest offset; if that is not 0, earlier records were lost.
+- A partition that is missing in ``end``, or an end below its start, is lost data.
+- A topic that was deleted and created again has another id (KIP-516); what was not read of the old one is lost, and the
+  new one is read from its beginning.
 
 Source: ``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets``, ``KafkaOffsetRangeCalculator`` of Spark.
 """
@@ -23,9 +23,9 @@ from tidegauge.partition import TopicPartition
 from tidegauge_spark.offsets import Offsets
 
 GROUP_ABOVE = 8
-"""Up to so many ranges each has a task of its own, as with Kafka's source."""
+"""Maximum number of ranges of which each has a task of its own, as with Kafka's source."""
 GROUP_OFFSETS = 20_000
-"""So many offsets may share a task; they take less time than the task itself (1 us each, and 50 ms)."""
+"""Maximum number of offsets that share a task; they take less time than the task itself (1 us each, and 50 ms)."""
 
 
 class OffsetRange(NamedTuple):
@@ -37,44 +37,44 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets it spans."""
+        """Return the number of offsets that it spans."""
         return self.until_offset - self.from_offset
 
 
 class Plan(NamedTuple):
-    """The tasks of a batch, and a sentence for each thing that was lost."""
+    """The tasks of a batch, and a sentence for each loss."""
 
     ranges: list[OffsetRange]
     losses: list[str]
 
 
-def made_anew(offsets: Offsets, before: Mapping[str, str], after: Mapping[str, str]) -> set[TopicPartition]:
-    """Partitions of topics that have another id after than before; where an id is unknown, nothing is claimed."""
+def recreated_partitions(offsets: Offsets, before: Mapping[str, str], after: Mapping[str, str]) -> set[TopicPartition]:
+    """Return the partitions of topics whose id has changed; a topic with an unknown id is left out."""
     others = {topic for topic, topic_id in before.items() if after.get(topic, topic_id) != topic_id}
     return {one for one in offsets if one.topic in others}
 
 
 def without(offsets: Offsets, left_out: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """The offsets of the other partitions."""
+    """Return the offsets of the other partitions."""
     return {one: offset for one, offset in offsets.items() if one not in left_out}
 
 
-def losses_by_deletion(remade: Collection[TopicPartition], read: Offsets) -> list[str]:
-    """A sentence for each topic that was made anew; ``read`` says how far it was read."""
-    topics = sorted({one.topic for one in remade})
-    places = {topic: [one for one in sorted(remade) if one.topic == topic] for topic in topics}
+def losses_by_deletion(recreated: Collection[TopicPartition], read: Offsets) -> list[str]:
+    """Return a sentence for each topic that was deleted and created again; ``read`` says how far it was read."""
+    topics = sorted({one.topic for one in recreated})
+    places = {topic: [one for one in sorted(recreated) if one.topic == topic] for topic in topics}
     return [
-        f"Topic {topic} was deleted and made anew since it was read up to offset "
+        f"Topic {topic} was deleted and created again since it was read up to offset "
         + ", ".join(f"{read[one]} of {one}" for one in places[topic])
         for topic in topics
     ]
 
 
 def check_start_before_end(start: Offsets, end: Offsets) -> None:
-    """Hold Spark's rule for a batch query, whatever failOnDataLoss says: no start lies behind its end.
+    """Check Spark's rule for a batch query, whatever failOnDataLoss says: no start is behind its end.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, one does.
+        TidegaugeError: INVALID_REQUEST, one is.
     """
     for one in sorted(start):
         if start[one] > end[one]:
@@ -82,12 +82,12 @@ def check_start_before_end(start: Offsets, end: Offsets) -> None:
                 ErrorCode.INVALID_REQUEST,
                 f"The resolved start offset {start[one]} is greater than the resolved end offset {end[one]} for topic "
                 f"{one.topic} partition {one.partition}: the start lies beyond the latest offset or beyond the end "
-                "that the options say, or the topic was made anew",
+                "that the options say, or the topic was created again",
             )
 
 
 def plan_batch(start: Offsets, end: Offsets, earliest_of_new: Mapping[TopicPartition, int]) -> Plan:
-    """Work out the ranges between two offsets of a query.
+    """Return the ranges between two offsets of a query.
 
     Args:
         start: where the batch begins.
@@ -118,10 +118,7 @@ def plan_batch(start: Offsets, end: Offsets, earliest_of_new: Mapping[TopicParti
 def split_ranges(
     ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Cut large ranges: none above ``max_records`` offsets, then about ``min_partitions`` tasks; else one a partition.
-
-    Ranges whose share is a single task are taken out first, so that the large ones share what is left.
-    """
+    """Split large ranges: none above ``max_records`` offsets, then about ``min_partitions`` tasks."""
     pieces: list[OffsetRange] = []
     for one in ranges:
         pieces += _divide(one, 1 if max_records is None else math.ceil(one.size / max_records))
@@ -138,7 +135,7 @@ def split_ranges(
 
 
 def group_ranges(ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:
-    """What each task reads: where there are many ranges, neighbours that are small together share one.
+    """Return what each task reads: if there are many ranges, neighbours that are small together share one.
 
     A task of a Python source costs some 50 ms, so many partitions with a few records each would take seconds. No order
     changes, and large ranges stay alone.
@@ -162,7 +159,7 @@ def _share(size: int, total: int, tasks: int) -> int:
 
 
 def _divide(one: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Pieces of nearly one size; the later ones take the rest."""
+    """Return pieces of nearly equal size; the later ones take the rest."""
     parts = min(parts, one.size)
     pieces: list[OffsetRange] = []
     begin = one.from_offset

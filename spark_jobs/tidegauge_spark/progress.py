@@ -1,4 +1,4 @@
-"""How far a query is behind: the three figures that Spark's Kafka source puts into a query's progress.
+"""How far a query is behind: the three figures that Spark's Kafka source adds to a query's progress.
 
 Contract: Spark lets no Python source report metrics, but its progress has the source's latest and end offsets, and the
 figures follow from them. ``offsets_behind_latest`` is pure; ``lag_listener`` makes a StreamingQueryListener of it::
@@ -32,14 +32,14 @@ def _document(text: Any) -> dict[str, Any] | None:
 
 
 def offsets_behind_latest(latest_offset: Any, end_offset: Any) -> Lag | None:
-    """Records between the end of the last batch and the high watermarks, over all partitions.
+    """Return the records between the end of the last batch and the high watermarks, over all partitions.
 
     Args:
         latest_offset: of a source's progress, JSON text or a document.
         end_offset: the same.
 
     Returns:
-        Minimum, maximum and average as text, as Kafka's source has them; None where an offset is missing.
+        Minimum, maximum and average as text, as Kafka's source has them; None if an offset is missing.
     """
     latest, end = _document(latest_offset), _document(end_offset)
     if not latest or end is None:
@@ -57,37 +57,39 @@ def offsets_behind_latest(latest_offset: Any, end_offset: Any) -> Lag | None:
 
 
 def _is_ours(source: Any) -> bool:
-    """Spark describes every Python source by its own class; the shape of the offsets tells the rest."""
+    """Return whether a source is this one, by the shape of its offsets: Spark shows one class for all Python
+    sources.
+    """
     return ".python." in str(source.description)
 
 
 def lags_of(sources: Iterable[Any]) -> list[Lag]:
-    """The figures of a progress's sources of this kind."""
+    """Return the figures of a progress's sources of this kind."""
     lags = (offsets_behind_latest(source.latestOffset, source.endOffset) for source in sources if _is_ours(source))
     return [lag for lag in lags if lag is not None]
 
 
 def lag_listener(report: Report) -> Any:
-    """A StreamingQueryListener that reports each source's figures after each trigger.
+    """Return a StreamingQueryListener that reports each source's figures after each trigger.
 
     Args:
-        report: called with the query's name (its id where it has none) and the figures; on Spark's listener thread.
+        report: called with the query's name (its id if it has none) and the figures; on Spark's listener thread.
     """
     from pyspark.sql.streaming.listener import StreamingQueryListener  # noqa: PLC0415  (pyspark only when it is used)
 
     class LagListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
         def onQueryStarted(self, event: Any) -> None:  # noqa: N802  (Spark's name)
-            """Nothing is known yet."""
+            """Do nothing: no figures are known yet."""
 
         def onQueryProgress(self, event: Any) -> None:  # noqa: N802  (Spark's name)
-            """After a trigger."""
+            """Report the figures after a trigger."""
             for lag in lags_of(event.progress.sources):
                 report(event.progress.name or str(event.progress.id), lag)
 
         def onQueryIdle(self, event: Any) -> None:  # noqa: N802  (Spark's name)
-            """Nothing new."""
+            """Do nothing: no figures have changed."""
 
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  (Spark's name)
-            """The last figures stay."""
+            """Do nothing: the last figures stay."""
 
     return LagListener()

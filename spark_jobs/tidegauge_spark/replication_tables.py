@@ -1,17 +1,18 @@
-"""What brokers' event logs say of replication: elections, leaderless time, time under min ISR, high-watermark lag.
+"""Replication figures from brokers' event logs: elections, leaderless time, time under min ISR, high-watermark lag.
 
-Contract: Spark SQL over all lines of ``*.events.jsonl*``; as many as there are, on any master. Times are ms of the
-brokers' clocks, and a state lasts until the next event of its partition, or the last event of all.
+Contract: Spark SQL over all lines of ``*.events.jsonl*``, of any number, on any master. Times are ms of the brokers'
+clocks, and a state lasts until the next event of its partition, or the last event of all.
 
-- A leadership is a leader epoch of a partition, from the first event that tells it: the controller's election, or the
-  broker that takes the role.
-- Leaderless is a partition from its leader's death or freeze (lab events kill, pause) to the next leadership, or the
+- A leadership is a leader epoch of a partition, from the first event that mentions it: the controller's election, or
+  the broker that takes the role.
+- A partition is leaderless from its leader's death or pause (lab events kill, pause) to the next leadership, or the
   broker's return (resume); and as long as the controller has found no leader.
-- The ISR is that which is committed, or was set by an election. It is under min ISR while smaller than asked for.
+- The ISR is the committed one, or that of an election. It is under min ISR while it is smaller than
+  min.insync.replicas.
 - High-watermark lag is log end offset minus high watermark on the leader, weighted by how long it lasted. Brokers merge
-  these events over a short time: peaks that are shorter don't show.
+  these events over a short time: shorter peaks don't show.
 
-Source: tidegauge.event_log for the fields; kafka-behaviour 2 for what lags.
+Source: docs/events.md for the fields; docs/replication.md for the high watermark.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ TABLES = {
 
 
 def replication_tables(spark: Any, lines: Any, min_isr: int, topics: list[str]) -> dict[str, Any]:
-    """All tables as plain data.
+    """Return all tables as plain data.
 
     Args:
         spark: the session.
@@ -139,7 +140,7 @@ def replication_tables(spark: Any, lines: Any, min_isr: int, topics: list[str]) 
 
 
 def hw_lag_of(row: Mapping[str, Any]) -> dict[str, float] | None:
-    """The percentiles of a row of ``partitions`` by name; None where no leader told both offsets."""
+    """Return the percentiles of a row of ``partitions`` by name; None if no leader reported both offsets."""
     if row["hw_lag"] is None:
         return None
     named = {f"p{int(share * 100)}": value for share, value in zip(PERCENTILES, row["hw_lag"], strict=True)}

@@ -1,7 +1,7 @@
-"""From what the options say (earliest, a time, numbers) to real offsets, by asking the cluster.
+"""From the offsets in the options (earliest, a time, numbers) to real ones, by asking the cluster.
 
-Contract: decides nothing about the network; ``OffsetClient`` rides out failures or raises. Latest offsets that lie
-below known ones are asked for again a few times before they are believed: then data was lost.
+Contract: handles no network failures; ``OffsetClient`` retries or raises. Latest offsets below known ones are requested
+again a few times before they are accepted: then data was lost.
 
 Source: ``KafkaOffsetReaderAdmin.fetchSpecificOffsets``, ``fetchLatestOffsets`` (KAFKA-7703), ``fetchPartitionOffsets``.
 """
@@ -18,17 +18,17 @@ from tidegauge_spark.options import OffsetLimit
 
 
 class OffsetClient(Protocol):
-    """What is asked of the cluster here."""
+    """The requests to the cluster that are needed here."""
 
     def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Offsets by time: -2 earliest, -1 latest, else the first at or after that ms, or None."""
+        """Return offsets by time: -2 earliest, -1 latest, else the first at or after that ms, or None."""
         ...
 
 
 def ask(client: OffsetClient, partitions: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
-    """Earliest or latest offsets of all partitions."""
-    answers = client.offsets(dict.fromkeys(partitions, which))
-    return {one: answers[one] or 0 for one in partitions}
+    """Return earliest or latest offsets of all partitions."""
+    responses = client.offsets(dict.fromkeys(partitions, which))
+    return {one: responses[one] or 0 for one in partitions}
 
 
 def ask_latest(
@@ -39,7 +39,7 @@ def ask_latest(
     retries: int,
     pause: Callable[[], None],
 ) -> dict[TopicPartition, int]:
-    """Latest offsets (high watermarks), asked again while one lies below what is known of its partition."""
+    """Return latest offsets (high watermarks), requested again while one is below what is known of its partition."""
     while True:
         latest = ask(client, partitions, LATEST)
         if retries <= 0 or all(offset >= known.get(one, 0) for one, offset in latest.items()):
@@ -56,14 +56,14 @@ def resolve(
     *,
     latest_if_no_match: bool,
 ) -> dict[TopicPartition, int]:
-    """Real offsets of all partitions.
+    """Return the real offsets of all partitions.
 
     Args:
-        client: whom to ask.
+        client: asks the cluster.
         partitions: all that the query reads.
-        limit: what the options say.
+        limit: the limit in the options.
         side: ``starting`` or ``ending``, for the option's name in errors.
-        latest_if_no_match: what a time younger than all records means: latest, or an error.
+        latest_if_no_match: whether a time younger than all records means latest instead of an error.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, explicit offsets do not name all partitions, or no record is that young.
@@ -77,15 +77,15 @@ def resolve(
         return _by_time(client, limit.timestamps_ms, side, latest_if_no_match)
     require_all(f"{side}Offsets", limit.offsets, partitions)
     words = {one: offset for one, offset in limit.offsets.items() if offset in {EARLIEST, LATEST}}
-    answers = client.offsets(words)
-    return {one: (answers[one] or 0) if one in words else offset for one, offset in limit.offsets.items()}
+    responses = client.offsets(words)
+    return {one: (responses[one] or 0) if one in words else offset for one, offset in limit.offsets.items()}
 
 
 def _by_time(
     client: OffsetClient, times_ms: Mapping[TopicPartition, int], side: str, latest_if_no_match: bool
 ) -> dict[TopicPartition, int]:
-    answers = client.offsets(times_ms)
-    unmatched = sorted(one for one, offset in answers.items() if offset is None)
+    responses = client.offsets(times_ms)
+    unmatched = sorted(one for one, offset in responses.items() if offset is None)
     if unmatched and not latest_if_no_match:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
@@ -93,4 +93,4 @@ def _by_time(
             f"({side}); startingOffsetsByTimestampStrategy=latest would begin at the end",
         )
     latest = ask(client, unmatched, LATEST)
-    return {one: latest[one] if offset is None else offset for one, offset in answers.items()}
+    return {one: latest[one] if offset is None else offset for one, offset in responses.items()}

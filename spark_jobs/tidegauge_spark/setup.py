@@ -1,6 +1,6 @@
-"""What must be there before Spark can use the source, and what to do where it is not.
+"""The requirements of the source on Spark and its Python, and what to do if one is not met.
 
-Contract: pure; ``setup_problem`` looks at nothing by itself. Every sentence names the Python it speaks of, because a
+Contract: pure; ``setup_problem`` inspects nothing by itself. Every sentence names the Python concerned, because a
 driver, its planners and its workers may each run another one.
 """
 
@@ -22,16 +22,16 @@ MODULES = {
     "aiokafka": "aiokafka",
     "click": "click",
 }
-"""What the source imports in workers, and the distribution that has it."""
+"""What the source imports in workers, and the distribution that contains it."""
 
 
 def setup_problem(pyspark_version: str, is_there: Callable[[str], bool], executable: str) -> str | None:
-    """A sentence about the first thing that is missing; None if nothing is.
+    """Return a sentence about the first requirement that is not met; None if all are.
 
     Args:
         pyspark_version: as ``pyspark.__version__``.
-        is_there: whether a module can be imported.
-        executable: the Python that is looked at.
+        is_there: returns whether a module can be imported.
+        executable: the Python that is inspected.
     """
     parts = pyspark_version.split(".")
     if tuple(int(part) for part in parts[:2] if part.isdigit()) < OLDEST_PYSPARK:
@@ -49,7 +49,7 @@ def setup_problem(pyspark_version: str, is_there: Callable[[str], bool], executa
 
 
 def missing(error: ModuleNotFoundError) -> TidegaugeError:
-    """What to tell in a worker that lacks a module."""
+    """Return the error for a worker that lacks a module."""
     name = (error.name or "").split(".")[0]
     distribution = {module.split(".")[0]: one for module, one in MODULES.items()}.get(name, name)
     return TidegaugeError(

@@ -1,12 +1,12 @@
-"""How the source reaches Spark's other Python processes where the distribution is not installed (``--py-files``).
+"""How the source reaches Spark's other Python processes if the distribution is not installed (``--py-files``).
 
-Contract: what inherits ``Shipped`` can be unpickled by a process that does not find this package by itself. Spark
-unpacks ``--py-files`` for its workers and for the planner of batch queries, but tells the planner of streams nothing of
-them. So instances are pickled as a function, sent by value, that first looks in the places where the sender found the
-packages. A process that finds them by itself uses its own.
+Contract: an instance of a subclass of ``Shipped`` can be unpickled by a process that does not find this package by
+itself. Spark unpacks ``--py-files`` for its workers and for the planner of batch queries, but does not give them to the
+planner of streams. So instances are pickled as a function, sent by value, that first looks in the places where the
+sender found the packages. A process that finds them by itself uses its own.
 
-Spark's copy of cloudpickle sends by value what ``register_pickle_by_value`` was told, in each process that pickles; so
-that happens where this module is imported. It imports nothing of the project: the function must stand alone.
+Spark's copy of cloudpickle sends by value what was registered with ``register_pickle_by_value``, in each process that
+pickles; so that happens when this module is imported. It imports nothing of the project: the function must stand alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PACKAGES = ("tidegauge_spark", "tidegauge_client", "tidegauge")
 
 
 def rebuild(places: list[str], module: str, name: str, state: bytes) -> Any:
-    """An instance again; ``places`` are looked at only where the package is not found without them."""
+    """Rebuild an instance; ``places`` are searched only if the package is not found without them."""
     import importlib  # noqa: PLC0415  (sent by value: what it needs, it imports)
     import pickle  # noqa: PLC0415  (as above)
     import sys  # noqa: PLC0415  (as above)
@@ -30,7 +30,7 @@ def rebuild(places: list[str], module: str, name: str, state: bytes) -> Any:
     try:
         owner = importlib.import_module(module)
     except ModuleNotFoundError:
-        sys.modules.pop(module.partition(".")[0], None)  # a mere folder of that name, taken for a package
+        sys.modules.pop(module.partition(".")[0], None)  # a mere directory of that name, taken for a package
         sys.path += [place for place in places if place not in sys.path]
         importlib.invalidate_caches()
         owner = importlib.import_module(module)
@@ -41,7 +41,7 @@ def rebuild(places: list[str], module: str, name: str, state: bytes) -> Any:
 
 
 def places_of_packages() -> list[str]:
-    """The folders or archives from which this process imports the project's packages."""
+    """Return the directories or archives from which this process imports the project's packages."""
     found = []
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)
@@ -51,7 +51,7 @@ def places_of_packages() -> list[str]:
 
 
 class Shipped:
-    """Pickled in such a way that the receiver needs not find this package by itself."""
+    """Pickled in such a way that the receiver need not find this package by itself."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         kind = type(self)

@@ -41,7 +41,7 @@ class RowToWrite(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """Which attempt at which task this is."""
+    """Identity of a task's attempt."""
 
     mark: Mark
     run_id: str
@@ -49,7 +49,7 @@ class Attempt(NamedTuple):
 
 
 def rows_of(columns: Mapping[str, list[Any]], topic: str, rows: int) -> Iterator[RowToWrite]:
-    """Rows of a batch of columns.
+    """Yield the rows of a batch of columns.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, a row without a topic.
@@ -74,7 +74,7 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def current_attempt() -> Attempt | None:
-    """What Spark's task context says; None outside of a micro-batch."""
+    """Return the attempt in Spark's task context; None outside of a micro-batch."""
     from pyspark import TaskContext  # noqa: PLC0415  (only in a worker)
 
     context = TaskContext.get()
@@ -101,7 +101,7 @@ class ClusterView:
         self._client = client_for(self._read_options.connection)
 
     def bounds(self, topic: str) -> dict[TopicPartition, tuple[int, int]]:
-        """From the first record that is young enough to the leaders' log ends, committed or not."""
+        """Return the first record that is young enough, and the leaders' log ends, committed or not."""
         client = self._client
         found = client.partitions(Subscription(topics=(topic,)))
         since_ms = max(0, time.time_ns() // 1_000_000 - self._options.lookback_ms)
@@ -114,13 +114,13 @@ class ClusterView:
             end = ends[one]
             high_watermark = high_watermarks[one] or 0
             last = high_watermark if end is None else max(high_watermark, end.end_offset)
-            # No committed record is that young: what is not committed yet may be.
+            # No committed record is that young: an uncommitted one may be.
             first = young[one]
             bounds[one] = (max(earliest[one] or 0, high_watermark if first is None else first), last)
         return bounds
 
     def read(self, topic_partition: TopicPartition, from_offset: int, until_offset: int) -> Iterator[Seen]:
-        """All records of a range; waits until it is committed."""
+        """Yield all records of a range; wait until it is committed."""
         from tidegauge_spark.planner import OffsetRange  # noqa: PLC0415  (with source, below)
         from tidegauge_spark.source import RangePartition, read_range  # noqa: PLC0415  (source imports this module)
 
@@ -151,7 +151,7 @@ class TaskWriter:
         self.skipped = 0
 
     def write(self, rows: Iterable[RowToWrite]) -> None:
-        """Send what is not there yet and wait for all acknowledgements.
+        """Send the rows that are not in the topic yet and wait for all acknowledgements.
 
         Raises:
             TidegaugeError: a record was not acknowledged; the task fails.
@@ -169,7 +169,7 @@ class TaskWriter:
         mark = () if self._attempt is None else ((MARK_HEADER, self._attempt.mark.encode()),)
         async with Producer(servers, **dict(self._options.producer)) as producer:
             for content, partition in rows:
-                if self._stands_there(content, partition):
+                if self._is_in_topic(content, partition):
                     self.skipped += 1
                     continue
                 future = await producer.send(
@@ -179,7 +179,7 @@ class TaskWriter:
                     partition=partition,
                     headers=content.headers + mark,
                 )
-                future.add_done_callback(self._answered)
+                future.add_done_callback(self._responded)
                 self.sent += 1
                 if self._failure is not None:
                     break
@@ -187,12 +187,12 @@ class TaskWriter:
         if self._failure is not None:
             raise self._failure
 
-    def _answered(self, future: asyncio.Future[Any]) -> None:
+    def _responded(self, future: asyncio.Future[Any]) -> None:
         error = None if future.cancelled() else future.exception()
         self._failure = self._failure or error
 
-    def _stands_there(self, content: Content, partition: int | None) -> bool:
-        """Whether an attempt before has written this row; looks through a topic when its first row comes."""
+    def _is_in_topic(self, content: Content, partition: int | None) -> bool:
+        """Return whether an earlier attempt has written this row; search a topic when its first row comes."""
         if self._attempt is None:
             return False
         mark, run_id, attempt = self._attempt

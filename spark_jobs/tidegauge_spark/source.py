@@ -4,14 +4,14 @@ Contract: the columns and options of Spark's Kafka source, so that only ``format
 watermark is read: an end offset is a high watermark, and brokers serve consumers only below it.
 
 - Three processes hold three readers (planner, streaming planner, worker), so nothing is remembered between methods but
-  what is said here; a task gets everything by its ``InputPartition``.
-- ``read`` rides out leader changes by itself: in local mode a task has one attempt.
+  the state described here; a task gets everything by its ``InputPartition``.
+- ``read`` survives leader changes by itself: in local mode a task has one attempt.
 - ``partitions`` is deterministic, so that a batch that is run again has the same tasks.
 - No ``pushFilters``: defining it makes every query fail while Spark's switch for it is off.
 - The stream reader inherits ``SupportsTriggerAvailableNow``: without it AvailableNow is one batch without limit.
 
 This is the only module that names pyspark's classes (untyped here). gRPC and pyarrow are imported when first needed.
-Source: ``KafkaMicroBatchStream``, ``KafkaBatch``; ecosystem notes on the Python Data Source API.
+Source: ``KafkaMicroBatchStream``, ``KafkaBatch``; Spark's Python Data Source API (``pyspark.sql.datasource``).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ from tidegauge_spark.planner import (
     check_start_before_end,
     group_ranges,
     losses_by_deletion,
-    made_anew,
     plan_batch,
+    recreated_partitions,
     split_ranges,
     without,
 )
@@ -83,7 +83,7 @@ LOSS_HINT = (
 
 
 def spark_schema(columns: Columns) -> Any:
-    """The schema in Spark's types; ``decode.arrow_schema`` is the same in Arrow's."""
+    """Return the schema in Spark's types; ``decode.arrow_schema`` is the same in Arrow's."""
     schema = StructType().add("key", BinaryType()).add("value", BinaryType()).add("topic", StringType())
     schema = schema.add("partition", IntegerType()).add("offset", LongType())
     schema = schema.add("timestamp", TimestampType()).add("timestampType", IntegerType())
@@ -105,7 +105,7 @@ def _client(options: Options) -> Any:
 
 
 class RangePartition(InputPartition):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
-    """What one task reads, and what the planner knew of the leader."""
+    """What one task reads, and the planner's knowledge of the leader."""
 
     def __init__(
         self, offsets: OffsetRange, leader_id: int | None, leader_epoch: int, topic_id: str, last_epoch: int = -1
@@ -132,10 +132,10 @@ TaskPartition = RangePartition | GroupPartition
 def _input_partitions(
     options: Options, client: Any, ranges: list[OffsetRange], epochs: Mapping[TopicPartition, int]
 ) -> list[TaskPartition]:
-    """Tasks; ``epochs`` has the leader epoch of the record before each range, as far as it is known."""
+    """Return the tasks; ``epochs`` has the leader epoch of the record before each range, as far as it is known."""
     begins = {(one.topic_partition, one.from_offset) for one in ranges}
     split = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
-    # Who asks for more tasks than there are ranges does not want fewer.
+    # A user who asks for more tasks than there are ranges does not want fewer.
     groups = group_ranges(split) if options.min_partitions is None else [[piece] for piece in split]
     tasks: list[TaskPartition] = []
     for group in groups:
@@ -155,26 +155,26 @@ def _report_losses(options: Options, losses: list[str]) -> None:
         log.warning("%s (failOnDataLoss is false)", loss)
 
 
-def _sentences(cuts: Mapping[TopicPartition, int], read: Mapping[TopicPartition, int]) -> list[str]:
+def _sentences(truncations: Mapping[TopicPartition, int], read: Mapping[TopicPartition, int]) -> list[str]:
     return [
         f"Log truncation detected for partition {one}: it was read up to offset {read[one]}, and the leader's log "
-        f"differs from offset {diverges_at} on (an unclean election, or the topic was made anew)"
-        for one, diverges_at in sorted(cuts.items())
+        f"differs from offset {diverges_at} on (an unclean election, or the topic was created again)"
+        for one, diverges_at in sorted(truncations.items())
     ]
 
 
 def read_range(options: Options, client: Any, partition: RangePartition) -> Iterator[Any]:
-    """Arrow batches of one range, each record once and in order.
+    """Yield Arrow batches of one range, each record once and in order.
 
     Raises:
-        TidegaugeError: records of the range are gone and failOnDataLoss is true; no progress for
+        TidegaugeError: records of the range are lost and failOnDataLoss is true; no progress for
             kafkaConsumer.pollTimeoutMs; a corrupt batch.
     """
     try:
         from tidegauge_spark.decode import ArrowDecoder  # noqa: PLC0415  (pyarrow only in the worker)
     except ModuleNotFoundError as error:
         raise missing(error) from None
-    from tidegauge_spark.transport import LogCutError, PartitionLeader  # noqa: PLC0415  (gRPC only in the worker)
+    from tidegauge_spark.transport import LogTruncatedError, PartitionLeader  # noqa: PLC0415  (gRPC only in the worker)
 
     topic_partition, from_offset, until_offset = partition.offsets
     planned = PartitionLeader(partition.leader_id, partition.leader_epoch, partition.topic_id)
@@ -188,7 +188,7 @@ def read_range(options: Options, client: Any, partition: RangePartition) -> Iter
                 yield from decoder.decode(fetched.records, fetched.high_watermark)
                 if decoder.done:
                     break
-        except LogCutError as error:
+        except LogTruncatedError as error:
             _report_losses(options, [error.message])
             decoder.skip_to(decoder.next_offset)
         except TidegaugeError as error:
@@ -204,7 +204,7 @@ def _after_loss(
     until_offset: int,
     error: TidegaugeError,
 ) -> int:
-    """Where to go on when the leader no longer has an offset: Kafka's log start, else the end of the range."""
+    """Return where to continue when the leader no longer has an offset: its log start, else the range's end."""
     if error.code not in {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.INCONSISTENT_TOPIC_ID}:
         raise error
     _report_losses(options, [f"Cannot read {topic_partition} at offset {offset} of {until_offset}: {error.message}"])
@@ -216,13 +216,13 @@ def _after_loss(
 
 
 class _Reads(Shipped):
-    """What both readers share: ``read``, which runs in a worker on a copy of the reader."""
+    """The method that both readers share: ``read``, which runs in a worker on a copy of the reader."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """Arrow batches of one task. Spark calls it with a bare InputPartition when a batch query has no tasks."""
+        """Yield Arrow batches of one task; Spark passes a bare InputPartition when a batch query has no tasks."""
         if isinstance(partition, RangePartition):
             return read_range(self.options, _client(self.options), partition)
         if not isinstance(partition, GroupPartition):
@@ -235,7 +235,7 @@ class TidegaugeReader(_Reads, DataSourceReader):  # type: ignore[misc]  # pyspar
     """Reads once from startingOffsets to endingOffsets."""
 
     def partitions(self) -> list[TaskPartition]:
-        """One task per topic-partition, or more with minPartitions; many small ones share tasks."""
+        """Return one task per topic-partition, or more with minPartitions; many small ones share tasks."""
         options = self.options
         client = _client(options)
         found = client.partitions(options.subscription)
@@ -246,7 +246,7 @@ class TidegaugeReader(_Reads, DataSourceReader):  # type: ignore[misc]  # pyspar
 
 
 class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
-    """Micro-batches. Its state lives in the driver's streaming planner only: nothing of it is needed to go on."""
+    """Micro-batches. Its state is only in the driver's streaming planner, and can be rebuilt from the checkpoint."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -257,7 +257,7 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         self._delay = None if least is None else TriggerDelay(least, options.max_trigger_delay_ms)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
-        """Where a new query begins; written to its checkpoint once and used ever after."""
+        """Return where a new query begins; written to its checkpoint once and used from then on."""
         options = self.options
         client = _client(options)
         found, topic_ids = self._find(client, {})
@@ -265,9 +265,9 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         return to_stored(starting, {}, topic_ids)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802  (Spark's name)
-        """What Spark passes to ``latestOffset``; with Trigger.Once it passes ReadAllAvailable instead.
+        """Return the limit that Spark passes to ``latestOffset``; with Trigger.Once it passes ReadAllAvailable instead.
 
-        Spark gives Python sources no composite limit, so with both options the reader itself heeds the lower one.
+        Spark gives Python sources no composite limit, so with both options the reader itself applies the lower one.
         """
         most, least = self.options.max_offsets_per_trigger, self.options.min_offsets_per_trigger
         if most is not None:
@@ -275,18 +275,18 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: StoredOffsets, limit: Any) -> dict[str, Any]:  # noqa: N802  (Spark's name)
-        """The end of the next batch: the high watermarks, or less with a limit; ``start`` while a batch has to wait."""
+        """Return the end of the next batch: the high watermarks, or less with a limit; ``start`` to make it wait."""
         begin, epochs, stored_ids = from_json(start), epochs_from_json(start), topic_ids_from_json(start)
         client = _client(self.options)
         found, topic_ids = self._find(client, stored_ids)
-        remade = self._remade(begin, stored_ids, topic_ids)
-        begin, epochs = without(begin, remade), without(epochs, remade)
+        recreated = self._recreated(begin, stored_ids, topic_ids)
+        begin, epochs = without(begin, recreated), without(epochs, recreated)
         if self._frozen is not None:
-            self._frozen |= ask(client, [one for one in found if one in remade], LATEST)
+            self._frozen |= ask(client, [one for one in found if one in recreated], LATEST)
         latest = self._latest_after(client, found, begin, epochs)
         self._latest = latest
         is_limited = not isinstance(limit, ReadAllAvailable)
-        delay = self._delay if is_limited and self._frozen is None and not remade else None
+        delay = self._delay if is_limited and self._frozen is None and not recreated else None
         if delay is not None and delay.waits(begin, latest, time.monotonic() * 1000):
             return dict(start)
         end = latest
@@ -294,25 +294,25 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         if is_limited and most is not None:
             added = latest.keys() - begin.keys()
             end = rate_limit(most, begin | ask(client, added, EARLIEST), latest)
-        # A checkpoint of before topics' ids were stored gets them with the next records: no batch begins for them.
+        # A checkpoint from before topics' ids were stored gets them with the next records: no batch begins for them.
         ids = {topic: topic_ids[topic] for topic in topic_ids if stored_ids or end != begin}
         return to_stored(end, self._epochs_of(client, end, begin, epochs), ids)
 
     def _find(self, client: Any, stored_ids: Mapping[str, str]) -> tuple[Collection[TopicPartition], Mapping[str, str]]:
-        """The partitions that are read now, and their topics' ids: in doubt those that most brokers know."""
+        """Return the partitions that are read now, and their topics' ids: if in doubt those that most brokers know."""
         found = client.partitions(self.options.subscription)
         ids = {one.topic: leader.topic_id for one, leader in found.items() if leader.topic_id}
         doubtful = {topic for topic, stored in stored_ids.items() if ids.get(topic, stored) != stored}
         return found, ids | client.settle_topic_ids(doubtful) if doubtful else ids
 
-    def _remade(
+    def _recreated(
         self, offsets: Mapping[TopicPartition, int], before: Mapping[str, str], after: Mapping[str, str]
     ) -> set[TopicPartition]:
-        """Partitions of topics that were made anew since they were read up to these offsets: lost data."""
-        remade = made_anew(offsets, before, after)
-        self._epochs.forget(remade)
-        _report_losses(self.options, losses_by_deletion(remade, offsets))
-        return remade
+        """Return the partitions of topics that were created again since they were read: lost data."""
+        recreated = recreated_partitions(offsets, before, after)
+        self._epochs.forget(recreated)
+        _report_losses(self.options, losses_by_deletion(recreated, offsets))
+        return recreated
 
     def _latest_after(
         self,
@@ -321,12 +321,12 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         begin: Mapping[TopicPartition, int],
         epochs: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """High watermarks, but nowhere below what was read while the leader still has that: then it is waited for."""
+        """Return high watermarks, but none below what was read while the leader still has those records."""
         latest = dict(self._frozen) if self._frozen is not None else self._ask_latest(client, found, begin)
         known = {one: offset for one, offset in begin.items() if one in latest}
-        cuts = self._epochs.cuts(client, known, epochs)
-        _report_losses(self.options, _sentences(cuts, known))
-        behind = {one: offset for one, offset in known.items() if latest[one] < offset and one not in cuts}
+        truncations = self._epochs.truncations(client, known, epochs)
+        _report_losses(self.options, _sentences(truncations, known))
+        behind = {one: offset for one, offset in known.items() if latest[one] < offset and one not in truncations}
         for one in self._epochs.lagging(client, behind):
             latest[one] = behind[one]
         return latest
@@ -338,41 +338,41 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         begin: Mapping[TopicPartition, int],
         epochs: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Epochs of the ends; those that have not moved keep theirs, so that no batch begins for an epoch's sake."""
+        """Return the epochs of the ends; unmoved ends keep theirs, so that an epoch alone begins no batch."""
         moved = {one: offset for one, offset in end.items() if begin.get(one) != offset}
         kept = {one: epoch for one, epoch in epochs.items() if one in end and one not in moved}
         return kept | self._epochs.epochs_before(client, moved)
 
     def reportLatestOffset(self) -> OffsetsJson | None:  # noqa: N802  (Spark's name)
-        """The high watermarks of the last trigger, for the query's progress."""
+        """Return the high watermarks of the last trigger, for the query's progress."""
         return to_json(self._latest) if self._latest else None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
-        """Freezes the end: the query stops once it has read what is committed now."""
+        """Freeze the end: the query stops once it has read what is committed now."""
         client = _client(self.options)
         self._frozen = self._ask_latest(client, self._find(client, {})[0], {})
 
     def partitions(self, start: StoredOffsets, end: StoredOffsets) -> list[TaskPartition]:
-        """The tasks of one batch: one per topic-partition with something to read, or more with minPartitions.
+        """Return the tasks of one batch: one per topic-partition with something to read, or more with minPartitions.
 
         Many small ones share tasks.
         """
         begin, until = from_json(start), from_json(end)
         client = _client(self.options)
         topic_ids = topic_ids_from_json(end)
-        begin = without(begin, made_anew(begin, topic_ids_from_json(start), topic_ids))
-        # Nothing is left of a batch whose topic was made anew after it was planned.
-        remade = self._remade(until, topic_ids, self._find(client, topic_ids)[1])
-        begin, until = without(begin, remade), without(until, remade)
-        # A batch that a restarted query runs again may end where the log has been cut since.
-        cuts = self._epochs.cuts(client, until, without(epochs_from_json(end), remade))
-        if cuts:
-            _report_losses(self.options, _sentences(cuts, until))
-            latest = ask(client, cuts, LATEST)
-            until |= {one: max(begin.get(one, 0), min(until[one], latest[one])) for one in cuts}
+        begin = without(begin, recreated_partitions(begin, topic_ids_from_json(start), topic_ids))
+        # Nothing is left of a batch whose topic was deleted and created again after it was planned.
+        recreated = self._recreated(until, topic_ids, self._find(client, topic_ids)[1])
+        begin, until = without(begin, recreated), without(until, recreated)
+        # A batch that a restarted query runs again may end where the log has been truncated since.
+        truncations = self._epochs.truncations(client, until, without(epochs_from_json(end), recreated))
+        if truncations:
+            _report_losses(self.options, _sentences(truncations, until))
+            latest = ask(client, truncations, LATEST)
+            until |= {one: max(begin.get(one, 0), min(until[one], latest[one])) for one in truncations}
         plan = plan_batch(begin, until, ask(client, until.keys() - begin.keys(), EARLIEST))
         _report_losses(self.options, plan.losses)
-        # Of a topic that was made anew there is no record before its first.
+        # A topic that was created again has no record before its first.
         epochs = {one: epoch for one, epoch in epochs_from_json(start).items() if one in begin}
         return _input_partitions(self.options, client, plan.ranges, epochs)
 
@@ -385,7 +385,7 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
 
 
 class Wrote(WriterCommitMessage):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
-    """What one task wrote, and what an attempt before it had written already."""
+    """What one task wrote, and what an earlier attempt had written already."""
 
     def __init__(self, sent: int, skipped: int) -> None:
         self.sent = sent
@@ -393,7 +393,7 @@ class Wrote(WriterCommitMessage):  # type: ignore[misc]  # pyspark ships no type
 
 
 class _Writes(Shipped):
-    """What both writers share: ``write``, which runs in a worker on a copy of the writer."""
+    """The method that both writers share: ``write``, which runs in a worker on a copy of the writer."""
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
@@ -422,7 +422,7 @@ class TidegaugeDataSource(Shipped, DataSource):  # type: ignore[misc]  # pyspark
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "tidegauge"
 
     def _parsed(self, schema: Any, *, streaming: bool) -> Options:
@@ -437,11 +437,7 @@ class TidegaugeDataSource(Shipped, DataSource):  # type: ignore[misc]  # pyspark
         return options
 
     def schema(self) -> Any:
-        """Fixed, but for the optional columns. Spark asks for it in ``load()``: as early as its own source complains.
-
-        Raises:
-            TidegaugeError: options that neither a batch nor a stream could be read with.
-        """
+        """Return the schema, fixed but for the optional columns; ``load()`` calls it, so options are checked here."""
         given = dict(self.options.items())
         try:
             options = parse_options(given, streaming=False)
@@ -453,7 +449,7 @@ class TidegaugeDataSource(Shipped, DataSource):  # type: ignore[misc]  # pyspark
         return spark_schema(options.columns)
 
     def reader(self, schema: Any) -> TidegaugeReader:
-        """A batch reader.
+        """Return a batch reader.
 
         Raises:
             TidegaugeError: an option is missing or wrong.
@@ -461,7 +457,7 @@ class TidegaugeDataSource(Shipped, DataSource):  # type: ignore[misc]  # pyspark
         return TidegaugeReader(self._parsed(schema, streaming=False))
 
     def streamReader(self, schema: Any) -> TidegaugeStreamReader:  # noqa: N802  (Spark's name)
-        """A streaming reader.
+        """Return a streaming reader.
 
         Raises:
             TidegaugeError: an option is missing or wrong.
@@ -474,7 +470,7 @@ class TidegaugeDataSource(Shipped, DataSource):  # type: ignore[misc]  # pyspark
         return options
 
     def writer(self, schema: Any, overwrite: bool) -> TidegaugeWriter:
-        """A batch writer.
+        """Return a batch writer.
 
         Raises:
             TidegaugeError: an option or a column is missing or wrong; mode overwrite.
@@ -487,7 +483,7 @@ class TidegaugeDataSource(Shipped, DataSource):  # type: ignore[misc]  # pyspark
         return TidegaugeWriter(self._write_options(schema, streaming=False))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> TidegaugeStreamWriter:  # noqa: ARG002, N802  (Spark's names; a log has one mode)
-        """A streaming writer; output mode append or update, as in Kafka's sink.
+        """Return a streaming writer; output mode append or update, as in Kafka's sink.
 
         Raises:
             TidegaugeError: an option or a column is missing or wrong.

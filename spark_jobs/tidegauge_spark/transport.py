@@ -1,15 +1,15 @@
-"""Synchronous calls to the cluster that ride out leader changes, dead and frozen brokers.
+"""Synchronous calls to the cluster that survive leader changes, dead and paused brokers.
 
 Contract: ``ClusterClient`` answers three questions (which partitions, which offsets, which batches) or raises
-``TidegaugeError`` once its time is over. In between it asks the next broker, refreshes metadata and backs off.
+``TidegaugeError`` after its timeout. In between it asks the next broker, refreshes metadata and backs off.
 
-- Every call has a deadline: a frozen broker (SIGSTOP) answers nothing and breaks nothing.
-- A channel that failed is closed and made anew, so that no reconnect back-off outlives the broker's return.
-- Metadata with a lower leader epoch than was seen once is not believed: an isolated former leader still serves it.
-  Fetches and offset questions carry the leader epoch, so such a leader fences itself (KIP-320).
-- A topic is unknown only when every broker that answers says so, for a while: one that has just started knows none.
-- No channel exists before the first call, and none is used by a process that did not make it: gRPC and fork do not
-  mix. Spark forks its Python workers; each makes its own client in its first task (``client_for``).
+- Every call has a deadline: a paused broker (SIGSTOP) neither responds nor breaks its connections.
+- A channel that failed is closed and opened again, so that no reconnect back-off outlives the broker's restart.
+- Metadata with a lower leader epoch than was seen before is ignored: a partitioned former leader still serves it.
+  Fetches and offset requests carry the leader epoch, so such a leader fences itself (KIP-320).
+- A topic is unknown only if every broker that responds says so, for a while: one that has just started knows none.
+- No channel exists before the first call, and none is used by a process that did not open it: gRPC and fork do not mix.
+  Spark forks its Python workers; each makes its own client in its first task (``client_for``).
 
 Source: retry rules of ``KafkaConsumer`` and ``OffsetFetcher``; ``tidegauge.errors`` says what is retriable.
 """
@@ -38,9 +38,9 @@ from tidegauge_spark.epochs import EpochEnd
 from tidegauge_spark.options import ConnectionOptions, SecurityProperties, Subscription
 
 METADATA_TIMEOUT_S = 1.0
-"""A dead or frozen broker costs at most this while another one can answer."""
-SHUNNED_S = 5.0
-"""For so long a broker that did not answer is asked only after all others."""
+"""A dead or paused broker costs at most this while another one can respond."""
+DEPRIORITISED_S = 5.0
+"""How long an unresponsive broker is deprioritised."""
 UNKNOWN_TOPIC_PATIENCE_S = 5.0
 FETCH_MAX_WAIT_MS = 500
 MAX_BACKOFF_S = 1.0
@@ -53,7 +53,7 @@ CHANNEL_OPTIONS = (
 
 
 def security_from(properties: SecurityProperties) -> Security:
-    """What the options say, with the texts of the files they name.
+    """Return the security settings of the options, with the texts of the files that they name.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, one can't be read or used.
@@ -63,7 +63,7 @@ def security_from(properties: SecurityProperties) -> Security:
 
 
 class PartitionLeader(NamedTuple):
-    """Who leads a partition; ``leader_id`` is None while nobody does."""
+    """The leader of a partition; ``leader_id`` is None while there is none."""
 
     leader_id: int | None
     leader_epoch: int
@@ -73,8 +73,8 @@ class PartitionLeader(NamedTuple):
 Result = TypeVar("Result")
 
 
-class Answer(NamedTuple, Generic[Result]):
-    """What a leader said of one partition; ``result`` counts with ``ErrorCode.NONE`` only."""
+class LeaderResult(NamedTuple, Generic[Result]):
+    """A leader's result for one partition; ``result`` is valid with ``ErrorCode.NONE`` only."""
 
     topic_partition: TopicPartition
     code: ErrorCode
@@ -82,19 +82,19 @@ class Answer(NamedTuple, Generic[Result]):
     result: Result
 
 
-Question = Callable[[int, Mapping[TopicPartition, int]], Iterable[Answer[Result]]]
+Question = Callable[[int, Mapping[TopicPartition, int]], Iterable[LeaderResult[Result]]]
 """One call to one leader about some partitions."""
 
 
 class Fetched(NamedTuple):
-    """One answer; ``records`` (whole batches) is empty when the broker waited in vain."""
+    """One response; ``records`` (complete batches) is empty if the broker's wait ended without data."""
 
     records: bytes
     high_watermark: int
 
 
 class Asked(NamedTuple):
-    """A fetch that is under way; ``call`` is gRPC's future."""
+    """A fetch in flight; ``call`` is gRPC's future."""
 
     offset: int
     last_epoch: int
@@ -103,34 +103,34 @@ class Asked(NamedTuple):
     call: Any
 
 
-class LogCutError(TidegaugeError):
-    """The leader's log parts from what was read: the records before the position are not those that were read."""
+class LogTruncatedError(TidegaugeError):
+    """The leader's log diverges from what was read: the records before the position are not those that were read."""
 
     def __init__(self, topic_partition: TopicPartition, offset: int, diverges_at: int) -> None:
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"Log truncation detected for partition {topic_partition} at offset {offset}: from offset {diverges_at} on "
-            "the leader's log differs from what was read (an unclean election, or the topic was made anew)",
+            "the leader's log differs from what was read (an unclean election, or the topic was created again)",
         )
 
 
 def _give_up(asked: Asked | str | None) -> None:
-    """Nobody waits for this fetch any more."""
+    """Cancel a fetch that is no longer needed."""
     if isinstance(asked, Asked):
         asked.call.cancel()
 
 
 def _end_of(records: bytes) -> tuple[int, int]:
-    """The offset behind some batches and the leader epoch of the last one; -1 where there are none that can be read."""
+    """Return the offset behind some batches and the leader epoch of the last one; -1 if none can be read."""
     end = (-1, -1)
-    with contextlib.suppress(TidegaugeError):  # whoever decodes them says what is wrong
+    with contextlib.suppress(TidegaugeError):  # the decoder reports what is wrong
         for header in iterate_headers(records):
             end = (header.next_offset, header.leader_epoch)
     return end
 
 
 class Patience:
-    """How long one question may go on failing, and the pauses in between."""
+    """How long one request may go on failing, and the back-off in between."""
 
     def __init__(self, client: ClusterClient, timeout_ms: int, what: str) -> None:
         self._client = client
@@ -139,27 +139,27 @@ class Patience:
         self.renew()
 
     def renew(self) -> None:
-        """Begins anew, because something went well."""
+        """Start the timeout again after a success."""
         self._started = self._client.monotonic()
         self._pause_s = self._client.options.retry_backoff_ms / 1000
 
     @property
     def spent_s(self) -> float:
-        """Time since it began."""
+        """Return the time since it began."""
         return self._client.monotonic() - self._started
 
     def failed(self, reason: str) -> None:
-        """Pauses after a failure.
+        """Wait after a failure.
 
         Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, the time is over.
+            TidegaugeError: REQUEST_TIMED_OUT, the timeout has passed.
         """
         if self.spent_s >= self._timeout_ms / 1000:
             raise TidegaugeError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"Could not {self._what} within {self._timeout_ms} ms; at last: {reason}. Start the query "
-                "again once brokers lead and answer (status, describe-topic --unavailable-partitions); a stream goes "
-                "on from its checkpoint",
+                "again once brokers lead and respond (status, describe-topic --unavailable-partitions); a stream "
+                "continues from its checkpoint",
             )
         self._client.sleep(self._pause_s)
         self._pause_s = min(self._pause_s * 2, MAX_BACKOFF_S)
@@ -185,18 +185,18 @@ class ClusterClient:
         self._failed_at: dict[str, float] = {}
 
     def close(self) -> None:
-        """Closes all channels; the client may be used again."""
+        """Close all channels; the client may be used again."""
         for address in list(self._channels):
             self._drop(address)
 
     # --- which partitions ---
 
     def partitions(self, subscription: Subscription) -> dict[TopicPartition, PartitionLeader]:
-        """The partitions that a subscription names now.
+        """Return the partitions of a subscription now.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, a topic or an assigned partition does not exist;
-                INVALID_TOPIC_EXCEPTION; REQUEST_TIMED_OUT, no broker answered.
+                INVALID_TOPIC_EXCEPTION; REQUEST_TIMED_OUT, no broker responded.
         """
         wanted = set(subscription.topics) | {one.topic for one in subscription.assigned}
         patience = Patience(self, self.options.api_timeout_ms, f"find the partitions of {subscription}")
@@ -204,7 +204,7 @@ class ClusterClient:
             known = self._refresh(None if subscription.pattern else wanted)
             if known is None:
                 patience.failed(
-                    f"no broker answered at {', '.join(self.options.bootstrap_servers)}. Check that they run and that "
+                    f"no broker responded at {', '.join(self.options.bootstrap_servers)}. Check that they run and that "
                     "kafka.bootstrap.servers names their addresses as Spark's machines see them"
                 )
                 continue
@@ -226,9 +226,9 @@ class ClusterClient:
             patience.failed(f"no broker knows {', '.join(missing)}")
 
     def settle_topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Ask all brokers for the ids of topics and believe those that most of them give.
+        """Ask all brokers for the ids of topics and accept those that most of them give.
 
-        One that was cut off may still know a topic as it was before it was deleted and made anew.
+        One that was partitioned may still know a topic that was deleted and created again since.
         """
         request = metadata_pb2.MetadataRequest(topics=sorted(topics))
         responses = []
@@ -236,7 +236,7 @@ class ClusterClient:
             try:
                 responses.append(self._stub(address).Metadata(request, timeout=METADATA_TIMEOUT_S))
             except grpc.RpcError as error:
-                self._gone(address, error)
+                self._call_failed(address, error)
         given = [
             {topic.name: topic.topic_id for topic in response.topics if ErrorCode.of(topic.error) is ErrorCode.NONE}
             for response in responses
@@ -246,29 +246,25 @@ class ClusterClient:
         for _, response in sorted(
             zip(given, responses, strict=True), key=lambda pair: len(pair[0].items() & settled.items())
         ):
-            self._learn(response)  # the best informed last: whoever comes last is believed
+            self._learn(response)  # the best informed last: the last one is accepted
         return settled
 
     def leader(self, topic_partition: TopicPartition) -> PartitionLeader:
-        """What is known of a partition without asking."""
+        """Return what is known of a partition without a request."""
         return self._leaders.get(topic_partition, PartitionLeader(None, -1, ""))
 
     def leader_epoch(self, topic_partition: TopicPartition) -> int:
-        """The leader epoch that is known without asking; -1 unknown."""
+        """Return the leader epoch that is known without a request; -1 unknown."""
         return self.leader(topic_partition).leader_epoch
 
     # --- which offsets ---
 
     def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Offsets by time: -2 earliest, -1 the high watermark, else the first record at or after that ms (or None).
-
-        Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, some partition had no leader that answered; or what the leader said.
-        """
+        """Return offsets by time: -2 earliest, -1 the high watermark, else the first record at or after (or None)."""
         return self._ask_leaders(asked, self._list_offsets, "get the offsets of all partitions")
 
     def epoch_ends(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd | None]:
-        """Where leader epochs end in the leaders' logs; None where a leader can't say.
+        """Return where leader epochs end in the leaders' logs; None where a leader can't say.
 
         Raises:
             TidegaugeError: as ``offsets``.
@@ -281,22 +277,22 @@ class ClusterClient:
         question: Question[Result],
         what: str,
     ) -> dict[TopicPartition, Result]:
-        """Ask each partition's leader until all have answered."""
-        answers: dict[TopicPartition, Result] = {}
+        """Ask each partition's leader until all have responded."""
+        responses: dict[TopicPartition, Result] = {}
         patience = Patience(self, self.options.api_timeout_ms, what)
         if any(one not in self._leaders for one in asked):
             self._refresh({one.topic for one in asked})
         while True:
             problems = []
-            for leader_id, partitions in self._by_leader(asked.keys() - answers.keys()).items():
+            for leader_id, partitions in self._by_leader(asked.keys() - responses.keys()).items():
                 if leader_id is None or leader_id not in self._addresses:
                     problems.append(f"{', '.join(map(str, partitions))} has no leader")
                     continue
-                problem = self._ask_leader(leader_id, {one: asked[one] for one in partitions}, question, answers)
+                problem = self._ask_leader(leader_id, {one: asked[one] for one in partitions}, question, responses)
                 if problem:
                     problems.append(f"{', '.join(map(str, partitions))}: broker {leader_id} {problem}")
-            if len(answers) == len(asked):
-                return answers
+            if len(responses) == len(asked):
+                return responses
             patience.failed("; ".join(problems))
             self._refresh({one.topic for one in asked})
 
@@ -305,21 +301,21 @@ class ClusterClient:
         leader_id: int,
         asked: Mapping[TopicPartition, int],
         question: Question[Result],
-        answers: dict[TopicPartition, Result],
+        responses: dict[TopicPartition, Result],
     ) -> str:
-        """Ask one leader; fills ``answers`` and says what is missing, empty when nothing is."""
+        """Ask one leader; fill in the results and return what is missing, empty if nothing is."""
         try:
             given = list(question(leader_id, asked))
         except grpc.RpcError as error:
-            return self._gone(self._addresses[leader_id], error)
+            return self._call_failed(self._addresses[leader_id], error)
         problems = []
-        for answer in given:
-            if answer.code is ErrorCode.NONE:
-                answers[answer.topic_partition] = answer.result
-            elif ERROR_TABLE[answer.code].retriable:
-                problems.append(f"said {answer.code.name}: {answer.message}")
+        for response in given:
+            if response.code is ErrorCode.NONE:
+                responses[response.topic_partition] = response.result
+            elif ERROR_TABLE[response.code].retriable:
+                problems.append(f"said {response.code.name}: {response.message}")
             else:
-                raise TidegaugeError(answer.code, answer.message)
+                raise TidegaugeError(response.code, response.message)
         return "; ".join(problems)
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
@@ -329,7 +325,7 @@ class ClusterClient:
             groups.setdefault(leader.leader_id if leader else None, []).append(one)
         return groups
 
-    def _list_offsets(self, leader_id: int, asked: Mapping[TopicPartition, int]) -> Iterator[Answer[int | None]]:
+    def _list_offsets(self, leader_id: int, asked: Mapping[TopicPartition, int]) -> Iterator[LeaderResult[int | None]]:
         request = offsets_pb2.ListOffsetsRequest(
             partitions=[
                 offsets_pb2.ListOffsetsPartition(
@@ -345,9 +341,13 @@ class ClusterClient:
         response = stub.ListOffsets(request, timeout=self.options.request_timeout_ms / 1000)
         for one in response.partitions:
             offset = one.offset if one.HasField("offset") else None
-            yield Answer(TopicPartition(one.topic, one.partition), ErrorCode.of(one.error), one.error_message, offset)
+            yield LeaderResult(
+                TopicPartition(one.topic, one.partition), ErrorCode.of(one.error), one.error_message, offset
+            )
 
-    def _epoch_ends(self, leader_id: int, asked: Mapping[TopicPartition, int]) -> Iterator[Answer[EpochEnd | None]]:
+    def _epoch_ends(
+        self, leader_id: int, asked: Mapping[TopicPartition, int]
+    ) -> Iterator[LeaderResult[EpochEnd | None]]:
         request = offsets_pb2.OffsetsForLeaderEpochRequest(
             partitions=[
                 offsets_pb2.OffsetForLeaderEpochPartition(
@@ -364,7 +364,9 @@ class ClusterClient:
         for one in response.partitions:
             is_known = one.HasField("end") and one.end.HasField("leader_epoch") and one.end.HasField("end_offset")
             end = EpochEnd(one.end.leader_epoch, one.end.end_offset) if is_known else None
-            yield Answer(TopicPartition(one.topic, one.partition), ErrorCode.of(one.error), one.error_message, end)
+            yield LeaderResult(
+                TopicPartition(one.topic, one.partition), ErrorCode.of(one.error), one.error_message, end
+            )
 
     # --- which batches ---
 
@@ -376,24 +378,24 @@ class ClusterClient:
         last_epoch: Callable[[], int] = lambda: -1,
         until_offset: int = 0,
     ) -> Iterator[Fetched]:
-        """Batches from ``position()`` on, below the high watermark, for as long as the caller takes them.
+        """Yield batches from ``position()`` on, below the high watermark, for as long as the caller takes them.
 
-        While the caller works on an answer, the next fetch is under way, as in a Kafka consumer.
-        ``kafkaConsumer.pollTimeoutMs`` counts anew whenever the position has moved.
+        While the caller works on a response, the next fetch is in flight, as in a Kafka consumer.
+        ``kafkaConsumer.pollTimeoutMs`` starts again whenever the position has moved.
 
         Args:
             topic_partition: what to read.
-            planned: what the planner knew: an older leader epoch or another topic id is not believed.
-            position: the next offset to fetch; the caller moves it while it takes what is yielded.
-            last_epoch: leader epoch of the record before the position; -1 unknown, then nobody looks for a cut.
-            until_offset: from there on nothing is fetched ahead.
+            planned: the planner's knowledge: an older leader epoch or another topic id is ignored.
+            position: returns the next offset to fetch; the caller moves it while it takes what is yielded.
+            last_epoch: leader epoch of the record before the position; -1 unknown, then truncation is not looked for.
+            until_offset: the end of what is fetched ahead (exclusive).
 
         Raises:
-            LogCutError: the records before the position are not in the leader's log.
-            TidegaugeError: OFFSET_OUT_OF_RANGE, the leader has no such offset; INCONSISTENT_TOPIC_ID, another topic
-                has the name now; REQUEST_TIMED_OUT, no progress.
+            LogTruncatedError: the records before the position are not in the leader's log.
+            TidegaugeError: OFFSET_OUT_OF_RANGE, the leader has no such offset; INCONSISTENT_TOPIC_ID, another topic has
+                the name now; REQUEST_TIMED_OUT, no progress.
         """
-        self._believe(topic_partition, planned)
+        self._accept(topic_partition, planned)
         if not self._addresses:
             self._refresh({topic_partition.topic})
         patience = Patience(self, self.options.poll_timeout_ms, f"read {topic_partition}")
@@ -425,12 +427,12 @@ class ClusterClient:
     def _ask_fetch(
         self, topic_partition: TopicPartition, planned: PartitionLeader, offset: int, last_epoch: int
     ) -> Asked | str:
-        """Send one fetch, or say why there is nobody to send it to."""
+        """Send one fetch, or return why there is no broker to send it to."""
         leader = self._leaders.get(topic_partition)
         if leader is not None and planned.topic_id and leader.topic_id != planned.topic_id:
             raise TidegaugeError(
                 ErrorCode.INCONSISTENT_TOPIC_ID,
-                f"Topic {topic_partition.topic} was deleted and created anew while it was read; offsets begin again",
+                f"Topic {topic_partition.topic} was deleted and created again while it was read; offsets begin again",
             )
         if leader is None or leader.leader_id is None or leader.leader_id not in self._addresses:
             return f"{topic_partition} has no leader"
@@ -451,20 +453,20 @@ class ClusterClient:
         return Asked(offset, last_epoch, leader.leader_id, address, call)
 
     def _fetched(self, topic_partition: TopicPartition, planned: PartitionLeader, asked: Asked) -> Fetched | str:
-        """Wait for a fetch: what came, or why nothing did."""
+        """Wait for a fetch: return its response, or why there is none."""
         try:
             result = asked.call.result().partitions[0]
         except grpc.FutureCancelledError:
             return f"broker {asked.leader_id} at {asked.address}: the channel was closed"
         except grpc.RpcError as error:
-            return f"broker {asked.leader_id} {self._gone(asked.address, error)}"
+            return f"broker {asked.leader_id} {self._call_failed(asked.address, error)}"
         code = ErrorCode.of(result.error)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and asked.last_epoch >= 0:
-            # Also the answer of a leader that knows no epochs: the offset alone decides then.
+            # Also the response of a leader that knows no epochs: the offset alone decides then.
             again = self._ask_fetch(topic_partition, planned, asked.offset, -1)
             return again if isinstance(again, str) else self._fetched(topic_partition, planned, again)
         if code is ErrorCode.NONE and result.HasField("diverging_epoch"):
-            raise LogCutError(topic_partition, asked.offset, min(asked.offset, result.diverging_epoch.end_offset))
+            raise LogTruncatedError(topic_partition, asked.offset, min(asked.offset, result.diverging_epoch.end_offset))
         if code is ErrorCode.NONE:
             return Fetched(result.records, result.high_watermark)
         if ERROR_TABLE[code].retriable:
@@ -476,13 +478,14 @@ class ClusterClient:
     def _refresh(self, topics: set[str] | None) -> set[str] | None:
         """Ask brokers in turn until one knows all the topics (None: all there are).
 
-        Who answered last comes late, so that no single broker's old view can hold us; who failed lately comes last.
+        The last one that responded is asked late, so that no single broker's old view persists; one that failed
+        recently is asked last.
 
         Returns:
-            The topics that somebody knows; None if nobody answered.
+            The topics that any broker knows; None if none responded.
         """
         request = metadata_pb2.MetadataRequest(topics=sorted(topics or ()), all_topics=topics is None)
-        recently = self.monotonic() - SHUNNED_S
+        recently = self.monotonic() - DEPRIORITISED_S
         addresses = sorted(
             dict.fromkeys([*self._addresses.values(), *self.options.bootstrap_servers]),
             key=lambda address: (self._failed_at.get(address, recently) > recently, address == self._asked_last),
@@ -492,7 +495,7 @@ class ClusterClient:
             try:
                 response = self._stub(address).Metadata(request, timeout=METADATA_TIMEOUT_S)
             except grpc.RpcError as error:
-                self._gone(address, error)
+                self._call_failed(address, error)
                 continue
             self._asked_last = address
             known = (known or set()) | self._learn(response)
@@ -501,7 +504,7 @@ class ClusterClient:
         return known
 
     def _learn(self, response: metadata_pb2.MetadataResponse) -> set[str]:
-        """Take in one broker's view; returns the topics in it."""
+        """Take in one broker's view; return the topics in it."""
         if response.brokers:
             self._addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in response.brokers}
         known = set()
@@ -515,11 +518,11 @@ class ClusterClient:
             for partition in topic.partitions:
                 leader_id = partition.leader_id if partition.HasField("leader_id") else None
                 leader = PartitionLeader(leader_id, partition.leader_epoch, topic.topic_id)
-                self._believe(TopicPartition(topic.name, partition.partition), leader)
+                self._accept(TopicPartition(topic.name, partition.partition), leader)
         return known
 
-    def _believe(self, topic_partition: TopicPartition, leader: PartitionLeader) -> None:
-        """Take a leader over what is known, unless its epoch is older; a new topic id ends the old topic."""
+    def _accept(self, topic_partition: TopicPartition, leader: PartitionLeader) -> None:
+        """Accept a leader over what is known, unless its epoch is older; a new topic id ends the old topic."""
         known = self._leaders.get(topic_partition)
         if known is not None and known.topic_id != leader.topic_id:
             self._leaders = {one: old for one, old in self._leaders.items() if one.topic != topic_partition.topic}
@@ -537,7 +540,7 @@ class ClusterClient:
         return broker_service_pb2_grpc.BrokerServiceStub(channel)
 
     def _tls(self) -> Security:
-        """Read when it is first needed: on the machine that connects."""
+        """Return the TLS settings, read when first needed: on the machine that connects."""
         if self._security is None:
             self._security = security_from(self.options.security)
         return self._security
@@ -547,13 +550,13 @@ class ClusterClient:
         if channel is not None:
             channel.close()
 
-    def _gone(self, address: str, error: grpc.RpcError) -> str:
-        """Note that a call failed, close its channel, and say it in words."""
+    def _call_failed(self, address: str, error: grpc.RpcError) -> str:
+        """Note that a call failed, close its channel, and return the failure as a sentence."""
         self._drop(address)
         self._failed_at[address] = self.monotonic()
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             return (
-                f"at {address} gave no answer in time (kafka.request.timeout.ms is {self.options.request_timeout_ms})"
+                f"at {address} did not respond in time (kafka.request.timeout.ms is {self.options.request_timeout_ms})"
             )
         reason = client_reason(str(error.details()), address.rpartition(":")[0])
         return f"at {address} failed: {reason or f'{error.code().name} {error.details()}'}"
@@ -563,7 +566,7 @@ _clients: dict[tuple[int, ConnectionOptions], ClusterClient] = {}
 
 
 def client_for(options: ConnectionOptions) -> ClusterClient:
-    """This process's client for these options; a forked child never uses its parent's."""
+    """Return this process's client for these options; a forked child never uses its parent's."""
     key = (os.getpid(), options)
     client = _clients.get(key)
     if client is None:

@@ -1,11 +1,11 @@
-"""The options and columns of the sink, read once and refused with a sentence.
+"""The options and columns of the sink, read once and rejected with a sentence.
 
-Contract: pure. Columns and sentences are those of Spark's Kafka sink: ``value`` must be there; ``key``, ``topic``,
-``partition`` and ``headers`` may be; all others are not written. Option ``topic`` goes before the column ``topic``.
-Producer settings come with the prefix ``kafka.``, as there.
+Contract: pure. Columns and sentences are those of Spark's Kafka sink: ``value`` is required; ``key``, ``topic``,
+``partition`` and ``headers`` are optional; all others are not written. Option ``topic`` takes precedence over the
+column ``topic``. Producer settings have the prefix ``kafka.``, as there.
 
-One option is ours: ``idempotent`` (a stream: true, a batch: false). With it each record carries a header that names
-query, micro-batch and task, and a micro-batch that is run again writes only what is missing.
+One option is an addition: ``idempotent`` (a stream: true, a batch: false). With it each record carries a header that
+names query, micro-batch and task, and a micro-batch that is run again writes only what is missing.
 
 Source: ``KafkaWriter.validateQuery``, ``KafkaRowWriter`` of Spark; ``ProducerConfig``.
 """
@@ -59,11 +59,11 @@ class WriteOptions(NamedTuple):
     """All options of one sink.
 
     Attributes:
-        bootstrap_servers: addresses to begin with.
+        bootstrap_servers: bootstrap addresses.
         topic: of all records; empty: each row names its own.
         producer: keyword arguments of the client's producer.
         is_idempotent: whether a micro-batch that is run again must write nothing twice.
-        lookback_ms: how far back the records of an attempt before are looked for.
+        lookback_ms: how far back the records of an earlier attempt are looked for.
         security: how connections are protected.
     """
 
@@ -80,7 +80,7 @@ def _refuse(message: str, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> Tidegau
 
 
 def check_columns(types: Mapping[str, str], topic: str) -> None:
-    """Hold the sink's rules on columns; ``types`` has Spark's names of their types.
+    """Check the sink's rules on columns; ``types`` has Spark's names of their types.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, a column is missing or has the wrong type.

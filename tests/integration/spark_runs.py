@@ -27,12 +27,12 @@ Acknowledged = dict[bytes, tuple[int, int]]
 class Job:
     """Runs of the job over one output and one checkpoint."""
 
-    def __init__(self, folder: Path, cluster: LocalCluster, topic: str) -> None:
-        self.output = folder / "output"
-        self.checkpoint = folder / "checkpoint"
-        self.progress_file = folder / "progress.jsonl"
-        self.log = folder / "spark.log"
-        self._stdout = folder / "stdout"
+    def __init__(self, directory: Path, cluster: LocalCluster, topic: str) -> None:
+        self.output = directory / "output"
+        self.checkpoint = directory / "checkpoint"
+        self.progress_file = directory / "progress.jsonl"
+        self.log = directory / "spark.log"
+        self._stdout = directory / "stdout"
         self._arguments = ["--bootstrap-server", ",".join(cluster.bootstrap_servers), "--topic", topic]
         self._arguments += ["--output", str(self.output), "--checkpoint", str(self.checkpoint)]
         self._arguments += ["--progress-file", str(self.progress_file)]

@@ -115,15 +115,15 @@ async def test_the_jobs_as_people_run_them(brokers: LocalCluster, tmp_path: Path
     assert "The books do not balance." in text
 
 
-def bare_python(folder: Path) -> Path:
+def bare_python(directory: Path) -> Path:
     """A Python that has all libraries of this one, but not the project."""
-    venv.create(folder, symlinks=True)
-    (lib,) = (folder / "lib").glob("python3.*")
+    venv.create(directory, symlinks=True)
+    (lib,) = (directory / "lib").glob("python3.*")
     # Unlike the environment's own folder this one is only looked through for packages: its .pth files don't count. It
     # comes first, since PySpark there is compiled, in Spark's own archive not: so workers start three times as fast.
     line = f"import sys; sys.path.insert(0, {sysconfig.get_path('purelib')!r})\n"
     (lib / "site-packages" / "libraries.pth").write_text(line, encoding="utf-8")
-    python = folder / "bin" / "python"
+    python = directory / "bin" / "python"
     bare = os.environ | {"PYTHONPATH": ""}
     assert (
         subprocess.run([python, "-c", "import tidegauge"], capture_output=True, check=False, env=bare).returncode == 1
@@ -135,9 +135,9 @@ def archive_of_packages(path: Path) -> Path:
     """What the guide says to give to --py-files."""
     with zipfile.ZipFile(path, "w") as zipped:
         for package in (tidegauge, tidegauge_client, tidegauge_spark):
-            folder = Path(package.__path__[0])
-            for file in folder.rglob("*.py"):
-                zipped.write(file, file.relative_to(folder.parent))
+            directory = Path(package.__path__[0])
+            for file in directory.rglob("*.py"):
+                zipped.write(file, file.relative_to(directory.parent))
     return path
 
 
@@ -199,7 +199,7 @@ async def test_workers_without_the_package_are_killed(brokers: LocalCluster, tmp
         summary = await job.end(600)
     finally:
         job.clean_up()
-        for folder in set(work.glob("app-*")) - others:
-            shutil.rmtree(folder)
+        for directory in set(work.glob("app-*")) - others:
+            shutil.rmtree(directory)
     assert summary["rows"] == len(acknowledged)
     check_exactly_once(job.output, topic, acknowledged)

@@ -137,7 +137,7 @@ writer.trigger(availableNow=True).start().awaitTermination()
 rows = load(spark.read, "copy-to", includeHeaders="true").collect()
 result = [[text(row.value), [header.key for header in row.headers]] for row in rows]
 """
-    first = session.run(code, folder=str(tmp_path))
+    first = session.run(code, directory=str(tmp_path))
     assert sorted(value for value, _ in first) == sorted(f"v{number}" for number in range(40))
     assert {tuple(headers) for _, headers in first} == {(MARK_HEADER,)}
     commits = sorted(int(file.name) for file in (tmp_path / "commits").iterdir() if file.name.isdigit())
@@ -145,7 +145,7 @@ result = [[text(row.value), [header.key for header in row.headers]] for row in r
     for name in (str(commits[-1]), f".{commits[-1]}.crc"):
         (tmp_path / "commits" / name).unlink()
     await produce(cluster, "copy-from", range(40, 45))
-    again = session.run(code, folder=str(tmp_path))
+    again = session.run(code, directory=str(tmp_path))
     assert Counter(value for value, _ in again) == Counter(f"v{number}" for number in range(45))
 
 
@@ -176,13 +176,13 @@ async def test_retention_behind_the_reader(cluster: LocalCluster, session: Sessi
     topic = "aged"
     await create(cluster, topic, 1)
     await produce(cluster, topic, range(10))
-    assert len(session.run("result = drain(topic, folder)", topic=topic, folder=str(tmp_path))) == 10
+    assert len(session.run("result = drain(topic, folder)", topic=topic, directory=str(tmp_path))) == 10
     await produce(cluster, topic, range(10, 30))
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.delete_records({TopicPartition(topic, 0): 20})
-    problem = session.run("result = drain(topic, folder)", topic=topic, folder=str(tmp_path))
+    problem = session.run("result = drain(topic, folder)", topic=topic, directory=str(tmp_path))
     assert 'set the source option "failOnDataLoss" to "false"' in problem
-    rows = session.run("result = drain(topic, folder, failOnDataLoss='false')", topic=topic, folder=str(tmp_path))
+    rows = session.run("result = drain(topic, folder, failOnDataLoss='false')", topic=topic, directory=str(tmp_path))
     assert [offset for _, _, offset in rows] == list(range(20, 30))
 
 
@@ -245,7 +245,7 @@ async def test_a_batch_query(cluster: LocalCluster, session: Session) -> None:
             [f"v{number}", number % 3, (await future).offset, [["h", f"{number}"]]]
             for number, future in enumerate(futures)
         ]
-    answer = session.run(
+    response = session.run(
         """
 def assigned(start, end, **more):
     limits = {f"{side}Offsets": json.dumps({topic: {"0": at}}) for side, at in (("starting", start), ("ending", end))}
@@ -276,16 +276,16 @@ result = {
 """,
         topic=topic,
     )
-    assert sorted(answer["rows"]) == sorted(expected)
-    assert answer["some"] == [2, 3, 4]
+    assert sorted(response["rows"]) == sorted(expected)
+    assert response["some"] == [2, 3, 4]
     assert (
         "start offset 11 is greater than the resolved end offset 10 for topic spark-batch partition 0"
-        in (answer["beyond"])
+        in (response["beyond"])
     )
-    assert "This server does not host no-such-topic" in answer["unknown"]
-    assert all("Option 'kafka.bootstrap.servers' must be specified" in one for one in answer["at load"])
-    assert (answer["nothing"], answer["whole"], answer["named"]) == (0, 0, 30)
-    assert answer["part"] == 30, "found anywhere in the name, as Spark's source looks for it"
+    assert "This server does not host no-such-topic" in response["unknown"]
+    assert all("Option 'kafka.bootstrap.servers' must be specified" in one for one in response["at load"])
+    assert (response["nothing"], response["whole"], response["named"]) == (0, 0, 30)
+    assert response["part"] == 30, "found anywhere in the name, as Spark's source looks for it"
 
 
 @pytest.mark.long
@@ -296,7 +296,7 @@ async def test_reading_by_time(cluster: LocalCluster, session: Session) -> None:
     async with Producer(cluster.bootstrap_servers) as producer:
         for number in range(10):
             await producer.send(topic, b"x", timestamp_ms=began_ms + number * 1000)
-    answer = session.run(
+    response = session.run(
         """
 def at(number):
     return json.dumps({topic: {"0": number}})
@@ -316,8 +316,8 @@ result = [
         topic=topic,
         began_ms=began_ms,
     )
-    assert answer[:3] == [[3, 4, 5], [7, 8, 9], []]
-    assert "No offset matched from request of topic-partition by-time-0 and timestamp" in answer[3]
+    assert response[:3] == [[3, 4, 5], [7, 8, 9], []]
+    assert "No offset matched from request of topic-partition by-time-0 and timestamp" in response[3]
 
 
 @pytest.mark.long
@@ -344,7 +344,7 @@ writer.trigger(availableNow=True).start().awaitTermination()
                 await (await producer.send(topic, value.encode(), partition=0))
 
     async def drain() -> Any:
-        return await asyncio.to_thread(Session(shell, brokers).run, code, topic=topic, folder=str(tmp_path / "c"))
+        return await asyncio.to_thread(Session(shell, brokers).run, code, topic=topic, directory=str(tmp_path / "c"))
 
     async with Admin(brokers.bootstrap_servers) as admin:
         await admin.create_topic(topic, assignment=[[0, 1, 2]])
@@ -397,20 +397,20 @@ def crooked_books(seed: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
             | {"idempotent": True, "partition": asked, "key": key, "value": value, "timestamp_ms": ms}
         )
         fate = random.random()
-        answer = {**identity, "time_us": number * 10 + random.choice([5, 25])}
+        response = {**identity, "time_us": number * 10 + random.choice([5, 25])}
         if fate < 0.75:
             offset = keep(partition, key, value, ms)
             if fate < 0.05:
                 keep(partition, key, value, ms)
             if fate < 0.10:
                 offset += random.choice([-1, 1, 500])
-            lines.append({"type": "ok", **answer, "partition": partition, "offset": offset})
+            lines.append({"type": "ok", **response, "partition": partition, "offset": offset})
         elif fate < 0.80:
-            lines.append({"type": "ok", **answer, "partition": partition, "offset": random.choice([3, 999])})
+            lines.append({"type": "ok", **response, "partition": partition, "offset": random.choice([3, 999])})
         elif fate < 0.90:
             if fate < 0.85:
                 keep(partition, key, value, ms)
-            lines.append({"type": "fail", **answer, "error": "MESSAGE_TOO_LARGE"})
+            lines.append({"type": "fail", **response, "error": "MESSAGE_TOO_LARGE"})
         elif fate < 0.95:
             keep(partition, key, value, ms)
         if fate > 0.97:

@@ -367,12 +367,12 @@ def test_time_over_is_said_with_the_last_reason(cluster: Cluster) -> None:
     frozen = threading.Event()
     cluster.brokers[0].before_fetch = lambda _: frozen.wait(20) and None
     slow = options._replace(connection=options.connection._replace(request_timeout_ms=700))
-    with pytest.raises(TidegaugeError, match=r"gave no answer in time \(kafka.request.timeout.ms is 700\)"):
+    with pytest.raises(TidegaugeError, match=r"did not respond in time \(kafka.request.timeout.ms is 700\)"):
         read(cluster, 0, 5, slow)
     frozen.set()
     for broker in cluster.brokers:
         broker.stop()
-    with pytest.raises(TidegaugeError, match=r"no broker answered at 127\.0\.0\.1:"):
+    with pytest.raises(TidegaugeError, match=r"no broker responded at 127\.0\.0\.1:"):
         cluster.client(options.connection).partitions(Subscription(topics=("orders",)))
 
 
@@ -393,7 +393,7 @@ def test_a_topic_created_anew_is_not_mistaken_for_the_old_one(cluster: Cluster) 
     cluster.append(5)
     for broker in cluster.brokers:
         broker.topic_id = "B" * 22
-    with pytest.raises(TidegaugeError, match="deleted and created anew"):
+    with pytest.raises(TidegaugeError, match="deleted and created again"):
         read(cluster, 0, 5)
 
 
@@ -516,7 +516,9 @@ def test_a_topic_made_anew_behind_the_reader_is_data_loss(
     stored = reader.latestOffset(START, ALL)
     reader.latestOffset(stored, ALL)
     make_anew(cluster, batches=2)
-    with pytest.raises(TidegaugeError, match=r"Topic orders was deleted and made anew since .* offset 5 of orders-0"):
+    with pytest.raises(
+        TidegaugeError, match=r"Topic orders was deleted and created again since .* offset 5 of orders-0"
+    ):
         (make_reader() if restarted else reader).latestOffset(stored, ALL)
     lenient = make_reader(failOnDataLoss="false", maxOffsetsPerTrigger="7", minOffsetsPerTrigger="7")
     end = lenient.latestOffset(stored, lenient.getDefaultReadLimit())
@@ -553,7 +555,7 @@ def test_a_planned_batch_of_a_topic_that_was_made_anew_is_empty(cluster: Cluster
     cluster.append(5)
     stored = make_reader().latestOffset(START, ALL)
     make_anew(cluster)
-    with pytest.raises(TidegaugeError, match="made anew since it was read up to offset 5"):
+    with pytest.raises(TidegaugeError, match="created again since it was read up to offset 5"):
         make_reader().partitions(START, stored)
     assert make_reader(failOnDataLoss="false").partitions(START, stored) == []
 

@@ -233,9 +233,7 @@ def _on_overlooked_restart(
 
 
 def process_log_dir_notifications(context: ControllerContext) -> Steps[None]:
-    """Handle reports of failed log directories: LeaderAndIsr for all replicas, so that the response names the
-    offline ones.
-    """
+    """Handle reports of failed log directories: the responses to LeaderAndIsr name the offline replicas."""
     names: list[str] | None = yield ReadChildren(LOG_DIR_EVENT_NOTIFICATION)
     paths = tuple(f"{LOG_DIR_EVENT_NOTIFICATION}/{name}" for name in names or [])
     if not paths:

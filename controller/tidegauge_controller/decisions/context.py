@@ -80,8 +80,8 @@ class Assignment:
         return bool(self.adding or self.removing)
 
     def reassigned_to(self, target: Sequence[int]) -> Assignment:
-        """Return the assignment while the original replicas are replaced by these: the target first, then the
-        removed ones.
+        """Return the assignment while these replicas replace the original ones: the target first, then the removed
+        ones.
         """
         origin = self.origin
         everyone = tuple(dict.fromkeys((*target, *origin)))

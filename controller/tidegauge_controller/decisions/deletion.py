@@ -56,9 +56,7 @@ def _drop_markers(topics: Sequence[str]) -> Steps[None]:
 
 
 def _drop_markers_of_unknown(topics: Sequence[str]) -> Steps[None]:
-    """Delete markers of unknown topics, and settings that remain if a controller died in between. (Kafka leaves
-    these.)
-    """
+    """Delete markers of unknown topics, and settings left by a controller that died. (Kafka leaves these.)"""
     if not topics:
         return
     results: list[ReadResult] = yield Read(tuple(topic_path(topic) for topic in topics))

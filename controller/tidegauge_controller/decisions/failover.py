@@ -116,9 +116,7 @@ def _load(context: ControllerContext) -> Steps[dict[TopicPartition, int]]:
 
 
 def _handle_restarts(context: ControllerContext, written_at: Mapping[TopicPartition, int]) -> Steps[None]:
-    """Write a new state where members of an ISR registered after it was written; repeat where the version was
-    another.
-    """
+    """Write a new state where members of an ISR registered after it was written; repeat after a lost race."""
     remaining = dict(written_at)
     while remaining:
         elections = {

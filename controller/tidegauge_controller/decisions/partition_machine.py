@@ -213,9 +213,7 @@ def _hold(
 def _unclean_permission(
     context: ControllerContext, states: dict[TopicPartition, Leadership], choice: ElectionChoice
 ) -> Steps[frozenset[TopicPartition]]:
-    """Return the partitions that may get a leader from outside the ISR; topic settings are read only where it
-    matters.
-    """
+    """Return the partitions that may get a leader from outside the ISR; settings are read only where it matters."""
     if choice.strategy is not Strategy.OFFLINE:
         return frozenset()
     without_isr = [at for at, state in states.items() if needs_unclean(context, at, state)]

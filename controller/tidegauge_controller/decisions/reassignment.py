@@ -238,9 +238,7 @@ def process_replicas_removed(
 def process_replicas_deleted(
     context: ControllerContext, broker_id: int, deleted: Sequence[TopicPartition], response: PartitionsResponse
 ) -> Steps[None]:
-    """Handle a broker's outcome of a replica deletion: for a reassignment, which continues either way, or for a
-    topic.
-    """
+    """Handle the outcome of a replica deletion: for a reassignment, which continues either way, or for a topic."""
     context.cause = "StopReplicaResponse"
     yield from process_replicas_removed(context, broker_id, deleted)
     yield from process_stop_replica_response(context, broker_id, deleted, response)

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from tidegauge.errors import TidegaugeError
-from tidegauge_spark.batch_files import BatchFiles, check_folders
+from tidegauge_spark.batch_files import BatchFiles, check_directories
 from tidegauge_spark.checkpoint import Checkpoint, parse_offset_log
 
 
 def writer(content: str, *, die_after: bool = False) -> Callable[[str], None]:
     """Writes as Spark does: a file of some name, and files that are no data."""
 
-    def write(folder: str) -> None:
-        path = Path(folder)
+    def write(directory: str) -> None:
+        path = Path(directory)
         path.mkdir(parents=True)
         (path / "part-00000-some-id-c000.snappy.parquet").write_text(content, encoding="utf-8")
         (path / "_SUCCESS").touch()
@@ -31,10 +31,10 @@ def rows(file: Path) -> int:
     return len(file.read_text(encoding="utf-8").split())
 
 
-def seen(folder: Path) -> dict[str, str]:
+def seen(directory: Path) -> dict[str, str]:
     """What a reader of the folder sees: names that begin with _ or . are skipped, at any depth."""
-    files = [one for one in folder.rglob("*") if one.is_file()]
-    visible = [one for one in files if not any(part[0] in "_." for part in one.relative_to(folder).parts)]
+    files = [one for one in directory.rglob("*") if one.is_file()]
+    visible = [one for one in files if not any(part[0] in "_." for part in one.relative_to(directory).parts)]
     return {one.name: one.read_text(encoding="utf-8") for one in visible}
 
 
@@ -50,31 +50,31 @@ def output(tmp_path: Path) -> Iterator[BatchFiles]:
 def test_a_batch_is_one_file(output: BatchFiles) -> None:
     assert output.write(0, writer("a b c"), rows) == 3
     assert output.write(12, writer("d"), rows) == 1
-    assert seen(output.folder) == {"part-00000000-0.parquet": "a b c", "part-00000012-0.parquet": "d"}
+    assert seen(output.directory) == {"part-00000000-0.parquet": "a b c", "part-00000012-0.parquet": "d"}
 
 
 def test_a_batch_that_runs_again_replaces_its_file(output: BatchFiles) -> None:
     """Killed between the rename and Spark's commit: the same batch comes again."""
     output.write(0, writer("a b"), rows)
     output.write(0, writer("a b"), rows)
-    assert seen(output.folder) == {"part-00000000-0.parquet": "a b"}
+    assert seen(output.directory) == {"part-00000000-0.parquet": "a b"}
 
 
 def test_a_killed_attempt_is_invisible_and_cleared_by_the_next_start(output: BatchFiles) -> None:
     with pytest.raises(KeyboardInterrupt):
         output.write(0, writer("a", die_after=True), rows)
-    assert seen(output.folder) == {}
+    assert seen(output.directory) == {}
     output.close()
     output.open("q1")
-    assert not list(output.folder.rglob("*.parquet"))
+    assert not list(output.directory.rglob("*.parquet"))
     output.write(0, writer("a b"), rows)
-    assert seen(output.folder) == {"part-00000000-0.parquet": "a b"}
+    assert seen(output.directory) == {"part-00000000-0.parquet": "a b"}
 
 
 def test_an_empty_batch_leaves_no_file(output: BatchFiles) -> None:
     assert output.write(0, writer(""), rows) == 0
-    assert output.write(1, lambda folder: Path(folder).mkdir(), rows) == 0
-    assert seen(output.folder) == {}
+    assert output.write(1, lambda directory: Path(directory).mkdir(), rows) == 0
+    assert seen(output.directory) == {}
 
 
 def test_a_folder_of_another_query_is_refused(output: BatchFiles) -> None:
@@ -83,7 +83,7 @@ def test_a_folder_of_another_query_is_refused(output: BatchFiles) -> None:
     output.close()
     for other in (None, "q2"):
         with pytest.raises(TidegaugeError, match="written with another checkpoint"):
-            BatchFiles(output.folder).open(other)
+            BatchFiles(output.directory).open(other)
     output.open("q1")
 
 
@@ -95,7 +95,7 @@ def test_a_folder_with_foreign_parquet_is_refused(tmp_path: Path) -> None:
 
 def test_two_jobs_do_not_share_a_folder(output: BatchFiles) -> None:
     with pytest.raises(TidegaugeError, match="Another job is writing"):
-        BatchFiles(output.folder).open("q1", patience_s=0)
+        BatchFiles(output.directory).open("q1", patience_s=0)
 
 
 @pytest.mark.parametrize(
@@ -110,18 +110,18 @@ def test_two_jobs_do_not_share_a_folder(output: BatchFiles) -> None:
 )
 def test_the_two_folders_do_not_spoil_each_other(output: str, checkpoint: str, fine: bool) -> None:
     if fine:
-        check_folders(Path(output), Path(checkpoint))
+        check_directories(Path(output), Path(checkpoint))
     else:
-        with pytest.raises(TidegaugeError, match="lies in"):
-            check_folders(Path(output), Path(checkpoint))
+        with pytest.raises(TidegaugeError, match="is inside"):
+            check_directories(Path(output), Path(checkpoint))
 
 
 def test_checkpoint(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     assert (checkpoint.query_id(), checkpoint.end_offsets(0), checkpoint.last_committed()) == (None, None, None)
     (tmp_path / "metadata").write_text('{"id":"abc"}')
-    for folder in ("offsets", "commits"):
-        (tmp_path / folder).mkdir()
+    for directory in ("offsets", "commits"):
+        (tmp_path / directory).mkdir()
     (tmp_path / "offsets" / "10").write_text('v1\n{"batchWatermarkMs":0}\n{"t": {"0": 5}}')
     for name in ("9", "10", ".10.crc"):
         (tmp_path / "commits" / name).write_text("v1\n{}")

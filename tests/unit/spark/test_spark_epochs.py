@@ -36,45 +36,45 @@ class Log:
         return EpochEnd(floor, self.starts[higher])
 
 
-def cuts(log: Log, offset: int, epoch: int) -> dict[TopicPartition, int]:
-    return EpochTracker().cuts(log, {ZERO: offset}, {ZERO: epoch})
+def truncations(log: Log, offset: int, epoch: int) -> dict[TopicPartition, int]:
+    return EpochTracker().truncations(log, {ZERO: offset}, {ZERO: epoch})
 
 
 def test_a_clean_change_of_leader_cuts_nothing() -> None:
-    assert cuts(Log({0: 0, 1: 10}, 10), 10, 0) == {}
-    assert cuts(Log({0: 0, 1: 10}, 30), 7, 0) == {}
-    assert cuts(Log({0: 0, 1: 10}, 30), 25, 1) == {}
+    assert truncations(Log({0: 0, 1: 10}, 10), 10, 0) == {}
+    assert truncations(Log({0: 0, 1: 10}, 30), 7, 0) == {}
+    assert truncations(Log({0: 0, 1: 10}, 30), 25, 1) == {}
 
 
 def test_a_shorter_log_is_a_cut_also_once_it_has_grown_past_the_reader() -> None:
     """Unclean election: the new leader had 6 of 10 records, then wrote 20; by offsets alone nothing is to be seen."""
-    assert cuts(Log({0: 0, 1: 6}, 6), 10, 0) == {ZERO: 6}
-    assert cuts(Log({0: 0, 1: 6}, 26), 10, 0) == {ZERO: 6}
+    assert truncations(Log({0: 0, 1: 6}, 6), 10, 0) == {ZERO: 6}
+    assert truncations(Log({0: 0, 1: 6}, 26), 10, 0) == {ZERO: 6}
 
 
 def test_records_of_a_missing_epoch_are_a_cut() -> None:
     """The log has 10 records, but those that were read at 5..9 were written under epoch 2."""
-    assert cuts(Log({1: 0, 3: 10}, 12), 10, 2) == {ZERO: 10}
+    assert truncations(Log({1: 0, 3: 10}, 12), 10, 2) == {ZERO: 10}
 
 
 def test_a_leader_that_knows_nothing_leaves_it_to_the_offsets() -> None:
-    assert cuts(Log({}, 5, current=3), 10, 2) == {}
-    assert cuts(Log({0: 0}, 5, current=0), 3, 2) == {}, "an epoch above all: undefined"
+    assert truncations(Log({}, 5, current=3), 10, 2) == {}
+    assert truncations(Log({0: 0}, 5, current=0), 3, 2) == {}, "an epoch above all: undefined"
 
 
 def test_retention_is_no_cut() -> None:
     """All that was read is deleted: the oldest epoch left is above ours and begins behind it."""
-    assert cuts(Log({4: 100}, 120), 50, 2) == {}
+    assert truncations(Log({4: 100}, 120), 50, 2) == {}
 
 
 def test_one_question_per_leader_epoch() -> None:
     tracker, log = EpochTracker(), Log({0: 0, 1: 6}, 26)
-    assert tracker.cuts(log, {ZERO: 10}, {ZERO: 0}) == {ZERO: 6}
-    assert tracker.cuts(log, {ZERO: 10}, {ZERO: 0}) == {}, "said once"
+    assert tracker.truncations(log, {ZERO: 10}, {ZERO: 0}) == {ZERO: 6}
+    assert tracker.truncations(log, {ZERO: 10}, {ZERO: 0}) == {}, "said once"
     assert log.questions == 1
     log.current = 2
     log.starts[2] = 26
-    assert tracker.cuts(log, {ZERO: 10}, {ZERO: 0}) == {ZERO: 6}
+    assert tracker.truncations(log, {ZERO: 10}, {ZERO: 0}) == {ZERO: 6}
 
 
 def test_a_lagging_high_watermark_is_told_from_lost_records() -> None:
@@ -98,5 +98,5 @@ def test_the_epoch_of_new_records_costs_one_question_per_leader() -> None:
     assert tracker.epochs_before(log, {ZERO: 12}) == {ZERO: 4}
     log.log_end_offset = 20
     assert tracker.epochs_before(log, {ZERO: 20}) == {ZERO: 4}
-    assert tracker.cuts(log, {ZERO: 20}, {ZERO: 4}) == {}
+    assert tracker.truncations(log, {ZERO: 20}, {ZERO: 4}) == {}
     assert log.questions == 1

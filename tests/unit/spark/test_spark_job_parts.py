@@ -68,26 +68,26 @@ class Frame:
     def mode(self, name: str) -> Frame:
         return self
 
-    def parquet(self, folder: str) -> None:
+    def parquet(self, directory: str) -> None:
         self._before_write()
-        Path(folder).mkdir(parents=True)
-        pq.write_table(pa.table({"n": list(range(self._rows))}), f"{folder}/part-00000.parquet")
+        Path(directory).mkdir(parents=True)
+        pq.write_table(pa.table({"n": list(range(self._rows))}), f"{directory}/part-00000.parquet")
 
 
 class Spark:
     """A checkpoint as Spark writes it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         for name in ("offsets", "commits"):
-            (folder / name).mkdir(parents=True)
-        (folder / "metadata").write_text('{"id": "q"}')
+            (directory / name).mkdir(parents=True)
+        (directory / "metadata").write_text('{"id": "q"}')
 
     def plan(self, batch_id: int, end: int) -> None:
-        (self.folder / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"t": {{"0": {end}}}}}')
+        (self.directory / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"t": {{"0": {end}}}}}')
 
     def commit(self, batch_id: int) -> None:
-        (self.folder / "commits" / str(batch_id)).write_text("v1\n{}")
+        (self.directory / "commits" / str(batch_id)).write_text("v1\n{}")
 
 
 @pytest.fixture
@@ -96,13 +96,13 @@ def spark(tmp_path: Path) -> Spark:
 
 
 def make(job: ModuleType, spark: Spark) -> Any:
-    files = BatchFiles(spark.folder.parent / "output")
-    files.folder.mkdir(exist_ok=True)
-    return job.Consumer(files, Checkpoint(spark.folder), spark.folder.parent / "progress")
+    files = BatchFiles(spark.directory.parent / "output")
+    files.directory.mkdir(exist_ok=True)
+    return job.Consumer(files, Checkpoint(spark.directory), spark.directory.parent / "progress")
 
 
 def noted(spark: Spark) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (spark.folder.parent / "progress").read_text().splitlines()]
+    return [json.loads(line) for line in (spark.directory.parent / "progress").read_text().splitlines()]
 
 
 def test_a_batch_counts_once_spark_has_committed_it(job: ModuleType, spark: Spark) -> None:
@@ -144,7 +144,7 @@ def test_a_stop_falls_between_two_batches(job: ModuleType, spark: Spark) -> None
     assert consumer.close(at_once=False)
     with pytest.raises(RuntimeError, match="the next start runs it"):
         consumer.write_batch(Frame(1), 1)
-    assert not list(spark.folder.parent.glob("output/part-00000001*"))
+    assert not list(spark.directory.parent.glob("output/part-00000001*"))
 
 
 def test_a_failure_is_told_by_its_cause(job: ModuleType) -> None:
@@ -164,7 +164,7 @@ def test_a_failure_is_told_by_its_cause(job: ModuleType) -> None:
             "plans Spark's batches",
         ),
         (RuntimeError("Query [x] terminated with exception:  SQLSTATE: XXKST"), "that plans Spark's batches died"),
-        (ConnectionRefusedError(111, "Connection refused"), "Spark's Java process is gone"),
+        (ConnectionRefusedError(111, "Connection refused"), "Spark's Java process is dead"),
     ],
 )
 def test_what_becomes_of_sparks_processes_is_told_with_what_to_do(job: ModuleType, error: Exception, told: str) -> None:

@@ -58,12 +58,12 @@ def test_times() -> None:
 @pytest.mark.parametrize(("retries", "expected", "pauses"), [(3, 12, 2), (1, 8, 1), (0, 8, 0)])
 def test_latest_below_what_is_known_is_asked_again(retries: int, expected: int, pauses: int) -> None:
     """KAFKA-7703: an answer that went backwards is believed only after some retries."""
-    answers = iter([8, 8, 12, 12])
+    responses = iter([8, 8, 12, 12])
     waited: list[None] = []
 
     class Flapping:
         def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-            return {ZERO: next(answers)}
+            return {ZERO: next(responses)}
 
     latest = ask_latest(Flapping(), [ZERO], {ZERO: 11}, retries=retries, pause=lambda: waited.append(None))
     assert latest == {ZERO: expected}

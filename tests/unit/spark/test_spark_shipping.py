@@ -45,9 +45,9 @@ def test_a_process_without_the_package_finds_it_where_the_sender_did(tmp_path: P
     archive = tmp_path / "tidegauge.zip"
     with zipfile.ZipFile(archive, "w") as zipped:
         for package in (tidegauge, tidegauge_client, tidegauge_spark):
-            folder = Path(package.__path__[0])
-            for file in folder.rglob("*.py"):
-                zipped.write(file, file.relative_to(folder.parent))
+            directory = Path(package.__path__[0])
+            for file in directory.rglob("*.py"):
+                zipped.write(file, file.relative_to(directory.parent))
     libraries = sysconfig.get_path("purelib")
 
     def run(code: str, *arguments: str) -> str:
