@@ -18,7 +18,7 @@ from tidegauge.security import Security
 from tidegauge.v1 import common_pb2, metadata_pb2, reassignments_pb2, topics_pb2
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
-from tidegauge_client.metadata import ClusterInfo
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo
 
 RESPONSE_MARGIN_MS = 1_000
 """The controller responds at its own timeout; this margin lets that response arrive."""
@@ -80,6 +80,19 @@ class AdminBase:
             TidegaugeError: it does not respond.
         """
         return await self._cluster.ask(address, metadata_request(topics), timeout_ms)
+
+    async def metadata_of_each(
+        self, brokers: Sequence[BrokerInfo], topics: Collection[str] | None = None
+    ) -> dict[int, ClusterInfo]:
+        """Return the views of some brokers by broker id; those that do not answer are left out."""
+        answers = await asyncio.gather(
+            *(self.metadata_of(broker.address, topics) for broker in brokers), return_exceptions=True
+        )
+        return {
+            broker.id: answer
+            for broker, answer in zip(brokers, answers, strict=True)
+            if isinstance(answer, ClusterInfo)
+        }
 
     async def at_controller(self, attempt: Callable[[str, float], Awaitable[Result]], timeout_ms: float) -> Result:
         """Run an attempt at the active controller, and again at its successor while the controller moves (rule 1)."""

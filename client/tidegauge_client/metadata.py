@@ -153,6 +153,27 @@ def _topic(topic: metadata_pb2.TopicMetadata) -> TopicInfo:
     return TopicInfo(topic.name, topic.topic_id, partitions, ErrorCode.of(topic.error), topic.error_message)
 
 
+def newest_of(views: Iterable[ClusterInfo], topic_partition: TopicPartition | None = None) -> list[PartitionInfo]:
+    """Return the newest state of a partition in some brokers' views, by leader epoch and partition epoch.
+
+    Args:
+        views: what brokers say.
+        topic_partition: whose state; None: of every partition in the views.
+    """
+    newest: dict[TopicPartition, PartitionInfo] = {}
+    for view in views:
+        for topic in view.topics.values():
+            for part in topic.partitions.values():
+                at = part.topic_partition
+                known = newest.get(at)
+                age = (part.leader_epoch, part.partition_epoch)
+                if topic_partition in {None, at} and (
+                    known is None or age > (known.leader_epoch, known.partition_epoch)
+                ):
+                    newest[at] = part
+    return list(newest.values())
+
+
 def merge(known: ClusterInfo, response: ClusterInfo) -> ClusterInfo:
     """Merge a newer response into what was known; partitions never go back to a lower leader epoch (rule 1).
 

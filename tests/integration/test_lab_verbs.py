@@ -116,6 +116,10 @@ async def test_kill_the_leader_by_its_role(cluster: LocalCluster) -> None:
     pid = cluster.pid_of(1)
     killed = run("kill", "--leader-of", "verbs-0", *where)
     assert (killed.returncode, killed.stdout) == (0, f"Killed broker 1, leader of verbs-0 (process {pid}).\n")
+    assert f"tidegauge wait --leader verbs-0!=1 --dir {cluster.directory}" in killed.stderr
+    for condition in (("--leader", "verbs-0=1"), ("--isr", "verbs-0=1,2"), ("--in-sync", "verbs")):
+        held = run("wait", *condition, "--timeout-ms", 500, *where)
+        assert held.returncode == 4, f"{condition} held, though metadata shows a dead leader at most"
     again = run("kill", 1, *where, "-o", "json")
     assert json.loads(again.stdout)["processes"] == [
         {"process": "broker-1", "id": 1, "pid": None, "state": "down", "changed": False}
@@ -124,6 +128,9 @@ async def test_kill_the_leader_by_its_role(cluster: LocalCluster) -> None:
     assert unknown.returncode == 1
     assert "there is no broker 7 in this cluster; its brokers are 0, 1, 2" in unknown.stderr
     assert cluster.state_of(2) is ProcessState.UP
+    assert run("wait", "--leader", "verbs-0", "--timeout-ms", 60_000, *where).returncode == 0
+    sent = run("produce", "verbs", "--count", 1, "--delivery-timeout-ms", 5_000, *where)
+    assert sent.returncode == 0, sent.stderr
     until(lambda: leader_of(cluster, "verbs") == 2, what="broker 1's session ends and its follower takes over")
     started = run("start", "--follower-of", "verbs-0", *where)
     assert started.returncode == 0, started.stderr

@@ -27,7 +27,7 @@ from tidegauge_client.cli.common import JSON, PartitionType, run, servers
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import Facts, Led, Remote, Sentence
 from tidegauge_client.explanation import explain as sentences_of
-from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of
 from tidegauge_client.topic_description import MIN_ISR, settings_of
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ Answers = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
 async def gather(admin: Admin, at: TopicPartition) -> Facts:
     """Ask the cluster what is known of a partition.
 
+    The newest of all brokers' metadata counts: that of a broker that is cut off from the controller may show a leader
+    of a former epoch, which, cut off as well, would say that it leads.
+
     Raises:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker answers.
     """
@@ -64,6 +67,9 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"Topic {at.topic} has no partition {at.partition}; it has {len(topic.partitions)}, counted from 0",
         )
+    views = await admin.metadata_of_each(list(cluster.brokers.values()), [at.topic])
+    cluster = max([cluster, *views.values()], key=lambda view: view.controller_epoch)
+    (part,) = newest_of([cluster, *views.values()], at)
     asked = [broker for broker in cluster.brokers.values() if broker.id in part.replicas]
     answers, in_force = await asyncio.gather(
         admin.describe_replicas_of(asked, [at.topic]), faults_in(asked, admin.security)
@@ -151,7 +157,7 @@ def facts_of(
         live=frozenset(cluster.brokers),
         silent=frozenset(broker for broker, replicas in answers.items() if replicas is None),
         offline=frozenset(part.offline_replicas) | folders,
-        led=_led(leader) if leader is not None and leader.role == "leader" else None,
+        led=_led(leader) if leader is not None and _leads(leader, part) else None,
         own_hws={broker: one.high_watermark for broker, one in said.items() if one.role == "follower"},
         controller=cluster.controller_id,
         min_isr=int(configs.get(MIN_ISR) or 1),
@@ -160,6 +166,10 @@ def facts_of(
         adding=part.adding_replicas,
         removing=part.removing_replicas,
     )
+
+
+def _leads(said: metadata_pb2.ReplicaDescription, part: PartitionInfo) -> bool:
+    return said.role == "leader" and said.leader_epoch == part.leader_epoch
 
 
 def _led(said: metadata_pb2.ReplicaDescription) -> Led:

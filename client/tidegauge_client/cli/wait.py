@@ -1,10 +1,13 @@
 """``wait``: until something is true of the cluster; 0, or 4 with what is true instead.
 
-A condition on leaders and ISRs holds when it holds in the metadata of every broker that answers, and at least one
-does: just after a kill, one broker's cache may still show yesterday. One that stays behind the others counts no more
-after ``BEHIND_SECONDS``: it is cut off from the controller and would show yesterday for ever. A high watermark is the
-leader's own.
-When the time ends before any broker has answered, nothing is known, and the exit code is 124.
+Rules:
+    1. A condition must hold in the metadata of every broker that answers, and at least one must: just after a kill, the
+       cache of one broker may still show the former state. A broker that stays behind the others no longer counts after
+       ``BEHIND_SECONDS``: it is cut off from the controller and would show that state for ever.
+    2. Metadata shows a dead leader until its session with ZooKeeper ends, and nothing in it says so. So the brokers
+       meant must confirm it themselves (DescribeReplicas): a leader that it leads in this leader epoch, and what it
+       says of ISR and high watermark; for ``--in-sync`` each replica that it follows this leader in this epoch.
+    3. When the time ends before any broker has answered, nothing is known, and the exit code is 124.
 """
 
 from __future__ import annotations
@@ -21,9 +24,10 @@ import click
 from tidegauge.cli import EXIT_CONDITION, EXIT_TIME_LIMIT, fail, print_json, tells_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.common import JSON, run, servers
-from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, newest_of
 
 POLL_SECONDS = 0.1
 BEHIND_SECONDS = 2.0
@@ -38,13 +42,17 @@ class Condition:
         text: as it was given.
         topic: whose metadata is needed; None for all.
         problem: what is true instead in one broker's view; None where it holds.
-        hw_of: a partition whose leader's HW counts, and the least value.
+        partition: whose brokers must confirm it; None for all partitions of the view.
+        confirms: what is true instead by the leader's own word, once it has confirmed that it leads; None: nothing.
+        of_all_replicas: whether the followers must confirm that they follow.
     """
 
     text: str
     topic: str | None
     problem: Callable[[ClusterInfo], str | None]
-    hw_of: tuple[TopicPartition, int] | None = None
+    partition: TopicPartition | None = None
+    confirms: Callable[[PartitionInfo, metadata_pb2.ReplicaDescription], str | None] | None = None
+    of_all_replicas: bool = False
 
 
 def _partition(view: ClusterInfo, tp: TopicPartition) -> PartitionInfo | str:
@@ -54,8 +62,8 @@ def _partition(view: ClusterInfo, tp: TopicPartition) -> PartitionInfo | str:
     return topic.partitions.get(tp.partition) or f"there is no partition {tp}"
 
 
-def leader_condition(tp: TopicPartition, leader: int | None) -> Condition:
-    """``--leader T-P[=ID]``."""
+def leader_condition(tp: TopicPartition, leader: int | None = None, *, other_than: int | None = None) -> Condition:
+    """``--leader T-P[=ID]``, ``--leader T-P!=ID``."""
 
     def problem(view: ClusterInfo) -> str | None:
         part = _partition(view, tp)
@@ -63,9 +71,13 @@ def leader_condition(tp: TopicPartition, leader: int | None) -> Condition:
             return part
         if part.leader_id is None:
             return f"{tp} has no leader"
+        if part.leader_id == other_than:
+            return f"the leader of {tp} is still {other_than}"
         return None if leader in {None, part.leader_id} else f"the leader of {tp} is {part.leader_id}"
 
-    return Condition(f"leader {tp}" + ("" if leader is None else f"={leader}"), tp.topic, problem)
+    wanted = "" if leader is None else f"={leader}"
+    unwanted = "" if other_than is None else f"!={other_than}"
+    return Condition(f"leader {tp}{wanted}{unwanted}", tp.topic, problem, tp)
 
 
 def isr_condition(tp: TopicPartition, isr: Sequence[int]) -> Condition:
@@ -77,7 +89,10 @@ def isr_condition(tp: TopicPartition, isr: Sequence[int]) -> Condition:
             return part
         return None if set(part.isr) == set(isr) else f"the ISR of {tp} is {_ids(part.isr)}"
 
-    return Condition(f"isr {tp}={_ids(isr)}", tp.topic, problem)
+    def confirms(_: PartitionInfo, own: metadata_pb2.ReplicaDescription) -> str | None:
+        return None if set(own.isr) == set(isr) else f"the ISR of {tp} is {_ids(own.isr)}, its leader says"
+
+    return Condition(f"isr {tp}={_ids(isr)}", tp.topic, problem, tp, confirms)
 
 
 def in_sync_condition(topic: str | None) -> Condition:
@@ -98,12 +113,56 @@ def in_sync_condition(topic: str | None) -> Condition:
             return f"topic {topic} does not exist"
         return next((found for info in view.topics.values() if (found := one(info)) is not None), None)
 
-    return Condition("in-sync" + ("" if topic is None else f" {topic}"), topic, problem)
+    def confirms(part: PartitionInfo, own: metadata_pb2.ReplicaDescription) -> str | None:
+        if set(own.isr) == set(part.replicas):
+            return None
+        return f"the ISR of {part.topic_partition} is {_ids(own.isr)} of {_ids(part.replicas)}, its leader says"
+
+    name = "" if topic is None else f" {topic}"
+    return Condition(f"in-sync{name}", topic, problem, None, confirms, of_all_replicas=True)
 
 
 def hw_condition(tp: TopicPartition, hw: int) -> Condition:
     """``--hw T-P=N``: the leader's high watermark is N or more."""
-    return Condition(f"hw {tp}={hw}", tp.topic, leader_condition(tp, None).problem, (tp, hw))
+
+    def confirms(_: PartitionInfo, own: metadata_pb2.ReplicaDescription) -> str | None:
+        return None if own.high_watermark >= hw else f"the high watermark of {tp} is {own.high_watermark}"
+
+    return Condition(f"hw {tp}={hw}", tp.topic, leader_condition(tp).problem, tp, confirms)
+
+
+Said = Mapping[int, Mapping[TopicPartition, metadata_pb2.ReplicaDescription] | None]
+"""What brokers say of their replicas, by broker id; None for one that does not answer."""
+
+
+def contradiction(condition: Condition, part: PartitionInfo, said: Said) -> str | None:
+    """Return what is true instead by the word of the brokers themselves (rule 2); None where they confirm it.
+
+    Args:
+        condition: it holds in the brokers' metadata.
+        part: the partition as the newest metadata has it.
+        said: of its leader, and of its followers where they matter.
+    """
+    tp, leader = part.topic_partition, part.leader_id
+    if leader is None:
+        return f"{tp} has no leader"
+    if said.get(leader) is None:
+        return f"broker {leader} leads {tp} by the brokers' metadata, but does not answer"
+    own = (said[leader] or {}).get(tp)
+    if own is None or own.role != "leader" or own.leader_epoch != part.leader_epoch:
+        return f"broker {leader} leads {tp} by the brokers' metadata, but does not lead it in epoch {part.leader_epoch}"
+    wrong = None if condition.confirms is None else condition.confirms(part, own)
+    if wrong is not None or not condition.of_all_replicas:
+        return wrong
+    for broker in part.replicas:
+        if broker == leader:
+            continue
+        if said.get(broker) is None:
+            return f"broker {broker} is in the ISR of {tp}, but does not answer"
+        follower = (said[broker] or {}).get(tp)
+        if follower is None or (follower.role, follower.leader_epoch) != ("follower", part.leader_epoch):
+            return f"broker {broker} is in the ISR of {tp}, but does not follow broker {leader} in this epoch"
+    return None
 
 
 def _ids(ids: Sequence[int]) -> str:
@@ -134,7 +193,10 @@ def _number(text: str) -> int:
 
 
 def read_leader(text: str) -> Condition:
-    """``T-P`` or ``T-P=ID``."""
+    """``T-P``, ``T-P=ID`` or ``T-P!=ID``."""
+    name, separator, leader = text.partition("!=")
+    if separator:
+        return leader_condition(TopicPartition.parse(name), other_than=_number(leader))
     name, separator, leader = text.partition("=")
     return leader_condition(TopicPartition.parse(name), _number(leader) if separator else None)
 
@@ -191,19 +253,12 @@ class Looker:
         topics = None if condition.topic is None else [condition.topic]
         first = await admin.metadata(topics)
         brokers = list(first.brokers.values())
-        answers = await asyncio.gather(
-            *(admin.metadata_of(broker.address, topics) for broker in brokers), return_exceptions=True
-        )
-        views = {
-            broker.id: answer
-            for broker, answer in zip(brokers, answers, strict=True)
-            if isinstance(answer, ClusterInfo)
-        }
-        for view in self._counting(views) or [first]:
+        counting = self._counting(await admin.metadata_of_each(brokers, topics)) or [first]
+        for view in counting:
             problem = condition.problem(view)
             if problem is not None:
                 return problem
-        return await self._look_at_high_watermark(brokers)
+        return await self._contradiction(newest_of(counting, condition.partition), brokers)
 
     def _counting(self, views: Mapping[int, ClusterInfo]) -> list[ClusterInfo]:
         """The views without those that have been behind for long."""
@@ -211,21 +266,33 @@ class Looker:
         self._behind_since = {broker: self._behind_since.get(broker, now) for broker in behind(views)}
         return [view for broker, view in views.items() if now - self._behind_since.get(broker, now) < BEHIND_SECONDS]
 
-    async def _look_at_high_watermark(self, brokers: Sequence[BrokerInfo]) -> str | None:
-        if self._condition.hw_of is None:
-            return None
-        tp, wanted = self._condition.hw_of
-        replicas = await self._admin.describe_replicas_of(brokers, [tp.topic])
-        for held in replicas.values():
-            for replica in held or ():
-                if (replica.topic, replica.partition, replica.role) == (*tp, "leader"):
-                    hw = replica.high_watermark
-                    return None if hw >= wanted else f"the high watermark of {tp} is {hw}"
-        return f"no broker says that it leads {tp}"
+    async def _contradiction(self, parts: Sequence[PartitionInfo], brokers: Sequence[BrokerInfo]) -> str | None:
+        """Ask the brokers that the condition is about (rule 2)."""
+        condition = self._condition
+        meant = {
+            broker
+            for part in parts
+            for broker in ([part.leader_id, *part.replicas] if condition.of_all_replicas else [part.leader_id])
+        }
+        topics = sorted({part.topic for part in parts})
+        answers = await self._admin.describe_replicas_of([one for one in brokers if one.id in meant], topics)
+        said = {
+            broker: None
+            if replicas is None
+            else {TopicPartition(replica.topic, replica.partition): replica for replica in replicas}
+            for broker, replicas in answers.items()
+        }
+        problems = (contradiction(condition, part, said) for part in parts)
+        return next((problem for problem in problems if problem is not None), None)
 
 
 @click.command("wait")
-@click.option("--leader", type=ConditionType("leader", read_leader), metavar="T-P[=ID]", help="It has (this) leader.")
+@click.option(
+    "--leader",
+    type=ConditionType("leader", read_leader),
+    metavar="T-P[=ID|!=ID]",
+    help="It has a leader, this one, or another.",
+)
 @click.option(
     "--isr", type=ConditionType("isr", read_isr), metavar="T-P=ID,ID", help="These are its ISR, in any order."
 )

@@ -8,7 +8,6 @@ also ends, with 0, when another command took the cluster down.
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ import click
 
 from tidegauge.cli import (
     BOOTSTRAP_VARIABLE,
-    DEFAULT_DIRECTORY,
-    DIRECTORY_VARIABLE,
     EXIT_USAGE,
     directory_option,
     fail,
@@ -29,7 +26,7 @@ from tidegauge.cli import (
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.common import directory_argument, lab_verb
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.waiting import holds_within
@@ -150,7 +147,7 @@ def next_commands(cluster: LocalCluster) -> list[str]:
     A cluster of one broker starts it again: nobody else could lead.
     """
     count = len(cluster.file.brokers)
-    where = _directory_argument(cluster.directory)
+    where = directory_argument(cluster.directory)
     servers = _bootstrap_argument(cluster.bootstrap_servers) or where
     topic = _EXAMPLE_TOPIC
     return [
@@ -165,7 +162,7 @@ def next_commands(cluster: LocalCluster) -> list[str]:
 
 def where_to_go_on(cluster: LocalCluster) -> list[str]:
     """Return what the detached ``up`` says last: the page, and the list of verbs."""
-    where = _directory_argument(cluster.directory)
+    where = directory_argument(cluster.directory)
     return [f"Live in a browser: `tidegauge watch{where}`. All verbs: `tidegauge --help`."]
 
 
@@ -176,12 +173,6 @@ def _bootstrap_argument(servers: BootstrapServers) -> str:
     """
     elsewhere = os.environ.get(BOOTSTRAP_VARIABLE)
     return f" -b {','.join(servers)}" if elsewhere and not servers.security.is_tls else ""
-
-
-def _directory_argument(directory: Path) -> str:
-    """``--dir`` where the verbs would not find the folder by themselves."""
-    found = Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY).absolute()
-    return "" if found == directory else f" --dir {shlex.quote(str(directory))}"
 
 
 def _end_on_signals() -> None:

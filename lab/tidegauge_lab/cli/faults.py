@@ -15,7 +15,7 @@ import click
 
 from tidegauge.cli import directory_option, output_option, print_json, say
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.cli.common import BrokerIdType, called, lab_verb
+from tidegauge_lab.cli.common import BrokerIdType, called, directory_argument, lab_verb
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import Role, RoleKind
@@ -110,6 +110,20 @@ def _run(
         click.echo(f"{_DONE[verb]} {called(outcome.process)}{because} (process {outcome.pid}).")
         if outcome.lost_bytes:
             say(f"The power cut took {outcome.lost_bytes} bytes that {called(outcome.process)} had never flushed")
+    killed = [outcome.target for outcome in outcomes if outcome.changed and outcome.target != ZOOKEEPER]
+    if verb == "kill" and killed:
+        say(_next_step(role, killed[0], directory))
+
+
+def _next_step(role: Role | None, killed: Target, directory: Path) -> str:
+    """Return what to wait for after a kill: others learn of it only when the broker's ZooKeeper session ends."""
+    was_leader = role is not None and role.kind is RoleKind.LEADER
+    at = role.partition if role is not None and was_leader else "T-P"
+    which = "" if was_leader else ", for a partition T-P that it led"
+    return (
+        "The others learn of it when its ZooKeeper session ends. Next: "
+        f"tidegauge wait --leader {at}!={killed}{directory_argument(directory)}{which}"
+    )
 
 
 def _subject(outcome: Outcome) -> str:

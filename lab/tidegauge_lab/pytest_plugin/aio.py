@@ -25,7 +25,7 @@ from tidegauge_client.topic_description import TopicDescription, describe
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.pytest_plugin.aio_faults import AsyncFaults
-from tidegauge_lab.pytest_plugin.conditions import new_leader_condition, wait_until
+from tidegauge_lab.pytest_plugin.conditions import wait_until
 
 WAIT_SECONDS = 30.0
 DESCRIBE_TIMEOUT_MS = 5_000
@@ -146,7 +146,7 @@ class AsyncCluster(AsyncFaults):
             NotSoError: not in time.
         """
         at = TopicPartition(topic, partition)
-        condition = leader_condition(at, leader) if other_than is None else new_leader_condition(at, other_than)
+        condition = leader_condition(at, leader, other_than=other_than)
         await wait_until(self.bootstrap_server_list, condition, timeout)
         return await self.leader_of(topic, partition)
 

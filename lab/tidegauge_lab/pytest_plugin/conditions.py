@@ -1,7 +1,7 @@
 """What may be waited for: leader, ISR, high watermark, in sync; and the exception that says what is true instead.
 
 The conditions are those of ``tidegauge wait``: they hold when they hold in the metadata of every broker that answers,
-and a high watermark is the leader's own.
+and the brokers meant confirm it themselves.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import time
 from collections.abc import Sequence
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
-from tidegauge_client.cli.wait import Condition, Looker, leader_condition
-from tidegauge_client.metadata import ClusterInfo
+from tidegauge_client.cli.wait import Condition, Looker
 
 POLL_SECONDS = 0.05
 __tracebackhide__ = True  # pytest: a report shows the test's own lines, not those that waited
@@ -25,20 +23,6 @@ class NotSoError(AssertionError):
 
     # pytest's summary line has room for one short name before the message, and shows no module of built-in exceptions.
     __module__ = "builtins"
-
-
-def new_leader_condition(at: TopicPartition, other_than: int) -> Condition:
-    """The partition has a leader that is not this broker."""
-    plain = leader_condition(at, None)
-
-    def problem(view: ClusterInfo) -> str | None:
-        found = plain.problem(view)
-        part = view.partition(at)
-        if found is None and part is not None and part.leader_id == other_than:
-            return f"the leader of {at} is still {other_than}"
-        return found
-
-    return Condition(f"leader {at}, other than {other_than}", at.topic, problem)
 
 
 async def wait_until(bootstrap: Sequence[str], condition: Condition, limit_seconds: float) -> None:

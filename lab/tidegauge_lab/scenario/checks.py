@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidegauge_lab.scenario import facts as show
-from tidegauge_lab.scenario.facts import LEADER, Facts, Replica
+from tidegauge_lab.scenario.facts import Facts, Replica
 from tidegauge_lab.scenario.readers import NOBODY, LoggedRecord
 from tidegauge_lab.scenario.steps import Expect
 
@@ -34,10 +34,8 @@ def differences(
 def _cluster_differences(expect: Expect, facts: Facts) -> Iterator[str]:
     if expect.leader is not None and facts.leader != expect.leader:
         yield f"the leader is {show.leader_name(facts.leader)}, not {show.leader_name(expect.leader)}"
-    if expect.leader not in {None, NOBODY} and expect.leader == facts.leader:
-        replica = facts.replicas.get(facts.leader)
-        if replica is None or replica.role != LEADER:
-            yield f"broker {facts.leader} does not say that it leads"
+    if expect.leader not in {None, NOBODY} and expect.leader == facts.leader and not facts.is_led:
+        yield says_not(facts.leader)
     if expect.epoch is not None and facts.epoch != expect.epoch:
         yield f"the leader epoch is {facts.epoch}, not {expect.epoch}"
     if expect.isr is not None and facts.isr != expect.isr:
@@ -71,6 +69,11 @@ def values_differ(
             yield _silent(broker)
         elif read(replica) != value:
             yield f"the {name} of broker {broker} is {read(replica)}, not {value}"
+
+
+def says_not(leader: int) -> str:
+    """What is true instead where the cluster sees a leader that is dead, or does not lead in this epoch."""
+    return f"broker {leader} does not say that it leads"
 
 
 def _silent(broker: int) -> str:

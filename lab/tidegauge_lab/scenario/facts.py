@@ -56,6 +56,12 @@ class Facts:
     assigned: tuple[int, ...]
 
     @property
+    def is_led(self) -> bool:
+        """Whether the leader that the cluster sees answers and says itself that it leads in this epoch."""
+        replica = self.replicas.get(self.leader)
+        return replica is not None and (replica.role, replica.leader_epoch) == (LEADER, self.epoch)
+
+    @property
     def line(self) -> str:
         """All of it but the logs, in one line."""
         parts = [f"{broker}: {self._one(broker)}" for broker in self.assigned]

@@ -344,14 +344,9 @@ class Player:
 
         def differing() -> list[str]:
             facts = self._look(at)
-            replica = facts.replicas.get(step.leader)
             if facts.leader != step.leader:
                 return [f"the leader is {leader_name(facts.leader)}"]
-            if step.leader == NOBODY or (
-                replica is not None and replica.role == LEADER and replica.leader_epoch == facts.epoch
-            ):
-                return []
-            return [f"broker {step.leader} does not say that it leads"]
+            return [] if facts.is_led or step.leader == NOBODY else [checks.says_not(step.leader)]
 
         self._wait(differing)
 
@@ -360,8 +355,10 @@ class Player:
         at = self._at(step)
 
         def differing() -> list[str]:
-            isr = self._look(at).isr
-            return [] if set(isr) == set(step.isr) else [f"the ISR is {numbers(isr)}"]
+            facts = self._look(at)
+            if set(facts.isr) != set(step.isr):
+                return [f"the ISR is {numbers(facts.isr)}"]
+            return [] if facts.is_led or facts.leader == NOBODY else [checks.says_not(facts.leader)]
 
         self._wait(differing)
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +22,7 @@ from tidegauge_client.cli import consume, delete_topic, produce, wait
 from tidegauge_client.cli.describe import Filter, partition_line, replica_table, topic_json, topic_lines
 from tidegauge_client.cli.main import root, run, wants_json
 from tidegauge_client.cli.topics import parse_assignment, parse_configs
-from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
+from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo, newest_of
 from tidegauge_client.topic_description import ReplicaState, TopicDescription, replica_states, settings_of
 
 PART = PartitionInfo("t", 0, 1, 3, (1, 2, 0), (2, 1))
@@ -318,6 +318,8 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
         (wait.leader_condition(T0, None), None),
         (wait.leader_condition(T0, 1), None),
         (wait.leader_condition(T0, 2), "the leader of t-0 is 1"),
+        (wait.leader_condition(T0, other_than=1), "the leader of t-0 is still 1"),
+        (wait.leader_condition(T0, other_than=2), None),
         (wait.leader_condition(T1, None), "t-1 has no leader"),
         (wait.leader_condition(TopicPartition("t", 9), None), "there is no partition t-9"),
         (wait.leader_condition(TopicPartition("u", 0), None), "topic u does not exist"),
@@ -330,6 +332,79 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 )
 def test_wait_tells_what_is_true_instead(condition: wait.Condition, instead: str | None) -> None:
     assert condition.problem(VIEW) == instead
+
+
+LED = replace(PART, leader_id=1, leader_epoch=3, replicas=(1, 2), isr=(1, 2))
+
+
+def own(
+    role: str, epoch: int = 3, isr: Sequence[int] = (), hw: int = 0
+) -> dict[TopicPartition, metadata_pb2.ReplicaDescription]:
+    """What one broker says of its replica."""
+    return {T0: metadata_pb2.ReplicaDescription(topic="t", role=role, leader_epoch=epoch, isr=isr, high_watermark=hw)}
+
+
+LEADER, FOLLOWER = own("leader", isr=(1, 2), hw=7), own("follower")
+DEAD = "broker 1 leads t-0 by the brokers' metadata, but does not answer"
+DEPOSED = "broker 1 leads t-0 by the brokers' metadata, but does not lead it in epoch 3"
+
+
+@pytest.mark.parametrize(
+    ("condition", "said", "instead"),
+    [
+        *(
+            (condition, said, instead)
+            for condition in (
+                wait.leader_condition(T0),
+                wait.leader_condition(T0, 1),
+                wait.isr_condition(T0, [1, 2]),
+                wait.in_sync_condition("t"),
+                wait.hw_condition(T0, 7),
+            )
+            for said, instead in (
+                ({1: LEADER, 2: FOLLOWER}, None),
+                ({1: None, 2: FOLLOWER}, DEAD),
+                ({2: FOLLOWER}, DEAD),
+                ({1: {}, 2: FOLLOWER}, DEPOSED),
+                ({1: own("follower"), 2: FOLLOWER}, DEPOSED),
+                ({1: own("leader", 2, (1, 2), 7), 2: FOLLOWER}, DEPOSED),
+            )
+        ),
+        (wait.leader_condition(T0), {1: LEADER, 2: None}, None),
+        (wait.isr_condition(T0, [1, 2]), {1: own("leader", isr=(1,))}, "the ISR of t-0 is 1, its leader says"),
+        (wait.in_sync_condition("t"), {1: LEADER, 2: None}, "broker 2 is in the ISR of t-0, but does not answer"),
+        (
+            wait.in_sync_condition("t"),
+            {1: LEADER, 2: own("follower", 2)},
+            "broker 2 is in the ISR of t-0, but does not follow broker 1 in this epoch",
+        ),
+        (
+            wait.in_sync_condition("t"),
+            {1: own("leader", isr=(1,)), 2: FOLLOWER},
+            "the ISR of t-0 is 1 of 1,2, its leader says",
+        ),
+        (wait.hw_condition(T0, 8), {1: LEADER}, "the high watermark of t-0 is 7"),
+    ],
+)
+def test_wait_believes_no_metadata_that_the_brokers_themselves_contradict(
+    condition: wait.Condition, said: wait.Said, instead: str | None
+) -> None:
+    """Metadata shows a dead leader, and a dead member of the ISR, until the session with ZooKeeper ends."""
+    assert wait.contradiction(condition, LED, said) == instead
+
+
+def test_the_newest_metadata_says_whom_to_ask() -> None:
+    views = [
+        ClusterInfo(topics={"t": TopicInfo("t", "", {0: replace(LED, leader_epoch=epoch)})}) for epoch in (2, 4, 3)
+    ]
+    assert [part.leader_epoch for part in newest_of(views, T0)] == [4]
+    assert newest_of(views, T1) == []
+    assert newest_of(views) == newest_of(views, T0)
+
+
+@pytest.mark.parametrize("text", ["t-0", "t-0=1", "t-0!=2"])
+def test_a_leader_is_waited_for_by_partition_by_id_or_by_another_id(text: str) -> None:
+    assert wait.read_leader(text).text == f"leader {text}"
 
 
 def test_who_is_cut_off_is_behind_and_who_knows_another_topic_of_the_name_is_not() -> None:

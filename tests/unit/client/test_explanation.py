@@ -246,6 +246,7 @@ def test_facts_come_from_what_the_brokers_said() -> None:
         topic="orders",
         partition=0,
         role="leader",
+        leader_epoch=3,
         log_end_offset=12,
         high_watermark=10,
         isr=[1, 2],
@@ -265,3 +266,5 @@ def test_facts_come_from_what_the_brokers_said() -> None:
     assert (facts.own_hws, facts.offline, facts.live, facts.min_isr) == ({2: 9}, {0}, {1, 2}, 2)
     assert facts.unclean
     assert facts_of(cluster, part, {1: None, 2: []}, {}, None).silent == {1}
+    leader.leader_epoch = 2
+    assert facts_of(cluster, part, {1: [leader]}, configs, 5_000).led is None, "it led in a former epoch"
