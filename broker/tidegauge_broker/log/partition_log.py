@@ -263,13 +263,7 @@ class PartitionLog:
         return b""
 
     def place_of(self, offset: int) -> tuple[str, int]:
-        """Return the file that holds an offset's batch and the byte at which it begins; the end of the last file for
-        the log end offset.
-
-        Raises:
-            StorageError: the disk refused; the log directory is offline.
-            TidegaugeError: CORRUPT_MESSAGE, as ``read``.
-        """
+        """Return the file and the byte at which an offset's batch begins, or the log ends; raises as ``read``."""
         try:
             for segment in self._segments[self._at(offset) :]:
                 position = segment.position_of(offset)
