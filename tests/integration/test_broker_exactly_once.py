@@ -20,7 +20,7 @@ from tidegauge_client import Admin, Consumer, Producer
 from tidegauge_client.metadata import PartitionInfo
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 TOPIC = "orders"
 AT = TopicPartition(TOPIC, 0)

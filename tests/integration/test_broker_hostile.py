@@ -38,7 +38,7 @@ from tidegauge_client import Admin, Consumer, Producer
 from tidegauge_client.records import NewRecord, compression_number, encode_batch
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 KEPT = "kept"
 REQUEST_BYTES = 4 << 20

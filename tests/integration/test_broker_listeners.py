@@ -29,7 +29,7 @@ from tidegauge.security import security_of, security_of_files
 from tidegauge_broker.server.wire.grpc.servers import Limits, RpcServers
 from tidegauge_client.bootstrap import BootstrapServers
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 BOTH = ("PLAINTEXT:PLAINTEXT", "SSL:SSL")
 
 

@@ -26,7 +26,7 @@ from tidegauge.v1 import (
 )
 from tidegauge_client.records import decode_batches, encode_batch
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 
 def batch(*values: bytes, **producer: int) -> bytes:

@@ -24,7 +24,7 @@ from tidegauge_client.records import encode_batch
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 MIN_ISR = "min.insync.replicas"

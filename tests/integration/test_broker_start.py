@@ -22,7 +22,7 @@ from tests.waiting import until
 from tidegauge.znodes import BROKER_IDS, BrokerNode, broker_path
 from tidegauge_controller.zookeeper import ZooKeeper
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 
 class Broker:

@@ -22,7 +22,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.consumer import Consumer
 from tidegauge_client.producer import Producer
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 FAST = {
     "zookeeper.session.timeout.ms": "4000",

@@ -27,7 +27,7 @@ from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_spark.options import parse_options
 from tidegauge_spark.transport import ClusterClient
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

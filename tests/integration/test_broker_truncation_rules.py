@@ -18,7 +18,7 @@ from tidegauge_client import Admin, Producer
 from tidegauge_client.metadata import PartitionInfo
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 TOPIC = "orders"
 COUNT = 30

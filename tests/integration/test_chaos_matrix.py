@@ -15,7 +15,7 @@ from tests.integration.chaos_load import WORKLOADS, Load
 
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 PEERS_CASES = 133
 SAMPLE = {"power cut of the leader", "a zombie leader with its clients"}

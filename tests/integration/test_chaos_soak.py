@@ -33,7 +33,7 @@ from tidegauge_lab.cli.verify import verify
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_spark.job_session import SLOW_WORKER
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 TIDEGAUGE = str(Path(sys.executable).with_name("tidegauge"))
 PARTITIONS = 3

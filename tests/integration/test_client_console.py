@@ -14,7 +14,7 @@ from tests.waiting import until
 
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 TIDEGAUGE = Path(sys.executable).with_name("tidegauge")
 

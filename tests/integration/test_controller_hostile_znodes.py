@@ -14,7 +14,7 @@ from tests.waiting import until
 from tidegauge_client import Admin, Consumer, Producer
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 RUBBISH = (
     b"",

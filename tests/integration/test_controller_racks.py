@@ -20,7 +20,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_lab.local.broker_settings import server_properties
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 RACKS = {0: "east", 1: "east", 2: "west", 3: "west"}
 

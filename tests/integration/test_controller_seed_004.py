@@ -16,7 +16,7 @@ from tests.waiting import until
 
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 TOPIC = "secondTopic"
 ASSIGNED = ("1,0,2", "0,2,1", "2,1,0", "1,2,0")

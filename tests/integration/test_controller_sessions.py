@@ -19,7 +19,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.producer import Producer
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 Look = Callable[[LocalCluster], ZooKeeperView]
 

@@ -17,7 +17,7 @@ from tests.typed import Typed, typed
 from tidegauge_lab.cli import zk_tree
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 Run = Callable[..., Typed]

@@ -17,7 +17,7 @@ QUICK = {"03-one-round-late.md", "09-preferred-leaders.md"}
 
 
 def chapter(page: Path) -> object:
-    marks = [pytest.mark.timeout(400)] if page.name in QUICK else [pytest.mark.long, pytest.mark.timeout(1500)]
+    marks = [pytest.mark.timeout(1200)] if page.name in QUICK else [pytest.mark.long, pytest.mark.timeout(1500)]
     if any("spark-submit" in block.text for block in blocks(page.read_text(encoding="utf-8"))):
         marks.append(pytest.mark.spark)
     return pytest.param(page, marks=marks, id=page.stem)

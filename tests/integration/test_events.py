@@ -20,7 +20,7 @@ from tests.waiting import until
 
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 METRICS_PORT_OFFSET = 4
 LAG_MS = 600_000

@@ -19,7 +19,7 @@ from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import Role, RoleKind
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 MakeCluster = Callable[..., LocalCluster]
 

@@ -29,7 +29,7 @@ from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.switches import Direction, DiskEffect, InjectedError, NetworkEffect, Plane, Switches
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 SETTINGS = {"replica.lag.time.max.ms": "1500", "auto.leader.rebalance.enable": "false"}
 

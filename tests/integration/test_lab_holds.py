@@ -22,7 +22,7 @@ from tidegauge_client import Producer
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.switches import Direction, Plane, Step, Switches, Until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 SETTINGS = {"replica.lag.time.max.ms": "600000", "auto.leader.rebalance.enable": "false"}
 

@@ -19,7 +19,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 

@@ -24,7 +24,7 @@ from tidegauge.settings import parse_broker_settings, parse_topic_settings
 from tidegauge_broker.log.dump_verb import dump_log
 from tidegauge_broker.log.manager import LogManager
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1200)]
 
 AT = TopicPartition("orders", 0)
 START_MS = 1_700_000_000_000

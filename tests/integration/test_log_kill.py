@@ -27,7 +27,7 @@ from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.log.records import decode_records
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 AT = TopicPartition("orders", 0)
 KEYS = 4

@@ -15,7 +15,7 @@ from tidegauge.java import home_without_module, java_home, look, packaged_home
 from tidegauge_client.cluster_file import load_cluster_file
 from tidegauge_lab.local import layout
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parents[2]

@@ -32,7 +32,7 @@ from tidegauge_client.producer import Producer
 from tidegauge_controller.stop_at import STEPS
 from tidegauge_lab.cli.verify import verify
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 TIDEGAUGE = str(Path(sys.executable).with_name("tidegauge"))
 BROKERS = (0, 1, 2, 3)

@@ -102,7 +102,7 @@ def played(story: str, stories: dict[str, Future[Story]]) -> Story:
     return outcome
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("story", EVERY_TIME)
 def test_story(played: Story, story: str) -> None:
     assert played["name"] == story
@@ -127,7 +127,7 @@ def table(outcome: Story, number: int) -> list[list[Any]]:
     return [[row["attribute"], row["old"], row["new"], row["note"]] for row in tables[number]]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("story", ["walkthrough-two-replicas", "walkthrough-purgatory"])
 def test_the_walkthrough_prints_the_seeds_tables(played: Story, story: str) -> None:
     """Row W13: the values after the produce, the first round and the second, of two replicas."""
@@ -156,7 +156,7 @@ def test_the_walkthrough_prints_the_seeds_tables(played: Story, story: str) -> N
     ]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("story", ["walkthrough-three-replicas"])
 def test_the_walkthrough_of_three_replicas_waits_for_the_slower_follower(played: Story, story: str) -> None:
     """Row W14: remote LEO and HW of each follower; the leader's HW is the smallest of three log end offsets."""

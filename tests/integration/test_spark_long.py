@@ -26,7 +26,7 @@ import tidegauge_spark
 from tidegauge_client import Admin, Producer
 from tidegauge_lab.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
 
 JOBS = Path(__file__).parents[2] / "spark_jobs"
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")

@@ -26,7 +26,7 @@ from tidegauge_spark.marks import MARK_HEADER, Content, Mark
 from tidegauge_spark.sink import Attempt, RowToWrite, TaskWriter
 from tidegauge_spark.write_options import parse_write_options
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 LOAD = """
 def load(reader, topic, **options):

@@ -27,7 +27,7 @@ from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 TIDEGAUGE = str(Path(sys.executable).with_name("tidegauge"))
 
@@ -192,7 +192,7 @@ def test_any_replica_can_be_looked_into_and_only_committed_records_can_be_consum
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_fails_the_books_of_acks_all_balance(
     make_cluster: Callable[..., LocalCluster], tmp_path: Path, seed: int

@@ -25,7 +25,7 @@ from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 AXE = files("axe_core_python") / "axe.min.js"
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 Json = dict[str, Any]

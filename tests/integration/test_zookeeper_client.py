@@ -25,7 +25,7 @@ from tidegauge_controller.zookeeper import (
     ZooKeeper,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 
 class Server:
