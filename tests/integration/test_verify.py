@@ -7,7 +7,8 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,46 @@ def test_a_replica_that_holds_another_record_has_diverged_and_readers_see_it(she
     code, document = shell.verify(topic, "h", reads="reads")
     assert (code, counts(document)) == (1, {"lost": 1, "phantom": 1, "read-differently": 1, "diverged": 1})
     assert document["read_from_disk"] == [{"broker": 0, "partitions": [0]}]
+
+
+@contextmanager
+def flipped(log_file: Path, batch: int, *, length: bool) -> Iterator[int]:
+    """Flip a bit of a batch's length, or of its last record, for a while; gives where the batch begins."""
+    whole = log_file.read_bytes()
+    header = list(iterate_headers(whole))[batch]
+    data = bytearray(whole)
+    data[header.position + 8 if length else header.position + header.size_bytes - 3] ^= 0x40
+    log_file.write_bytes(data)
+    try:
+        yield header.position
+    finally:
+        log_file.write_bytes(whole)
+
+
+def test_a_damaged_replica_is_named_with_its_file_and_byte_and_the_others_are_compared(shell: Shell) -> None:
+    """Neither does it end the look, nor is it passed over: an in-sync replica lacks what was acknowledged."""
+    topic = shell.topic("verify-damaged")
+    for value in ("a", "b", "c"):
+        shell.produce(topic, value)
+    logs = [next((shell.cluster.directory / f"broker-{one}").rglob(f"{topic}-0/*.log")) for one in range(3)]
+    with flipped(logs[1], 1, length=True) as position:
+        code, document = shell.verify(topic, "h")
+        assert (code, counts(document), document["replicas"]) == (1, {"damaged": 1}, 3)
+        (example,) = document["findings"][0]["examples"]
+        assert example["offset"] == 1
+        assert example["message"].startswith("broker 1: offsets from 1 on can't be read: ")
+        assert f"{logs[1]} holds no whole batch at byte {position}" in example["message"]
+        assert document["acks"]["all"]["kept"] == 3
+    with flipped(logs[0], 1, length=False) as position:
+        code, document = shell.verify(topic, "h")
+        assert (code, counts(document)) == (1, {"damaged": 1})
+        (example,) = document["findings"][0]["examples"]
+        words = f"broker 0: the batch of offsets 1 to 1, at byte {position} of {logs[0]}, does not match its CRC"
+        assert example["message"] == words
+        (unread,) = [line for line in document["not_checked"] if "committed records" in line]
+        assert unread.startswith(f"the committed records of {topic}-0: its leader, broker 0, can't read its log")
+        assert document["acks"]["all"]["unreadable"] == 3
+    assert shell.verify(topic, "h")[0] == 0
 
 
 def test_the_history_tells_definite_failures_from_unknown_ones(shell: Shell) -> None:
