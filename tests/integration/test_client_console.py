@@ -1,4 +1,4 @@
-"""``produce`` and ``consume`` as processes, as a person at a terminal uses them (design, section 6)."""
+"""``produce`` and ``consume`` as processes, as a person at a terminal uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producer and consumer on real brokers: each record once and in order, whatever dies or freezes (C3, C4, R2)."""
+"""Producer and consumer on real brokers: each record once and in order, whatever dies or freezes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_each_record_is_written_once_and_in_order_through_a_failover(clust
 
 
 async def test_a_frozen_bootstrap_server_costs_a_second_at_most(cluster: LocalCluster) -> None:
-    """Design, section 6: addresses are tried in turn."""
+    """Addresses are tried in turn."""
     servers = cluster.bootstrap_servers
     topic = await make_topic(servers)
     cluster.pause(0)
@@ -178,7 +178,7 @@ def tidegauge(cluster: LocalCluster, *arguments: str, stdin: bytes = b"") -> sub
 
 
 def test_what_is_produced_is_consumed_byte_for_byte(cluster: LocalCluster) -> None:
-    """Row C3: split at newlines only, nothing decoded or stripped, null key and empty value."""
+    """Split at newlines only, nothing decoded or stripped, null key and empty value."""
     topic = f"bytes-{next(_names)}"
     assert tidegauge(cluster, "create-topic", topic, "--partitions", "1").stdout == f"Created topic {topic}.\n".encode()
     data = b"a\r\n\n \xff\x00tab\there\nlast"

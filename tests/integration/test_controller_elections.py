@@ -1,6 +1,6 @@
 """The last ISR member, unclean elections, controlled shutdown: states and epochs in ZooKeeper, step by step.
 
-Rows R1, R2, Z6; kafka-behaviour 8.6, 8.7, 8.10, traps 5 and 10. One course of events; each topic has its story.
+One course of events; each topic has its story.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Anybody may write into ZooKeeper (issue 10): the living controller, and the next one, work on beside rubbish."""
+"""Any client may write into ZooKeeper: the live controller, and the next one, work on beside malformed znodes."""
 
 from __future__ import annotations
 

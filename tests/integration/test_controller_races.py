@@ -1,4 +1,4 @@
-"""The controller dies at a named step of topic creation, deletion and election, on real processes (issue 4, races).
+"""The controller dies at a named step of topic creation, deletion and election, on real processes.
 
 Afterwards the next controller finishes or undoes, the dead broker comes back, and ZooKeeper, every broker and every
 disk say the same. ``tests/unit/controller/test_controller_dies.py`` goes through all steps in a model; here a few of

@@ -1,4 +1,4 @@
-"""Racks, from ``broker.rack`` in each broker's settings to the replicas of a topic (kafka-behaviour 8.14)."""
+"""Racks, from ``broker.rack`` in each broker's settings to the replicas of a topic (KIP-36)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Sessions end, brokers bounce, ZooKeeper is away: who is fenced, who is elected, what nobody notices.
+"""Sessions expire, brokers bounce, ZooKeeper is unavailable: which broker is fenced, which is elected.
 
-Rows Z2 to Z4; kafka-behaviour 8.1, 8.3, 8.4, 8.9, 7.3. Who kills has a cluster of his own.
+A test that kills has a cluster of its own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def controller_events(cluster: LocalCluster, broker: int) -> list[tuple[str, int
 
 
 async def test_a_controller_that_slept_past_its_session_changes_nothing(make_cluster, look: Look):
-    """Row Z3: its successor has a higher epoch; awake it resigns, registers anew and is told what is. So does a plain
+    """Its successor has a higher epoch; awake it resigns, registers again and gets the current state. So does a plain
     broker whose session ended; its return costs no election of a controller.
     """
     cluster: LocalCluster = make_cluster()
@@ -102,7 +102,7 @@ async def test_a_controller_that_slept_past_its_session_changes_nothing(make_clu
 async def test_a_controller_whose_znode_was_taken_away_is_fenced_while_its_session_lives(
     cluster: LocalCluster, look: Look
 ):
-    """8.1, 7.3: it sleeps while another is elected; awake, with all its watches, it decides nothing and resigns."""
+    """It sleeps while another is elected; awake, with all its watches, it decides nothing and resigns."""
     view = look(cluster)
     stale, epoch = view.controller()
     assert stale is not None
@@ -129,7 +129,7 @@ async def test_a_controller_whose_znode_was_taken_away_is_fenced_while_its_sessi
 
 
 async def test_a_controller_epoch_that_moved_on_ends_the_term_at_the_next_write(cluster: LocalCluster, look: Look):
-    """7.3: each write checks the version of /controller_epoch; the next election goes on from what stands there."""
+    """Each write checks the version of /controller_epoch; the next election goes on from what stands there."""
     view = look(cluster)
     _, epoch = view.controller()
     view.set("/controller_epoch", b"%d" % (epoch + 40))
@@ -142,7 +142,7 @@ async def test_a_controller_epoch_that_moved_on_ends_the_term_at_the_next_write(
 
 
 async def test_a_bounce_quicker_than_the_watch_is_a_failure_and_a_start(make_cluster, look: Look):
-    """8.4: the controller never sees the broker missing, only another czxid: epochs as for a death and a return."""
+    """The controller never sees the broker missing, only another czxid: epochs as for a death and a return."""
     # No controlled shutdown, so that a broker can go and come while the controller sleeps; and the controller's session
     # outlives its sleep also on a loaded machine.
     # Nor does a leader take a sleeping follower out of the ISR meanwhile.

@@ -1,7 +1,4 @@
-"""Topics grow and go: added partitions, deletion while a replica's broker is down, creation by a client's wish.
-
-Rows Z4, Z5 of the mission; kafka-behaviour 8.13 to 8.16.
-"""
+"""Topics are extended and deleted: added partitions, deletion while a replica's broker is down, automatic creation."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ def folders(cluster: LocalCluster, broker: int, topic: str) -> list[Path]:
 
 
 async def test_partitions_are_added_where_the_algorithm_or_the_user_says(admin, view):
-    """8.15: the algorithm goes on from the first broker of partition 0; a list names the new ones only."""
+    """The algorithm continues from the first broker of partition 0; a list names the new ones only."""
     await admin.create_topic("growing", assignment=[[1, 0], [2, 1]])
     await admin.create_partitions("growing", 4)
     await admin.create_partitions("growing", 5, assignment=[[0, 2]])
@@ -60,7 +57,7 @@ async def test_partitions_are_added_where_the_algorithm_or_the_user_says(admin, 
 
 
 async def test_a_deletion_waits_for_the_broker_of_a_replica_and_then_finishes(cluster, admin, view):
-    """8.16: the topic is gone for clients at once; marker and znodes stay until the last replica is deleted."""
+    """The topic no longer exists for clients at once; marker and znodes stay until the last replica is deleted."""
     await admin.create_topic("going", assignment=[[0, 1], [1, 2]])
     await asyncio.to_thread(cluster.stop, 2)
     await admin.delete_topic("going")
@@ -83,7 +80,7 @@ async def test_a_deletion_waits_for_the_broker_of_a_replica_and_then_finishes(cl
 
 
 async def test_a_client_may_make_a_topic_by_asking_for_it(make_cluster):
-    """8.13: ``auto.create.topics.enable``, with num.partitions and default.replication.factor."""
+    """``auto.create.topics.enable``, with num.partitions and default.replication.factor."""
     cluster = make_cluster(
         brokers=2,
         settings={"auto.create.topics.enable": "true", "num.partitions": "2", "default.replication.factor": "2"},

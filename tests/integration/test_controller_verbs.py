@@ -1,6 +1,6 @@
 """``create-topic``, ``alter-topic``, ``delete-topic``, ``elect-leaders``, ``zk-tree``: Kafka's words and exit codes.
 
-Design 6; kafka-behaviour 8.15, 8.16, 8.19, 11.1, 11.2. Data on stdout, talk on stderr.
+Data on stdout, messages on stderr.
 """
 
 from __future__ import annotations

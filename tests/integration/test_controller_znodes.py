@@ -1,7 +1,7 @@
-"""The znode tree of a cluster (mission row Z1): every znode, its payload to the byte, kind, version and whose it is.
+"""The znode tree of a cluster: every znode, its payload to the byte, its kind, version and owner.
 
-Source: kafka-behaviour 7 and 7.1. What changes from run to run (ids, times, ports, sessions) is read where it is first
-told and held to be the same everywhere else.
+Source: kafka.zk.ZkData. What changes from run to run (ids, times, ports, sessions) is read at its first occurrence and
+compared everywhere else.
 """
 
 from __future__ import annotations

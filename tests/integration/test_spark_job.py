@@ -1,4 +1,4 @@
-"""Spark against a real cluster: every committed record exactly once in the output, whatever dies (mission, row C2).
+"""Spark against a real cluster: every committed record exactly once in the output, whatever dies.
 
 Each of these two tests starts Spark, which takes most of its time; the transport has tests of its own without Spark.
 """

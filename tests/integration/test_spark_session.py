@@ -1,4 +1,4 @@
-"""Reads, writes and data loss with one Spark session for all tests, on a real cluster (issue 6)."""
+"""Reads, writes and data loss with one Spark session for all tests, on a real cluster."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ frame.write.format("tidegauge").option("kafka.bootstrap.servers", servers).optio
 async def test_a_micro_batch_that_is_run_again_writes_nothing_twice(
     cluster: LocalCluster, session: Session, tmp_path: Path
 ) -> None:
-    """Issue 6: idempotent per query, batch and partition. A driver that dies after the write leaves no commit."""
+    """Idempotent per query, batch and partition. A driver that dies after the write leaves no commit."""
     for topic in ("copy-from", "copy-to"):
         await create(cluster, topic)
     await produce(cluster, "copy-from", range(40))
@@ -442,7 +442,7 @@ result = [found.accounts, counts, found.records, found.damaged_lines, [row["kind
 
 @pytest.mark.long
 def test_the_audit_at_scale_finds_what_the_accountant_finds(session: Session, tmp_path: Path) -> None:
-    """Row B6 on Spark: crooked books, judged by both."""
+    """Books that do not balance, judged by the accountant and by Spark."""
     lines, log = crooked_books(7)
     history = tmp_path / "history.jsonl"
     history.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"type":"ok","prod', encoding="utf-8")

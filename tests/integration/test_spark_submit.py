@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_spark_submit_works_without_activation(tmp_path):
-    """Design, section 9: .venv/bin has a spark-submit. PySpark's own takes the first python3 on PATH."""
+    """.venv/bin has a spark-submit; PySpark's own takes the first python3 on PATH."""
     outside = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if Path(part) != BIN)
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "SPARK_", "VIRTUAL_ENV"))

@@ -596,7 +596,7 @@ def test_a_shorter_log_is_data_loss(cluster: Cluster, make_reader: MakeReader) -
 def test_a_new_leaders_lagging_high_watermark_is_waited_for(
     cluster: Cluster, make_reader: MakeReader, with_epochs: bool
 ) -> None:
-    """Issue 6: the new leader's high watermark is below the old one's for a moment; no data loss, no batch."""
+    """The new leader's high watermark is below the old one's for a moment; no data loss, no batch."""
     cluster.append(5)
     cluster.append(5)
     reader = make_reader()

@@ -39,7 +39,7 @@ class Promise:
 
 @dataclass
 class FakeLog:
-    """One partition's log with the producer check of kafka-behaviour 12.3, written anew and simply."""
+    """One partition's log with the checks of ProducerAppendInfo, written again in the simplest way."""
 
     values: list[bytes | None] = field(default_factory=list)
     seen: dict[int, tuple[int, list[tuple[int, int, int]]]] = field(default_factory=dict)

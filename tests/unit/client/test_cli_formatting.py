@@ -1,4 +1,4 @@
-"""Formats, separators and lines of `produce` and `consume` (design, section 6): bytes in, bytes out."""
+"""Formats, separators and lines of `produce` and `consume`: bytes in, bytes out."""
 
 from __future__ import annotations
 

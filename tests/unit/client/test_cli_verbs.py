@@ -1,4 +1,4 @@
-"""The command line without a cluster: usage before contact, Kafka's lines, exit codes (design, section 6)."""
+"""The command line without a cluster: usage before contact, Kafka's lines, exit codes."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_client_verb_imports_nothing_heavy() -> None:
-    """Design, section 6: a test reads sys.modules."""
+    """A client command loads no heavy library and no other component, so that it starts fast."""
     program = (
         "import sys\n"
         "from tidegauge_client.cli.main import run\n"
@@ -170,7 +170,7 @@ def test_python_o_is_refused() -> None:
 
 
 def test_describe_prints_kafkas_lines() -> None:
-    """kafka-behaviour 11.1 and row Z7, tab for tab."""
+    """The lines of ``kafka-topics.sh --describe`` (TopicCommand), tab for tab."""
     assert list(topic_lines(TOPIC, CONFIGS)) == [
         "Topic: t\tTopicId: AbCdEfGhIjKlMnOpQrStUv\tPartitionCount: 2\tReplicationFactor: 3\t"
         "Configs: min.insync.replicas=2,segment.bytes=1000",
@@ -215,7 +215,7 @@ def described() -> TopicDescription:
 
 
 def test_json_has_the_fixed_shape() -> None:
-    """Design, section 6: every key always, one entry for each AR member in AR order, unknown and nulls."""
+    """Every key always, one entry for each AR member in AR order, unknown and nulls."""
     value: dict[str, Any] = topic_json(described(), [PART, LEADERLESS])
     assert value == {
         "name": "t",
@@ -429,7 +429,7 @@ def test_in_sync_means_all_replicas_of_all_partitions() -> None:
 def test_an_error_as_json_keeps_code_name_and_sentence_apart(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Design, section 6: ``{"error":{"code","name","message"}}``; a reading that never began leaves only that."""
+    """An error is ``{"error":{"code","name","message"}}``; a reading that never began leaves only that."""
 
     def unknown(work: Coroutine[Any, Any, None]) -> None:
         work.close()
@@ -531,7 +531,7 @@ def test_a_deletion_says_for_which_brokers_it_waits() -> None:
 
 
 def test_records_that_failed_are_one_error_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """Design, section 6: with ``-o json`` an error is one document on stderr; ``produce`` fails if any record did."""
+    """With ``-o json`` an error is one document on stderr; ``produce`` fails if any record did."""
     work = produce.Work("t", None, None, None, None)
     large = TidegaugeError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
     for index, problem in enumerate([large, large, TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "late")]):
@@ -556,7 +556,7 @@ def leaves(command: click.Command) -> list[click.Command]:
 
 
 def test_every_verb_takes_output_and_dir() -> None:
-    """Design, section 6: ``-o/--output text|json`` on every verb; every verb takes ``--dir``."""
+    """Every verb has ``-o/--output text|json`` and ``--dir``."""
     verbs = leaves(root)
     assert len(verbs) > 40
     for verb in verbs:

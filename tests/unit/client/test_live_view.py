@@ -1,4 +1,4 @@
-"""``describe-topic --watch`` on a terminal, and ``describe-cluster``: what is shown, within 80 columns (row B1)."""
+"""``describe-topic --watch`` on a terminal, and ``describe-cluster``: what is shown, within 80 columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client knows of a cluster, and where it begins (kafka-behaviour 2.9, KIP-951; design, section 6)."""
+"""A client's knowledge of a cluster, and its bootstrap (Metadata.updateLatestMetadata, KIP-951)."""
 
 from __future__ import annotations
 

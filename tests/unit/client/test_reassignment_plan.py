@@ -1,4 +1,4 @@
-"""reassign-partitions: its files, moves and sentences (kafka-behaviour 11.8; ReassignPartitionsCommand)."""
+"""reassign-partitions: its files, moves and sentences (ReassignPartitionsCommand)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record codec: bytes of RecordBatch v2 there and back (kafka-behaviour 6.2)."""
+"""The record codec: bytes of RecordBatch v2, encoded and decoded (DefaultRecordBatch)."""
 
 from __future__ import annotations
 

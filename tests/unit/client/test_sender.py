@@ -571,7 +571,7 @@ REFUSALS = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT, ErrorCod
 
 
 def test_no_batch_runs_five_ahead_of_one_without_an_answer() -> None:
-    """The leader's window of five batches (kafka-behaviour 12.3): a repetition must still lie in it."""
+    """A repetition must be one of the batches that a leader remembers (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
     world = World(request_timeout_ms=2_000)
     world.introduce()
     world.send_batches(7)

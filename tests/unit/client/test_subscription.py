@@ -1,4 +1,4 @@
-"""What a fetch's answer means for a consumer (FetchCollector; kafka-behaviour 2.9, KIP-320)."""
+"""What a fetch response means for a consumer (FetchCollector; KIP-320)."""
 
 from __future__ import annotations
 

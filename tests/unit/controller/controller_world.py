@@ -1,7 +1,7 @@
 """A model of a whole cluster for tests of the controller: ZooKeeper, brokers with disks, queues, one term at a time.
 
-Brokers do what control requests say, with the receivers' checks of kafka-behaviour 8.8. Every operation in ZooKeeper,
-every request put into a queue and every delivery is a step, after any of which the controller can be made to die.
+Brokers do what control requests say, with ReplicaManager's checks. Every operation in ZooKeeper, every
+request put into a queue and every delivery is a step, after any of which the controller can be made to die.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Broker:
         self.controller_epoch, self.broker_epoch = 0, broker_epoch
 
     def take(self, request: ControlRequest) -> PartitionsResponse:
-        """Do what is asked, by the receivers' checks of kafka-behaviour 8.8."""
+        """Handle a request, with the checks of ReplicaManager.becomeLeaderOrFollower and stopReplicas."""
         if request.header.broker_epoch < self.broker_epoch:
             return PartitionsResponse(ErrorCode.STALE_BROKER_EPOCH)
         if request.header.controller_epoch < self.controller_epoch:
@@ -311,7 +311,7 @@ class MortalTerm(Term):
                 answers = []
                 for operation in request.operations:
                     answer = super().answer(Write((operation,)))
-                    if self.world.loses_answers():  # with the connection: the write is sent once more (7.3)
+                    if self.world.loses_answers():  # with the connection: the write is sent once more
                         answer = super().answer(Write((operation,)))
                     answers += answer
                     self.world.step()

@@ -1,6 +1,6 @@
-"""AlterPartition on the controller: the checks in Kafka's order, the write, its races (kafka-behaviour 8.11; KIP-497).
+"""AlterPartition on the controller: the checks in Kafka's order, the write, its races (KIP-497).
 
-Holds mutation M8 (no compare-and-set on the partition epoch): each check that is removed lets a row of the table fail.
+Without the compare-and-set on the partition epoch, and without any one of the checks, a row of the table fails.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def test_what_is_so_already_succeeds_without_a_write():
 
 
 def test_a_recovery_ends_with_the_leaders_next_proposal():
-    """8.6: leader_recovery_state returns to 0; while it lasts, the ISR may not grow."""
+    """leader_recovery_state returns to 0; while it lasts, the ISR may not grow."""
     term = term_of(isr=(1,), recovering=True)
     grown = ask(term, proposal(term, new_isr=(1, 2), recovering=True))
     assert grown.partitions[0].error is ErrorCode.INVALID_REQUEST

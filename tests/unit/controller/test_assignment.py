@@ -1,7 +1,8 @@
-"""Replica assignment: Kafka's AdminUtils, rack-unaware and rack-aware (kafka-behaviour 8.14).
+"""Replica assignment: Kafka's AdminUtils, rack-unaware and rack-aware (KIP-36).
 
-Holds the printed examples (five brokers; six brokers in three racks), the growth of a topic, and by properties that
-every assignment is legal and even. Mutations: no shift after a round, a follower on the leader's place, racks ignored.
+Holds the examples in AdminUtils' own comments (five brokers; six brokers in three racks), the growth of a topic, and by
+properties that every assignment is legal and even. Each of these breaks a test: no shift after a round, a follower on
+the leader's broker, racks ignored.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def test_positions_count_not_ids():
 
 
 def test_a_growing_topic_goes_on_as_if_it_had_been_made_so():
-    """8.15: the shift grows where the partition number is a multiple of the number of brokers, from there on."""
+    """The shift grows where the partition number is a multiple of the number of brokers, from there on."""
     whole = assign_replicas(brokers(0, 1, 2), 7, 2, start=1, shift=1)
     more = assign_replicas(brokers(0, 1, 2), 4, 2, start=1, shift=1, first_partition=3)
     assert list(more) == [3, 4, 5, 6]

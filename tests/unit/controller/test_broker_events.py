@@ -1,7 +1,8 @@
-"""Brokers come, go, bounce and shut down; a controller takes over: states, epochs, and who is told what, in order.
+"""Brokers register, die, bounce and shut down; a controller takes over: states, epochs, and requests, in order.
 
-Holds kafka-behaviour 8.2, 8.4, 8.7 to 8.10: the arithmetic of leader epochs (trap 5, trap 10), the order of requests
-in a batch, who gets LeaderAndIsr, UpdateMetadata and StopReplica, unclean elections by setting, lost races.
+Holds KafkaController.onBrokerStartup, onBrokerFailure and onControllerFailover: the arithmetic of leader epochs, the
+order of requests in a batch, the receivers of LeaderAndIsr, UpdateMetadata and StopReplica, unclean elections by
+setting, lost races.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def test_a_new_partition_begins_with_the_live_replicas_only_or_not_at_all():
     assert row(term, other) == (5, (5,), 0)
 
 
-# The arithmetic of leader epochs (8.7)
+# The arithmetic of leader epochs
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_all_at_once_costs_one_epoch_for_each_member_that_leaves():
 
 
 def test_controller_and_leader_die_together_for_two_epochs():
-    """8.2: the next controller removes (step 7) before it elects (step 8)."""
+    """The next controller removes (step 7) before it elects (step 8)."""
     term = term_of()
     term.zookeeper.unregister_broker(1)
     successor = Term(term.zookeeper, 2).start()
@@ -195,7 +196,7 @@ def test_a_fail_over_that_finds_all_alive_costs_nothing():
     assert row(successor) == (1, (1, 2, 3), 0)
 
 
-# Who is told what, in which order (8.4, 8.8)
+# The receivers of requests, and their order
 
 
 def test_a_leaders_death():
@@ -259,7 +260,7 @@ def test_a_start_up():
 
 
 def test_a_bounce_is_a_failure_and_a_start_up():
-    """8.4: the same id with a larger czxid; its requests carry the new broker epoch."""
+    """The same id with a larger czxid; its requests carry the new broker epoch."""
     term = term_of()
     before = term.context.live[1].epoch
     come(term, 1)
@@ -352,7 +353,7 @@ def test_an_unreadable_setting_permits_nothing():
 
 
 def test_a_lost_race_is_run_again_from_what_is_there():
-    """8.5: BadVersion in an election: read anew, elect anew; the leader's earlier ISR change counts."""
+    """BadVersion in an election: read again, elect again; the leader's earlier ISR change counts."""
     term = term_of()
     shrunk = PartitionStateNode(1, 0, (1, 3), 1)
     term.before_write = lambda: term.zookeeper.write_state(AT, shrunk)
@@ -400,7 +401,7 @@ def test_a_state_of_a_newer_controller_is_not_touched():
 
 
 def test_a_controller_that_was_replaced_writes_nothing():
-    """7.3: every write checks the version of /controller_epoch; what it sent before stays sent."""
+    """Every write checks the version of /controller_epoch; what it sent before stays sent."""
     term = term_of()
     Term(term.zookeeper, 2)
     with pytest.raises(ControllerMoved):
@@ -408,7 +409,7 @@ def test_a_controller_that_was_replaced_writes_nothing():
     assert term.zookeeper.state(AT).leader == 1
 
 
-# Fail-over (8.2)
+# Fail-over
 
 
 def test_a_fail_over_tells_who_lives_first_then_each_replica_its_state():
@@ -459,7 +460,7 @@ def test_a_topic_without_an_id_gets_one_and_old_notifications_go():
 
 
 def test_a_failed_folder_takes_its_replicas_offline():
-    """8.4: LeaderAndIsr to the broker makes it answer which of its replicas are offline; these are, then."""
+    """The response to LeaderAndIsr names the broker's offline replicas; the controller takes them offline, too."""
     term = term_of()
     path = f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000000"
     term.zookeeper.create(path, encode_log_dir_event(1))
@@ -489,7 +490,7 @@ def test_an_answer_that_failed_as_a_whole_says_nothing_of_folders(error: ErrorCo
 
 
 def test_unclean_elections_that_become_allowed_elect_at_once():
-    """8.6: the setting, switched on for a topic or the cluster, brings leaderless partitions a leader."""
+    """The setting, switched on for a topic or the cluster, brings leaderless partitions a leader."""
     term = term_of({0: (1, 2)}, brokers=(1, 2))
     die(term, 2)
     die(term, 1)
@@ -505,7 +506,7 @@ def test_unclean_elections_that_become_allowed_elect_at_once():
 
 
 def test_a_creation_whose_answer_was_lost_counts_and_anothers_does_not():
-    """7.3: a create that is sent twice meets its own first success; what else is there is not touched."""
+    """A create that is sent twice meets its own first success; what else is there is not touched."""
     zookeeper = MemoryZooKeeper()
     for broker_id in (1, 2):
         zookeeper.register_broker(broker_id)

@@ -1,6 +1,6 @@
-"""Control requests on their way: in order, one in flight, again until they arrive, dropped with their broker (8.8).
+"""Control requests: sent in order, one in flight, repeated until they arrive, dropped with their broker.
 
-The wire is replaced by a list; gRPC's channel is made and never used.
+The wire is replaced by a list; gRPC's channel is opened and never used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The driver of decisions: every write behind the check of the controller epoch, nothing after the term's end (7.3)."""
+"""The driver of decisions: every write behind the check of the controller epoch, nothing after the term's end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Leader election strategies and ISR removal as tables (kafka-behaviour 8.6, 8.7; rows of Election and RSM).
+"""Leader election strategies and ISR removal as tables (Election, PartitionLeaderElectionAlgorithms).
 
-Each row: who is online, the ISR, and what comes of it. In all of them the leader epoch rises by one, the partition
-epoch is the version that the write expects, and the controller epoch is that of who decides.
+Each row: the online brokers, the ISR, and the outcome. In all of them the leader epoch rises by one, the partition
+epoch is the version that the write expects, and the controller epoch is that of the deciding controller.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def test_reassign(live: tuple[int, ...], isr: tuple[int, ...], elected: object):
 
 @pytest.mark.parametrize(("live", "elected"), [((1, 2, 3), (1, (1, 2, 3))), ((3, 2), (2, (2, 3))), ((), None)])
 def test_initial(live: tuple[int, ...], elected: object):
-    """8.5: the live replicas in assignment order, the first leads, in epoch 0."""
+    """The live replicas in assignment order, the first leads, in epoch 0."""
     election = elect_initial(context_of(live), AT)
     if elected is None:
         assert election.leadership is None

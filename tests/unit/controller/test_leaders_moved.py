@@ -1,5 +1,7 @@
-"""Leadership moved on purpose, and the smaller decisions: controlled shutdown, preferred leaders, elections on demand,
-producer ids, growing and deleted topics, illegal changes of state (kafka-behaviour 8.5, 8.7, 8.10, 8.13 to 8.19, 12.3).
+"""Planned leadership changes and the smaller decisions of KafkaController.
+
+Controlled shutdown, preferred leaders, elections on demand, producer ids, added partitions and deleted topics, illegal
+transitions.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ def row(term: Term, at: TopicPartition = AT) -> tuple[int, tuple[int, ...], int]
     return node.leader, node.isr, node.leader_epoch
 
 
-# Controlled shutdown (8.10)
+# Controlled shutdown
 
 
 def shut_down(term: Term, broker_id: int, offset: int = 0) -> tuple[ErrorCode, list[TopicPartition]]:
@@ -92,7 +94,7 @@ def test_leaders_move_and_followers_leave_the_isr_for_one_epoch_each():
 
 
 def test_a_single_replica_is_not_touched_even_where_it_leads_no_more():
-    """8.10: only partitions with more than one replica are; here its folder has failed."""
+    """Only partitions with more than one replica are; here its log directory has failed."""
     term = term_of({0: (1,)})
     failed = PartitionsResponse(partitions={AT: ErrorCode.KAFKA_STORAGE_ERROR})
     term.run(process_leader_and_isr_response(term.context, 1, failed))
@@ -118,7 +120,7 @@ def test_what_it_still_leads_is_told():
     [(1, -1, ErrorCode.STALE_BROKER_EPOCH), (1, 1, NONE), (7, 0, ErrorCode.BROKER_NOT_AVAILABLE)],
 )
 def test_only_a_lower_broker_epoch_is_stale(broker_id: int, offset: int, error: ErrorCode):
-    """8.9: unlike AlterPartition, which wants equality."""
+    """Unlike AlterPartition, which wants equality."""
     term = term_of({0: (1, 2, 3)})
     assert shut_down(term, broker_id, offset) == (error, [])
     assert (1 in term.context.shutting_down) == (error is NONE)
@@ -132,7 +134,7 @@ def test_the_death_after_a_controlled_shutdown_costs_nothing_more():
     assert row(term) == (2, (2, 3), 1)
 
 
-# Preferred leaders (8.18)
+# Preferred leaders
 
 
 def misplaced(count: int, of: int, **settings: object) -> Term:
@@ -174,7 +176,7 @@ def test_a_preferred_leader_that_can_not_lead_is_left_alone():
     assert partitions_to_rebalance(term.context) == []
 
 
-# Elections on demand (8.19)
+# Elections on demand
 
 
 def elect(
@@ -225,7 +227,7 @@ def test_unclean_on_demand_needs_no_setting():
     assert term.zookeeper.state(AT).recovering
 
 
-# Illegal changes of state (8.5, 8.7)
+# Illegal transitions
 
 
 @pytest.mark.parametrize(
@@ -267,7 +269,7 @@ def test_an_illegal_change_of_a_replica_is_skipped(before: ReplicaStatus, target
     assert (term.sent, row(term)) == ([], (1, (1, 2, 3), 0))
 
 
-# Producer ids (12.3)
+# Producer ids
 
 
 def test_blocks_of_a_thousand_are_given_out_once_each():
@@ -319,7 +321,7 @@ def deletions(term: Term) -> list[int]:
 
 
 def test_a_topic_is_deleted_to_its_last_znode():
-    """8.16: brokers forget it, stop, delete; with the last success its znodes go."""
+    """Brokers forget it, stop, delete; with the last success its znodes go."""
     term = term_of({0: (1, 2)}, brokers=(1, 2))
     mark(term)
     forgotten = [m for _, m in term.sent if isinstance(m, UpdateMetadataRequest) and m.partitions]

@@ -1,4 +1,4 @@
-"""A source or a target dies after each single step of a reassignment, and comes back (issue 11; kafka-behaviour 8.17).
+"""A source or a target dies after each single step of a reassignment, and restarts (KIP-455).
 
 The controller lives on: its own death stands in ``test_controller_dies``. In the model of ``controller_world``; on real
 processes the long tests of ``tests/integration/test_reassignment.py`` do the same under load.

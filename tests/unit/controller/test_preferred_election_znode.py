@@ -1,4 +1,4 @@
-"""``/admin/preferred_replica_election``, the request of tools before 2.4 (kafka-behaviour 7, 8.2 step 11)."""
+"""``/admin/preferred_replica_election``, the request of tools before 2.4."""
 
 from __future__ import annotations
 

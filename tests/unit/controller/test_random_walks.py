@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, states stay sound and all agree in the end (rows Z2 to Z5, R1, R2; 7.3, 8.4-8.8).
+"""Whatever happens in whatever order, states stay sound and all agree in the end.
 
 Random walks through a model of the whole cluster: brokers die, bounce, shut down and return, topics come, grow and go,
 leaders propose in-sync replicas, replicas are reassigned, requests arrive late or not at all, controllers change, and a

@@ -1,4 +1,4 @@
-"""Reassignment phase by phase: znodes, epochs, requests, answers (kafka-behaviour 8.17; KIP-455)."""
+"""Reassignment phase by phase: znodes, epochs, requests, responses (KIP-455)."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ async def test_a_brokers_death_reads_no_state(partitions: int):
 
 @pytest.mark.parametrize("partitions", [30, 900])
 async def test_a_take_over_reads_each_state_once(partitions: int):
-    """With a dead broker: all lose a replica, and a third of them is led anew after it (kafka-behaviour 8.2)."""
+    """With a dead broker: all lose a replica, and a third of them gets a new leader after it."""
     before, _ = await cluster_of(partitions)
     before.tree.unregister_broker(1)
     asked = await Term(before.tree).asks(fail_over)

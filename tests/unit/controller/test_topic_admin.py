@@ -1,4 +1,4 @@
-"""Topics as the admin changes them: what is written in which order, refused, and what lost answers do (8.13-8.16)."""
+"""Topics as the admin changes them: what is written in which order, what is rejected, the effect of lost responses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NONE = ErrorCode.NONE
 
 
 class Session:
-    """ZooKeeper as the admin handler sees it. An answer may get lost: the request is then sent once more (7.3)."""
+    """ZooKeeper as the admin handler sees it. A response may be lost: the request is then sent once more."""
 
     def __init__(self, zookeeper: MemoryZooKeeper) -> None:
         self.zookeeper = zookeeper

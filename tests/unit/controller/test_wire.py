@@ -1,4 +1,4 @@
-"""wire.py: each control message survives its way over the wire, in both directions (kafka-behaviour 8.8, 8.11)."""
+"""wire.py: each control message survives its way over the wire, in both directions."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def load(name: str) -> ModuleType:
 
 @pytest.mark.parametrize("name", ["consume_committed", "audit_history", "replication_report"])
 def test_every_job_has_help_and_any_master(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Issue 6: --help, and --master may be any Spark master; a mistake is a usage error (2)."""
+    """--help, and --master may be any Spark master; a mistake is a usage error (2)."""
     job = load(name)
     with pytest.raises(SystemExit) as ended:
         job.parse_arguments(["--help"])

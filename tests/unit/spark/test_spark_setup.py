@@ -1,4 +1,4 @@
-"""Each failure of set-up says what to do (issue 6)."""
+"""Each failure of set-up says what to do."""
 
 from __future__ import annotations
 

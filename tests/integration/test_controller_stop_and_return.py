@@ -1,6 +1,6 @@
-"""The experiment of seed 004 (mission row Z6), as a user would type it: line by line, znode by znode, file by file.
+"""A broker stops, returns and leads again, as a user would type it: line by line, znode by znode, file by file.
 
-Brokers 0, 1, 2 and a topic of four partitions; broker 0 is stopped, comes back, and gets its partition again: once by a
+Brokers 0, 1, 2 and a topic of four partitions; broker 0 is stopped, restarted, and gets its partition again: once by a
 preferred election on demand, once by the automatic rebalance. The lines are those of ``kafka-topics.sh --describe``.
 """
 
@@ -75,7 +75,7 @@ def create(shell: Shell) -> str:
 
 
 def test_broker_0_stops_returns_and_leads_again_on_demand(make_cluster) -> None:
-    """Rows Z6, Z7, Z9, R1, R2 with ``auto.leader.rebalance.enable=false``."""
+    """A preferred election on demand, with ``auto.leader.rebalance.enable=false``."""
     shell = Shell(make_cluster(settings={"auto.leader.rebalance.enable": "false"}))
     topic_id = create(shell)
     assert shell("describe-topic", TOPIC) == described(topic_id, (1, 0, 2, 1), ASSIGNED)
@@ -114,7 +114,7 @@ def test_broker_0_stops_returns_and_leads_again_on_demand(make_cluster) -> None:
 
 
 def test_the_automatic_rebalance_brings_broker_0_back_by_itself(make_cluster) -> None:
-    """Row Z8: first 5 s after the controller's election, then at each interval; one of one partition is above 10 %."""
+    """First 5 s after the controller's election, then at each interval; one of one partition is above 10 %."""
     cluster = make_cluster(settings={"leader.imbalance.check.interval.seconds": "1"})
     shell = Shell(cluster)
     topic_id = create(shell)
