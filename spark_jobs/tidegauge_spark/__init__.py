@@ -8,12 +8,14 @@ package imports no pyspark.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
 from typing import Any
 
 __all__ = ["register"]
+MANAGER = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 
 
 def register(spark: Any) -> None:
@@ -36,12 +38,27 @@ def register(spark: Any) -> None:
     from tidegauge_spark.source import TidegaugeDataSource  # noqa: PLC0415  (needs what was looked for above)
 
     _same_python(spark)
+    _without_warning_of_replacement(spark)
     try:
         spark.dataSource.register(TidegaugeDataSource)
     except Exception as error:
         # Spark has found it already: such a source can't be replaced, and it is this one.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
+
+
+def _without_warning_of_replacement(spark: Any) -> None:
+    """Keep Spark's DataSourceManager from warning that a source replaces the one that it has found by itself.
+
+    Both are this source, and Spark warns once for each session that it derives. The registration is needed all the
+    same: a source that Spark has found by itself can't be shipped to executors that lack the distribution.
+    """
+    jvm = getattr(spark, "_jvm", None)  # a session of Spark Connect has none
+    if jvm is None:
+        return
+    log4j = jvm.org.apache.logging.log4j
+    with contextlib.suppress(Exception):  # another logging library: then the warning stays
+        log4j.core.config.Configurator.setLevel(MANAGER, log4j.Level.ERROR)
 
 
 def _is_there(module: str) -> bool:

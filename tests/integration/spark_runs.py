@@ -61,7 +61,9 @@ class Job:
         """Wait until it ends well; its last line."""
         assert self.process is not None
         code = await asyncio.to_thread(self.process.wait, limit_s)
-        assert code == 0, self.log.read_text(encoding="utf-8")[-3000:]
+        log = self.log.read_text(encoding="utf-8")
+        assert code == 0, log[-3000:]
+        assert "replaced a statically registered" not in log, "both are our source; nothing to warn of"
         summary: dict[str, Any] = json.loads(self._stdout.read_text(encoding="utf-8").splitlines()[-1])
         assert list(summary) == ["batches", "rows", "end_offsets", "seconds"]
         return summary

@@ -104,6 +104,22 @@ def test_a_partition_without_a_leader_is_told_and_holds_up_no_other(cluster: Loc
         cluster.start(1)
 
 
+def test_log_directories_hold_the_replicas_that_the_files_show(cluster: LocalCluster) -> None:
+    run(cluster, "create-topic", "console-dirs", "--replica-assignment", "1:2")
+    run(cluster, "produce", "console-dirs", "--count", "50")
+    run(cluster, "wait", "--hw", "console-dirs-0=50")
+    out, _ = run(cluster, "describe-log-dirs", "--topic", "console-dirs", "-o", "json")
+    for one in json.loads(out)["brokers"]:
+        held = [(part["partition"], part["size"]) for log_dir in one["logDirs"] for part in log_dir["partitions"]]
+        if one["broker"] == 0:
+            assert held == []
+            continue
+        (log_dir,) = one["logDirs"]
+        assert log_dir["logDir"] == str(cluster.directory / f"broker-{one['broker']}" / "data")
+        segment = Path(log_dir["logDir"]) / "console-dirs-0" / f"{0:020d}.log"
+        assert held == [("console-dirs-0", segment.stat().st_size)]
+
+
 def test_a_deletion_that_waits_for_a_dead_broker_says_so(cluster: LocalCluster) -> None:
     create(cluster, "console-gone", 1)
     cluster.kill(2)

@@ -244,6 +244,19 @@ class RemoteReplicaView:
     log_start_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class LogOnDisk:
+    """What a replica's log is on disk.
+
+    Attributes:
+        size_bytes: of all segments.
+        log_dir: the log directory that holds it, one of ``log.dirs``; empty while the replica is offline.
+    """
+
+    size_bytes: int = 0
+    log_dir: str = ""
+
+
 @dataclass(slots=True)
 class ReplicaView:
     """The full truth about one local replica. ``role``: leader, follower, offline."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import entry_points
+import tomllib
+from pathlib import Path
 
 import click
 import pytest
 
 from tidegauge_client.cli.main import KAFKA_TOOLS, SECTIONS, common_help, in_sections, may_be_meant, root, run
 
-NAMES = sorted(entry.name for entry in entry_points(group="tidegauge.verbs"))
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+NAMES = sorted(PROJECT["entry-points"]["tidegauge.verbs"])
 
 
 def shown(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:

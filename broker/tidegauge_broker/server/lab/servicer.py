@@ -107,7 +107,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         replicas = self._parts.service.describe_replicas(self._parts.now_ms(), set(request.topics))
         return lab_pb2.ObserveReplicasResponse(
             broker_id=self._parts.service.broker_id,
-            replicas=[convert.to_replica(view, size) for view, size in replicas],
+            replicas=[convert.to_replica(view, on_disk) for view, on_disk in replicas],
         )
 
     async def ListFaults(self, request: lab_pb2.ListFaultsRequest, context: Context) -> lab_pb2.ListFaultsResponse:

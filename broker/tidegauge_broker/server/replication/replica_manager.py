@@ -50,6 +50,7 @@ from tidegauge_broker.replica.messages import (
     EpochAnswer,
     FetchedPartition,
     FetchRequest,
+    LogOnDisk,
     OffsetAnswer,
     ProduceRequest,
     ProduceResult,
@@ -395,7 +396,7 @@ class ReplicaManager:
         values = self.core.high_watermarks()
         await self._in_log_pool(lambda: self.logs.write_high_watermarks(values))
 
-    def sizes_bytes(self, topic_partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """How large the logs are."""
+    def logs_on_disk(self, topic_partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOnDisk]:
+        """Return how large the logs are, and where; replicas without a log are left out."""
         found = ((at, self.logs.get(at)) for at in topic_partitions)
-        return {at: log.size_bytes for at, log in found if log is not None}
+        return {at: LogOnDisk(log.size_bytes, str(log.folder.path)) for at, log in found if log is not None}

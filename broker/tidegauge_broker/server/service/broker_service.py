@@ -31,6 +31,7 @@ from tidegauge_broker.replica.messages import (
     EpochAnswer,
     EpochQuestion,
     FetchRequest,
+    LogOnDisk,
     OffsetAnswer,
     ProduceRequest,
     ProduceResult,
@@ -238,11 +239,11 @@ class BrokerService:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message, -1
         return ErrorCode.NONE, "", producer_id
 
-    def describe_replicas(self, now_ms: int, topics: Collection[str]) -> list[tuple[ReplicaView, int]]:
-        """This broker's replicas and their sizes in bytes; no topics: all."""
+    def describe_replicas(self, now_ms: int, topics: Collection[str]) -> list[tuple[ReplicaView, LogOnDisk]]:
+        """Return this broker's replicas, each with its log on disk; no topics: all."""
         views = self._replicas.core.describe(now_ms, topics or None)
-        sizes = self._replicas.sizes_bytes([view.topic_partition for view in views])
-        return [(view, sizes.get(view.topic_partition, 0)) for view in views]
+        logs = self._replicas.logs_on_disk([view.topic_partition for view in views])
+        return [(view, logs.get(view.topic_partition, LogOnDisk())) for view in views]
 
     def metadata(self, caller: Caller, topics: Collection[str] | None, *, may_create: bool) -> ClusterView:
         """Return this broker's metadata cache as the caller's listener shows it.

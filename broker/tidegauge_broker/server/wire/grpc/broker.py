@@ -124,7 +124,8 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         del context
         replicas = self._service.describe_replicas(self._now_ms(), set(request.topics))
         return metadata_pb2.DescribeReplicasResponse(
-            broker_id=self._service.broker_id, replicas=[convert.to_replica(view, size) for view, size in replicas]
+            broker_id=self._service.broker_id,
+            replicas=[convert.to_replica(view, on_disk) for view, on_disk in replicas],
         )
 
     async def InitProducerId(

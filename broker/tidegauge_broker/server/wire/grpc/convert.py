@@ -21,6 +21,7 @@ from tidegauge_broker.replica.messages import (
     FetchPartition,
     FetchResult,
     LeaderHint,
+    LogOnDisk,
     OffsetAnswer,
     ProducePartition,
     ProduceRequest,
@@ -209,7 +210,7 @@ def to_offset_result(
     )
 
 
-def to_replica(view: ReplicaView, size_bytes: int) -> metadata_pb2.ReplicaDescription:
+def to_replica(view: ReplicaView, on_disk: LogOnDisk) -> metadata_pb2.ReplicaDescription:
     """The full truth about one replica."""
     return metadata_pb2.ReplicaDescription(
         topic=view.topic_partition.topic,
@@ -235,6 +236,7 @@ def to_replica(view: ReplicaView, size_bytes: int) -> metadata_pb2.ReplicaDescri
         isr=view.isr,
         maximal_isr=view.maximal_isr,
         partition_epoch=view.partition_epoch,
-        size_bytes=size_bytes,
+        size_bytes=on_disk.size_bytes,
+        log_dir=on_disk.log_dir,
         leader_epoch_start_offset=_known(view.leader_epoch_start_offset),
     )
