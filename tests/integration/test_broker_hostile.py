@@ -27,6 +27,7 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from tests.deaf_clients import DeafClients
 from tests.hostile_messages import Maker
 from tests.waiting import until
 
@@ -349,44 +350,6 @@ async def test_slow_and_vanishing_clients_cost_nothing_lasting(exposed: LocalClu
     await asyncio.to_thread(until, lambda: leader.process.num_fds() <= before[0] + 3, 60.0, "descriptors are back")
     await asyncio.to_thread(until, lambda: leader.process.num_threads() <= before[1] + 8, 60.0, "threads are back")
     await still_serves(exposed, "after-clients")
-
-
-class DeafClients:
-    """A proxy whose clients' words arrive, and which takes no more than a handshake of what they are told."""
-
-    HANDSHAKE_BYTES = 2_000
-
-    def __init__(self, address: str) -> None:
-        self._host, _, port = address.partition(":")
-        self._port = int(port)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: list[asyncio.StreamWriter] = []
-
-    async def __aenter__(self) -> str:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        host, port = self._server.sockets[0].getsockname()
-        return f"{host}:{port}"
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        for writer in self._writers:
-            writer.transport.abort()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection(self._host, self._port, limit=self.HANDSHAKE_BYTES)
-        self._writers += [writer, far_writer]
-        for pump in (self._pump(reader, far_writer, sys.maxsize), self._pump(far_reader, writer, self.HANDSHAKE_BYTES)):
-            self._tasks.add(asyncio.create_task(pump))
-
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most_bytes: int) -> None:
-        taken = 0
-        while taken < most_bytes and (data := await reader.read(min(most_bytes - taken, 65_536))):
-            taken += len(data)
-            writer.write(data)
-            await writer.drain()
 
 
 async def test_clients_that_take_no_answers_are_given_no_more_of_them(

@@ -26,6 +26,7 @@ from tidegauge.listeners import SSL, resolve_listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.secure_channels import open_channel, server_credentials
 from tidegauge.security import security_of, security_of_files
+from tidegauge_broker.server.service.pending_responses import PendingResponses
 from tidegauge_broker.server.wire.grpc.servers import Limits, RpcServers
 from tidegauge_client.bootstrap import BootstrapServers
 
@@ -48,6 +49,7 @@ async def serving(port: int, limits: Limits, tls: grpc.ServerCredentials | None 
         tls,
         lambda server, _: health_pb2_grpc.add_HealthServicer_to_server(HealthServicer(), server),
         LogicalClock(lambda: 0),
+        PendingResponses(lambda: 2**30, lambda: 2**30, lambda: 0.0),
     )
     await servers.start()
     try:

@@ -114,6 +114,13 @@ class Host(Protocol):
         """Whether the one who asked with this token still wants an answer."""
         ...
 
+    def limit_bytes(self, token: object, max_bytes: int) -> int:
+        """Return how many bytes of records the response to a fetch may hold now, at most ``max_bytes``.
+
+        Negative: none, not even the first batch.
+        """
+        ...
+
     def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
         """Answer a produce."""
         ...
@@ -290,12 +297,15 @@ class EffectExecutor:
         return DeleteRecordsResult(at, ErrorCode.KAFKA_STORAGE_ERROR, _words(at))
 
     def _answer_fetch(self, effect: AnswerFetch) -> None:
-        """Read, then answer; the first partition that gives records may exceed the limit by one batch."""
+        """Read, then answer; the first partition that gives records may exceed the limit by one batch.
+
+        The host may allow fewer bytes than the request: its memory for responses is limited.
+        """
         if not self._host.is_waiting(effect.token):
             return
         answer: list[tuple[FetchResult, bytes]] = []
-        left_bytes = effect.max_bytes
-        nothing_yet = True
+        left_bytes = self._host.limit_bytes(effect.token, effect.max_bytes)
+        nothing_yet = left_bytes >= 0
         for result in effect.results:
             if self.failed and result.topic_partition in self.failed and result.error is _NONE:
                 answer.append((_unread(result, ErrorCode.KAFKA_STORAGE_ERROR, _words(result.topic_partition)), b""))

@@ -282,6 +282,7 @@ class BrokerProcess:
             tls_of(self._settings, self._identity.security) if self._identity.security.is_tls else None,
             self._add_services,
             self._logical_clock,
+            self._service.responses,
             self._seams.interceptors(),
         )
         await self._servers.start()
@@ -456,6 +457,7 @@ class BrokerProcess:
         for task in self._tasks:
             await task.close()
         await self._servers.stop()
+        self._service.responses.close()
         await self._replicas.until_quiet()
         self._replicas.close()
         high_watermarks = self._replicas.core.high_watermarks()

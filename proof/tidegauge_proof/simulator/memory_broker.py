@@ -218,6 +218,11 @@ class MemoryBroker:
 
     # What effects reach besides the log
 
+    def limit_bytes(self, token: object, max_bytes: int) -> int:
+        """Return the request's own limit: memory has no bounds here."""
+        del token
+        return max_bytes
+
     def is_waiting(self, token: object) -> bool:
         """Whoever asked is told in any case."""
         del token

@@ -35,6 +35,14 @@ _IDENTITY_AND_NETWORK = (
     whole("socket.receive.buffer.bytes", 102_400, "bytes", "Receive buffer of a socket.", has_effect=False),
     long("connections.max.idle.ms", 600_000, "ms", "Idle time after which a connection is closed.", 1),
     whole("queued.max.requests", 500, "", "Calls under way on one connection; more wait in the client.", 1),
+    long(
+        "queued.max.response.bytes",
+        134_217_728,
+        "bytes",
+        "Memory for responses that clients have not read yet, over all connections; fetches wait while it is taken. "
+        "Not a setting of Kafka, which sends records from the page cache.",
+        1,
+    ),
     whole("num.network.threads", 3, "", "Threads that serve sockets.", 1, update="cluster-wide", has_effect=False),
     whole("num.io.threads", 8, "", "Threads that handle requests.", 1, update="cluster-wide", has_effect=False),
     whole("background.threads", 10, "", "Threads for other work.", 1, update="cluster-wide", has_effect=False),

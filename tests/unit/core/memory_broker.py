@@ -238,6 +238,11 @@ class Broker:
         self.check()
         return done
 
+    def limit_bytes(self, token: object, max_bytes: int) -> int:
+        """Return the request's own limit: memory has no bounds here."""
+        del token
+        return max_bytes
+
     def is_waiting(self, token: object) -> bool:
         return token not in self.fetched
 

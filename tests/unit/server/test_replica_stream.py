@@ -13,6 +13,7 @@ from tidegauge.v1 import fetch_pb2
 from tidegauge_broker.replica.messages import FetchRequest, FetchResult
 from tidegauge_broker.server.service import BrokerService, Caller
 from tidegauge_broker.server.service.broker_service import FetchResponse
+from tidegauge_broker.server.service.pending_responses import PendingResponses
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 from tidegauge_controller import wire
 
@@ -34,13 +35,13 @@ class Service:
 
     def __init__(self) -> None:
         self.asked: list[FetchRequest] = []
+        self._responses = PendingResponses(lambda: 1 << 20, lambda: 1 << 20, lambda: 0.0)
 
     async def fetch(self, caller: Caller, request: FetchRequest) -> FetchResponse:
         assert caller.broker_id == 2
         self.asked.append(request)
-        return FetchResponse(
-            [(FetchResult(item.topic_partition, high_watermark=3), b"") for item in request.partitions], 0
-        )
+        results = [(FetchResult(item.topic_partition, high_watermark=3), b"") for item in request.partitions]
+        return FetchResponse(results, self._responses.for_follower(caller.connection))
 
 
 class Context:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
 from tidegauge.control import IsrProposal
 from tidegauge.errors import TidegaugeError
@@ -19,6 +20,31 @@ from tidegauge_broker.server.event_log_writer import EventLogWriter
 
 LOG = logging.getLogger("tidegauge.replica")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class ResponseRoom(Protocol):
+    """The memory that a fetch response may take."""
+
+    def limit_bytes(self, max_bytes: int, /) -> int:
+        """Return how many bytes of records it may hold now, at most ``max_bytes``; negative: none."""
+
+    def hold(self, size_bytes: int, /) -> None:
+        """Count the bytes that have been read for it."""
+
+    def release(self) -> None:
+        """Count them no longer."""
+
+
+class FetchToken(asyncio.Future[FetchAnswer]):
+    """A fetch in the core: the future of its response, and the memory that the response may take.
+
+    Args:
+        room: None: the request's own limit only.
+    """
+
+    def __init__(self, room: ResponseRoom | None) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self.room = room
 
 
 class EffectHost:
@@ -41,12 +67,20 @@ class EffectHost:
         assert isinstance(token, asyncio.Future)
         return not token.done()
 
+    def limit_bytes(self, token: object, max_bytes: int) -> int:
+        """Return what the memory for responses allows."""
+        assert isinstance(token, FetchToken)
+        return max_bytes if token.room is None else token.room.limit_bytes(max_bytes)
+
     def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
         """Set the future's result, unless its caller has left."""
         self._answer(token, results)
 
     def answer_fetch(self, token: object, answer: FetchAnswer) -> None:
-        """Set the future's result, unless its caller has left."""
+        """Set the future's result and count its bytes, unless its caller has left."""
+        assert isinstance(token, FetchToken)
+        if token.room is not None and not token.done():
+            token.room.hold(sum(len(records) for _, records in answer))
         self._answer(token, answer)
 
     def answer_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:

@@ -60,7 +60,7 @@ from tidegauge_broker.replica.messages import (
 )
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.server.event_log_writer import EventLogWriter
-from tidegauge_broker.server.replication.effect_host import EffectHost
+from tidegauge_broker.server.replication.effect_host import EffectHost, FetchToken, ResponseRoom
 
 LOG = logging.getLogger("tidegauge.replica")
 
@@ -145,14 +145,21 @@ class ReplicaManager:
         if answer.cancelled():
             self.core.cancel(answer)
 
-    async def fetch(self, request: FetchRequest) -> FetchAnswer:
-        """Read now, or as soon as there is enough to read."""
-        answer: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
+    async def fetch(self, request: FetchRequest, room: ResponseRoom | None = None) -> FetchAnswer:
+        """Read now, or as soon as there is enough to read.
+
+        Args:
+            request: of a consumer or a follower.
+            room: the memory that the response may take; it holds the response's bytes afterwards.
+        """
+        answer = FetchToken(room)
         self._execute(self._decided(lambda: self.core.fetch(request, answer, self._now_ms())))
         try:
             answered = await answer
         except asyncio.CancelledError:
             self.core.cancel(answer)
+            if room is not None:
+                room.release()
             raise
         if request.replica_id != CONSUMER and self.core.leader_quota.is_limited:
             for result, records in answered:

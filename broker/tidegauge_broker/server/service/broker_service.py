@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -45,7 +46,7 @@ from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, endpoints_through, partition_view
 from tidegauge_broker.server.service.open_produces import OpenProduces
-from tidegauge_broker.server.service.pending_responses import PendingResponses
+from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.decisions.context import Assignment
@@ -118,12 +119,12 @@ class FetchResponse:
 
     Attributes:
         partitions: result and records of each partition.
-        size_bytes: bytes of records. They are counted as pending until the wire says that they have been written, by
-            ``BrokerService.written``.
+        pending: the memory that the response takes; the wire releases it when the response has been written, or when
+            its connection has closed.
     """
 
     partitions: FetchAnswer
-    size_bytes: int
+    pending: PendingResponse
 
 
 class BrokerService:
@@ -149,7 +150,11 @@ class BrokerService:
         self._producer_ids = producer_ids
         self.configs = configs
         self._create_topic = create_topic
-        self._responses = PendingResponses()
+        self.responses = PendingResponses(
+            lambda: settings.integer("queued.max.response.bytes"),
+            lambda: settings.integer("fetch.max.bytes"),
+            time.monotonic,
+        )
         self._complete_for = -1
         self._complete = asyncio.Event()
 
@@ -169,24 +174,17 @@ class BrokerService:
         return OpenProduces(self.produce)
 
     async def fetch(self, caller: Caller, request: FetchRequest) -> FetchResponse:
-        """Read for a consumer or a follower.
+        """Read for a consumer or a follower; the wire must release the response's ``pending`` when it is written.
 
-        A consumer whose connection does not read its responses waits here; the wire must call ``written``. Followers
-        have one request in flight and are not held back.
+        A consumer whose connection does not read its responses waits here (``PendingResponses``).
         """
         if request.replica_id != CONSUMER:
-            return FetchResponse(await self._replicas.fetch(request), 0)
-        max_bytes = self.settings.integer("fetch.max.bytes")
-        await self._responses.room(caller.connection, max_bytes)
-        with self._responses.gathering(caller.connection, min(request.min_bytes, request.max_bytes, max_bytes)):
-            partitions = await self._replicas.fetch(request)
-        size_bytes = sum(len(records) for _, records in partitions)
-        self._responses.hold(caller.connection, size_bytes)
-        return FetchResponse(partitions, size_bytes)
-
-    def written(self, caller: Caller, response: FetchResponse) -> None:
-        """Note that a fetch response has been written, or that its connection has closed."""
-        self._responses.release(caller.connection, response.size_bytes)
+            pending = self.responses.for_follower(caller.connection)
+            return FetchResponse(await self._replicas.fetch(request, pending), pending)
+        pending = await self.responses.room(caller.connection)
+        gathered_bytes = min(request.min_bytes, request.max_bytes, self.settings.integer("fetch.max.bytes"))
+        with self.responses.gathering(caller.connection, gathered_bytes):
+            return FetchResponse(await self._replicas.fetch(request, pending), pending)
 
     def admit_follower(self, cluster_id: str, truncation_rule: str) -> tuple[ErrorCode, str]:
         """Return why a broker must not replicate from here: it is of another cluster, or truncates by another rule.

@@ -13,12 +13,12 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, metadata_pb2, offsets_pb2, produce_pb2
 from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, ProduceResult, RecordsToDelete
-from tidegauge_broker.server.service import BrokerService, Caller
-from tidegauge_broker.server.service.broker_service import FetchResponse
+from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView
 from tidegauge_broker.server.service.open_produces import UnacknowledgedAppendFailed
 from tidegauge_broker.server.wire.grpc import convert
 from tidegauge_broker.server.wire.grpc.callers import caller_of
+from tidegauge_broker.server.wire.grpc.counted_responses import release_when_done
 from tidegauge_controller import wire
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -80,14 +80,8 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
             [convert.from_fetch_partition(item) for item in request.partitions],
         )
         response = await self._service.fetch(caller, wanted)
-        if response.size_bytes:
-            # The call is done when its response has been written, or when its connection has closed.
-            done = partial(self._written, caller, response)
-            context.add_done_callback(done)  # type: ignore[arg-type]  # the stubs have a class for any callable
+        release_when_done(response.pending, context)
         return fetch_pb2.FetchResponse(partitions=[convert.to_fetch_result(*item) for item in response.partitions])
-
-    def _written(self, caller: Caller, response: FetchResponse, _: Context) -> None:
-        self._service.written(caller, response)
 
     async def ListOffsets(
         self, request: offsets_pb2.ListOffsetsRequest, context: Context

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from tidegauge.settings import INT_MAX
 from tidegauge_broker.server.periodic import Periodic
@@ -84,6 +85,17 @@ class Connections:
                     peer.host,
                     self._most_per_ip,
                 )
+
+    def close_peer(self, name: str) -> None:
+        """Close the connection of a peer, by gRPC's name for it: ``ipv4:HOST:PORT`` or ``ipv6:[HOST]:PORT``.
+
+        The connection is shut down; gRPC then ends its calls and frees what they hold.
+        """
+        host, _, port = unquote(name).partition(":")[2].rpartition(":")
+        wanted = (host.strip("[]").removeprefix("::ffff:"), int(port) if port.isdigit() else -1)
+        for peer, descriptor in self._accepted():
+            if (peer.host, peer.port) == wanted:
+                _shut_down(descriptor, peer)
 
     def _accepted(self) -> Iterator[tuple[Peer, int]]:
         """All connections, with their descriptors."""

@@ -56,14 +56,17 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
                 replica_epoch=message.broker_epoch or -1,
             )
             response = await self._service.fetch(caller, request)
-            yield fetch_pb2.ReplicaFetchResponse(
-                request_id=message.request_id,
-                partitions=[
-                    convert.to_fetch_result(result, records)
-                    for result, records in response.partitions
-                    if session.is_worth_telling(result, records)
-                ],
-            )
+            try:
+                yield fetch_pb2.ReplicaFetchResponse(
+                    request_id=message.request_id,
+                    partitions=[
+                        convert.to_fetch_result(result, records)
+                        for result, records in response.partitions
+                        if session.is_worth_telling(result, records)
+                    ],
+                )
+            finally:  # the response has been written, or the stream has ended
+                response.pending.release()
 
     async def ReplicaOffsetsForLeaderEpoch(
         self, request: offsets_pb2.OffsetsForLeaderEpochRequest, context: Context

@@ -24,7 +24,6 @@ import grpc.aio
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
-from tidegauge_broker.server.wire.grpc.logical_time import LogicalTime
 from tidegauge_controller.zookeeper import Closed, SessionExpired
 
 MOST_ELEMENTS = 200_000
@@ -46,13 +45,18 @@ class GuardedServer:
 
     Args:
         server: takes their handlers, guarded.
-        logical_time: carries the logical clock over the calls that have a place for it.
+        around: given a service's full name, a method's name and its handler, returns what stands around that handler.
         most_elements: of a request.
     """
 
-    def __init__(self, server: grpc.aio.Server, logical_time: LogicalTime, most_elements: int = MOST_ELEMENTS) -> None:
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        around: Callable[[str, str, Any], Any] = lambda _service, _method, handler: handler,
+        most_elements: int = MOST_ELEMENTS,
+    ) -> None:
         self._server = server
-        self._logical_time = logical_time
+        self._around = around
         self._most_elements = most_elements
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Sequence[grpc.GenericRpcHandler]) -> None:
@@ -60,7 +64,7 @@ class GuardedServer:
 
     def add_registered_method_handlers(self, service_name: str, handlers: Mapping[str, Any]) -> None:
         """Add a service's methods."""
-        guarded = {name: self._guarded(self._logical_time.around(handler)) for name, handler in handlers.items()}
+        guarded = {name: self._guarded(self._around(service_name, name, handler)) for name, handler in handlers.items()}
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service_name, guarded),))
 
     def _guarded(self, handler: Any) -> Any:

@@ -12,7 +12,7 @@ Rules on connections (Kafka's SocketServer and ConnectionQuotas; docs/security.m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import grpc
 import grpc.aio
@@ -23,7 +23,9 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.secure_channels import server_credentials
 from tidegauge.security import Security
 from tidegauge.settings import INT_MAX, Values
+from tidegauge_broker.server.service.pending_responses import PendingResponses
 from tidegauge_broker.server.wire.grpc.connections import Connections
+from tidegauge_broker.server.wire.grpc.counted_responses import CountedResponses
 from tidegauge_broker.server.wire.grpc.logical_time import LogicalTime
 from tidegauge_broker.server.wire.grpc.request_guard import GuardedServer
 
@@ -89,6 +91,7 @@ class RpcServers:
         tls: for the listeners with TLS; None: there is none.
         add_services: adds the services to the server of a listener, by the listener's name.
         clock: the logical clock that goes with the calls between brokers.
+        responses: counts those that wait to be written; it can close connections of these servers.
         interceptors: what stands before the services.
     """
 
@@ -99,15 +102,22 @@ class RpcServers:
         tls: grpc.ServerCredentials | None,
         add_services: Callable[[grpc.aio.Server, str], None],
         clock: LogicalClock,
+        responses: PendingResponses,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     ) -> None:
         self._servers: list[grpc.aio.Server] = []
+        counted, timed = CountedResponses(responses), LogicalTime(clock)
+
+        def around(service: str, method: str, handler: Any) -> Any:
+            return counted.around(service, method, timed.around(handler))
+
         ports = {listener.port: listener.name for listener in listeners.bound}
         self.connections = Connections(ports, limits.connections_per_ip)
+        responses.close_connection = self.connections.close_peer
         for listener in listeners.bound:
             server = grpc.aio.server(interceptors=interceptors, options=limits.options())
             # It has what the generated code uses of a server.
-            add_services(cast("grpc.aio.Server", GuardedServer(server, LogicalTime(clock))), listener.name)
+            add_services(cast("grpc.aio.Server", GuardedServer(server, around)), listener.name)
             _bind(server, listener, tls if listeners.protocols[listener.name] == SSL else None)
             self._servers.append(server)
 
