@@ -98,7 +98,9 @@ def test_a_partition_without_a_leader_is_told_and_holds_up_no_other(cluster: Loc
             out, err = run(cluster, "consume", "console-dead", *where, "--timeout-ms", "3000")
             assert out.splitlines() == ["0", "1", "2", "3", "4"]
             told, count = err.splitlines()
-            assert told.startswith("Nothing can be read from console-dead-0, which is tried again: LEADER_NOT_AVAIL")
+            assert told.startswith(
+                "Nothing can be read from console-dead-0, at the moment, and it is retried: LEADER_NOT_AVAIL"
+            )
             assert count == "Processed a total of 5 messages"
     finally:
         cluster.start(1)

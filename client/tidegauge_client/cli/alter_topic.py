@@ -1,7 +1,7 @@
-"""``alter-topic`` (kafka-topics.sh --alter; kafka-behaviour 8.15, 11.1): more partitions, never fewer.
+"""``alter-topic`` (kafka-topics.sh --alter; TopicCommand.alterTopic): more partitions, never fewer.
 
-As Kafka's tool it prints nothing when all went well, and ``--replica-assignment`` lists *all* partitions of the topic:
-the entries of those that exist are skipped. It returns when every live broker knows the new partitions' leaders.
+As Kafka's tool it prints nothing on success, and ``--replica-assignment`` lists *all* partitions of the topic: the
+entries of existing ones are skipped. It returns when every live broker knows the new partitions' leaders.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ ALTER_TIMEOUT_MS = 30_000
 
 @click.command("alter-topic")
 @click.argument("name")
-@click.option("--partitions", type=int, required=True, help="How many partitions the topic shall have.")
+@click.option("--partitions", type=int, required=True, help="The topic's new number of partitions.")
 @click.option(
     "--replica-assignment",
     metavar="1:0:2,0:2:1",
-    help="Broker ids of each partition, those that exist included (they stay as they are).",
+    help="Broker ids of each partition, including existing ones (which stay as they are).",
 )
-@click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
+@click.option("--if-exists", is_flag=True, help="Ignore a topic that does not exist.")
 @verb_options
 @tells_errors
 def alter_topic(
@@ -40,7 +40,7 @@ def alter_topic(
     directory: Path,
     output: str,
 ) -> None:
-    """Give a topic more partitions, and wait until every broker knows their leaders."""
+    """Add partitions to a topic, and wait until every broker knows their leaders."""
     if partitions < 1:
         raise click.UsageError("The partitions must be greater than 0")
     try:

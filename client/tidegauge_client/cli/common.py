@@ -1,4 +1,4 @@
-"""What the client's verbs share: where the cluster is, and running a coroutine to its end."""
+"""Helpers of the client's commands: bootstrap servers, and running a coroutine to its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JSON = "json"
 
 
 def servers(bootstrap_server: str | None, directory: Path) -> BootstrapServers:
-    """The bootstrap servers for a verb, and how to speak there (``--command-config``).
+    """Return the bootstrap servers for a command, with their security settings (``--command-config``).
 
     A malformed address is a usage error, an unknown cluster a failure.
 
@@ -41,17 +41,17 @@ def servers(bootstrap_server: str | None, directory: Path) -> BootstrapServers:
 
 
 def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run a verb's work on an event loop of its own; Ctrl-C cancels it, so that it cleans up first."""
+    """Run a command's work on an event loop of its own; Ctrl-C cancels it, so that it cleans up first."""
     return asyncio.run(coroutine)
 
 
 class Ending:
-    """Lets SIGTERM cancel the running task, as Ctrl-C does, so that a verb ends what it has begun.
+    """Lets SIGTERM cancel the running task, as Ctrl-C does, so that a command ends what it has begun.
 
     A second SIGTERM ends the process at once.
 
     Attributes:
-        exit_code: which one a verb that was cancelled ends with.
+        exit_code: the exit code of a command that was cancelled.
     """
 
     def __init__(self) -> None:
@@ -69,17 +69,17 @@ class Ending:
 
 
 def usage(error: TidegaugeError) -> click.UsageError:
-    """What can be judged before anything is contacted is a usage error."""
+    """Turn an error that is found before anything is contacted into a usage error."""
     return click.UsageError(error.message)
 
 
 class PartitionType(click.ParamType[TopicPartition]):
-    """``TOPIC-PARTITION``."""
+    """The type of ``TOPIC-PARTITION``."""
 
     name = "topic-partition"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition:
-        """Read it, or fail as a usage error."""
+        """Read the value, or fail as a usage error."""
         if isinstance(value, TopicPartition):
             return value
         try:

@@ -1,8 +1,9 @@
 """``describe-config`` and ``alter-config``, in the words of kafka-configs.sh.
 
 ``--entity-type topics|brokers`` with ``--entity-name`` or ``--entity-default``, or Kafka's short forms ``--topic``,
-``--broker``, ``--broker-defaults``. ``alter-config`` returns when every live broker applies the change; one bad key or
-value, and nothing is changed. Lines and sentences are those of ConfigCommand; what does not exist is an error here.
+``--broker``, ``--broker-defaults``. ``alter-config`` returns when every live broker applies the change; one invalid key
+or value, and nothing is changed. Lines and sentences are those of ConfigCommand; an entity that does not exist is an
+error here.
 Source: ConfigCommand.describeResourceConfig, alterConfig, parseConfigsToBeAdded.
 """
 
@@ -30,19 +31,19 @@ _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
 
 
 class Entity(NamedTuple):
-    """Whose settings; without a name those of all brokers."""
+    """The entity whose settings are meant; without a name all brokers."""
 
     kind: str
     name: str | None
 
     @property
     def one(self) -> str:
-        """``topic`` or ``broker``."""
+        """Return ``topic`` or ``broker``."""
         return self.kind.removesuffix("s")
 
 
 def entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that name an entity; the command gets what they come to as ``asked`` (``entity_of``)."""
+    """Add the options that name an entity; the command gets it as ``asked`` (``entity_of``)."""
 
     @functools.wraps(command)
     def with_entity(**options: Any) -> Any:
@@ -57,7 +58,7 @@ def entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--entity-default", is_flag=True, help="With --entity-type brokers: the settings of all brokers."),
         click.option("--entity-name", metavar="NAME", help="A topic's name, or a broker's id."),
         click.option(
-            "--entity-type", type=click.Choice([TOPICS, BROKERS]), help="What kind of thing has the settings."
+            "--entity-type", type=click.Choice([TOPICS, BROKERS]), help="The kind of entity that has the settings."
         ),
     ):
         command_with_options = option(command_with_options)
@@ -72,10 +73,10 @@ def entity_of(
     broker: int | None,
     broker_defaults: bool,
 ) -> tuple[str, Entity | None]:
-    """The kind and, where one was named, the entity.
+    """Return the kind and, if one was named, the entity.
 
     Raises:
-        click.UsageError: nothing, or two things, or something impossible was named.
+        click.UsageError: no entity, two, or an impossible one was named.
     """
     said = [
         *([Entity(entity_type, entity_name)] if entity_type is not None and entity_name is not None else []),
@@ -125,7 +126,7 @@ def parse_changes(texts: Sequence[str]) -> dict[str, str]:
 
 
 def entry_line(entry: ConfigEntry) -> str:
-    """Kafka's line for a setting; of a sensitive one the broker tells no value."""
+    """Return Kafka's line for a setting; the broker does not return the value of a sensitive one."""
     secret = is_sensitive(entry.name)
     synonyms = ", ".join(
         f"{synonym.source}:{synonym.name}={_shown(None if secret else synonym.value)}" for synonym in entry.synonyms
@@ -134,13 +135,13 @@ def entry_line(entry: ConfigEntry) -> str:
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether a setting is a secret, such as ssl.keystore.key."""
+    """Return whether a setting is a secret, such as ssl.keystore.key."""
     setting = BROKER_SETTINGS.get(name)
     return setting is not None and setting.is_sensitive
 
 
 def entity_lines(entity: Entity, entries: Sequence[ConfigEntry], *, everything: bool) -> Iterator[str]:
-    """Kafka's lines for an entity."""
+    """Return Kafka's lines for an entity."""
     if entity.name is None:
         yield f"Default configs for {entity.kind} in the cluster are:"
     else:
@@ -150,7 +151,7 @@ def entity_lines(entity: Entity, entries: Sequence[ConfigEntry], *, everything: 
 
 
 def entity_json(entity: Entity, entries: Sequence[ConfigEntry]) -> dict[str, Any]:
-    """One entity: ``configs`` by name, and all that is known of each under ``entries``."""
+    """Return one entity: ``configs`` by name, and everything known of each under ``entries``."""
     return {
         "entity_type": entity.kind,
         "entity_name": entity.name,
@@ -175,7 +176,7 @@ def _shown(value: str | None) -> str:
 
 
 async def _entries(admin: Admin, entity: Entity, *, everything: bool) -> list[ConfigEntry]:
-    """An entity's settings: all, or what is set for itself."""
+    """Return an entity's settings: all, or its own."""
     if entity.kind == TOPICS:
         assert entity.name is not None, "topics have no default"
         entries = await admin.describe_topic_settings(entity.name)
@@ -187,7 +188,7 @@ async def _entries(admin: Admin, entity: Entity, *, everything: bool) -> list[Co
 
 
 async def _entities(admin: Admin, kind: str, entity: Entity | None) -> list[Entity]:
-    """The entity that was named, or all of the kind; one that does not exist is refused."""
+    """Return the named entity, or all of the kind; reject one that does not exist."""
     if kind == TOPICS:
         topics = await admin.list_topics()
         if entity is None:
@@ -247,7 +248,7 @@ def describe_config(
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="A properties file of settings to set.",
 )
-@click.option("--delete-config", multiple=True, metavar="K,K", help="Settings to take back; may be repeated.")
+@click.option("--delete-config", multiple=True, metavar="K,K", help="Settings to remove; may be repeated.")
 @verb_options
 @tells_errors
 def alter_config(
@@ -279,7 +280,7 @@ def alter_config(
     change, applied = run(_alter(bootstrap, entity, changes, deleted))
     late = [broker_id for broker_id, has in applied.items() if not has]
     if late:
-        say(f"Not applied yet by broker {', '.join(map(str, late))}: it does not answer, or is behind; it will follow")
+        say(f"Not applied yet by broker {', '.join(map(str, late))}: it does not respond, or is behind")
     if output == JSON:
         print_json(
             {

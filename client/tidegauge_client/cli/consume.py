@@ -1,7 +1,8 @@
 """``consume``: committed records of a topic on stdout, as kcat prints them.
 
-What can't be read is said on stderr: a partition without a leader or whose leader does not answer, once for each
-reason, when nothing has come for a while; and an offset that is out of range, with where reading goes on.
+Partitions that can't be read are reported on stderr: a partition without a leader or whose leader does not respond,
+once for each reason, when no record has come for a while; and an offset that is out of range, with where reading
+continues.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class OffsetType(click.ParamType[int | str]):
     name = "offset"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Read it, or fail as a usage error."""
+        """Read the value, or fail as a usage error."""
         if value in {"earliest", "latest"}:
             return str(value)
         try:
@@ -66,7 +67,7 @@ class Printing:
         self.count = 0
 
     async def run(self, consumer: Consumer) -> None:
-        """Print what comes."""
+        """Print the records as they come."""
         while self._max_messages is None or self.count < self._max_messages:
             limit = POLL_RECORDS if self._max_messages is None else min(POLL_RECORDS, self._max_messages - self.count)
             wait_ms = POLL_MS if self._timeout_ms is None else self._timeout_ms
@@ -79,20 +80,20 @@ class Printing:
             self.count += len(records)
 
     def tell_news(self, consumer: Consumer, *, has_waited: bool) -> None:
-        """Say what happened to positions, and, when nothing has come for a while, what can't be read and why."""
+        """Report what happened to positions, and, when no record has come for a while, what can't be read and why."""
         for notice in consumer.take_notices():
             say(notice)
         now = {at: str(problem) for at, problem in consumer.troubles().items()}
         if has_waited:
             for at, words in now.items():
                 if self._told.get(at) != words:
-                    say(f"Nothing can be read from {at}, which is tried again: {words}")
+                    say(f"Nothing can be read from {at} at the moment, and it is retried: {words}")
             self._told = now
         else:
             self._told = {at: words for at, words in self._told.items() if at in now}
 
     def tell_count(self) -> None:
-        """Kafka's last line."""
+        """Print Kafka's last line."""
         say(f"Processed a total of {self.count} messages")
 
 
@@ -116,14 +117,14 @@ async def begin(consumer: Consumer, topic: str, partition: int | None, offset: i
         for assigned in consumer.assignment():
             consumer.seek(assigned, offset)
     elif offset != "earliest":
-        # Where "new" begins is settled before anything is waited for.
+        # The position of "new" is determined before anything is waited for.
         await settle(consumer, consumer.seek_to_end(), printing)
         if isinstance(offset, int):
             await settle(consumer, go_back(consumer, -offset), printing)
 
 
 async def go_back(consumer: Consumer, count: int) -> None:
-    """Go to the last ``count`` records of each partition that has an end by now, or to the first that there is."""
+    """Go to the last ``count`` records of each partition whose end is known, or to its first record."""
     unreadable = consumer.troubles()
     ends = {at: await consumer.position(at) for at in consumer.assignment() if at not in unreadable}
     if ends:
@@ -133,7 +134,7 @@ async def go_back(consumer: Consumer, count: int) -> None:
 
 
 async def settle(consumer: Consumer, lookup: Coroutine[Any, Any, None], printing: Printing) -> None:
-    """Wait until offsets are looked up; a partition without a leader, which may take for ever, holds up no other."""
+    """Wait until offsets are looked up; a partition without a leader, which may take for ever, delays no other."""
     settling = asyncio.ensure_future(lookup)
     try:
         while not (await asyncio.wait({settling}, timeout=LOOKUP_SECONDS))[0]:
@@ -148,8 +149,8 @@ async def settle(consumer: Consumer, lookup: Coroutine[Any, Any, None], printing
 
 @click.command("consume")
 @click.argument("topic")
-@click.option("--from-beginning", is_flag=True, help="From the log start offset; else only new records.")
-@click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
+@click.option("--from-beginning", is_flag=True, help="Read from the log start offset; otherwise only new records.")
+@click.option("--partition", type=click.IntRange(min=0), help="Read only this partition.")
 @click.option(
     "--offset",
     type=OffsetType(),
@@ -201,7 +202,7 @@ def consume(
     except TidegaugeError:
         if printing.count:
             printing.tell_count()
-        raise  # a reading that never began leaves nothing but its error
+        raise  # a reading that never began leaves only its error
     except KeyboardInterrupt:
         printing.tell_count()
         raise

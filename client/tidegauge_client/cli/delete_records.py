@@ -58,10 +58,10 @@ def delete_records(offset_json_file: Path, bootstrap_server: str | None, directo
 
 
 def parse_offset_json(text: bytes) -> Mapping[TopicPartition, int]:
-    """Kafka's offset file; anything wrong with it is a usage error.
+    """Read Kafka's offset file; anything wrong with it is a usage error.
 
     Raises:
-        click.UsageError: it is no JSON, of another version, lacks a field, or names a partition twice.
+        click.UsageError: it is not JSON, of another version, lacks a field, or names a partition twice.
     """
     try:
         document = json.loads(text)

@@ -2,8 +2,8 @@
 
 As Kafka's tool it prints nothing on stdout. It returns when no live broker's metadata shows the topics any more.
 Replicas on dead brokers are deleted when these return; until then the topic is marked for deletion, and its name can't
-be used again (TopicDeletionManager): stderr says so, and for which brokers the deletion waits. A name is a name here,
-no regular expression.
+be used again (TopicDeletionManager): stderr says so, and for which brokers the deletion waits. A name is taken
+literally, not as a regular expression.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DELETE_TIMEOUT_MS = 30_000
 
 @click.command("delete-topic")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
+@click.option("--if-exists", is_flag=True, help="Ignore a topic that does not exist.")
 @verb_options
 @tells_errors
 def delete_topic(
@@ -38,7 +38,7 @@ def delete_topic(
             known = (await admin.metadata()).topics
             missing = [name for name in names if name not in known]
             if missing and not if_exists:
-                # Kafka looks at all of them first, too: nothing is deleted when one is not there.
+                # Kafka checks all of them first, too: nothing is deleted if one does not exist.
                 raise TidegaugeError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"Topic '{missing[0]}' does not exist as expected; `tidegauge list-topics` shows what does",
@@ -77,7 +77,7 @@ def waiting_sentence(name: str, brokers: Sequence[int]) -> str:
 
 
 async def _delete(admin: Admin, name: str, *, if_exists: bool) -> bool:
-    """Delete one; False when somebody else was quicker and that is no error."""
+    """Delete a topic; return False if another client was faster and a missing topic is ignored."""
     try:
         await admin.delete_topic(name, timeout_ms=DELETE_TIMEOUT_MS)
     except TidegaugeError as problem:

@@ -1,10 +1,10 @@
 """``describe-topic`` and ``describe-cluster``.
 
-``describe-topic`` prints Kafka's lines exactly: tab separated, partitions ascending, Isr in stored order,
-``Leader: none`` (kafka-behaviour 11.1). ``--replicas`` adds what no Kafka tool shows: every replica's LEO, HW and
-epochs. JSON carries everything always (design, section 6); what cannot be asked is ``"unknown"`` and null there.
-``--watch`` tells the same again whenever it changes; on a terminal it is one screen of 80 columns
-(``tidegauge_client.live_view``), and nowhere else is a cursor moved. ``NO_COLOR`` keeps it without colours.
+``describe-topic`` prints Kafka's lines exactly: tab separated, partitions ascending, Isr in stored order, ``Leader:
+none`` (TopicCommand.PartitionDescription). ``--replicas`` adds what no Kafka tool shows: every replica's LEO, HW and
+epochs. JSON always has every key; what cannot be asked is ``"unknown"`` and null there. ``--watch`` prints the same
+again whenever it changes; on a terminal it is one screen of 80 columns (``tidegauge_client.live_view``), and the cursor
+is moved nowhere else. ``NO_COLOR`` switches colours off.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Shown = list[tuple[TopicDescription, list[PartitionInfo]]]
 
 
 class Filter(NamedTuple):
-    """Which partitions to show; all when nothing is set. Several together are all shown, as in Kafka."""
+    """The partitions to show; all if nothing is set. Several filters are combined by "or", as in Kafka."""
 
     under_replicated: bool = False
     unavailable: bool = False
@@ -48,7 +48,7 @@ class Filter(NamedTuple):
     at_min_isr: bool = False
 
     def shows(self, part: PartitionInfo, live: Mapping[int, Any], min_isr: int) -> bool:
-        """Whether a partition passes (TopicCommand.PartitionDescription)."""
+        """Return whether a partition passes (TopicCommand.PartitionDescription)."""
         is_led = part.leader_id is not None and part.leader_id in live
         factor = len(part.replicas) - len(part.adding_replicas)
         return (
@@ -61,7 +61,7 @@ class Filter(NamedTuple):
 
 
 def topic_lines(topic: TopicInfo, configs: Sequence[TopicConfig]) -> Iterator[str]:
-    """Kafka's lines for a topic: the header, then one for each partition."""
+    """Return Kafka's lines for a topic: the header, then one for each partition."""
     partitions = list(topic.partitions.values())
     settings = ",".join(f"{config.name}={config.value}" for config in configs if not config.is_default)
     topic_id = f"TopicId: {topic.topic_id}\t" if topic.topic_id else ""
@@ -74,13 +74,13 @@ def topic_lines(topic: TopicInfo, configs: Sequence[TopicConfig]) -> Iterator[st
 
 
 def replication_factor(topic: TopicInfo) -> int:
-    """Of the first partition, less what a reassignment adds."""
+    """Return the replication factor of the first partition, without replicas that a reassignment adds."""
     first = next(iter(topic.partitions.values()), None)
     return 0 if first is None else len(first.replicas) - len(first.adding_replicas)
 
 
 def partition_line(part: PartitionInfo) -> str:
-    """Kafka's line for a partition."""
+    """Return Kafka's line for a partition."""
     leader = "none" if part.leader_id is None else str(part.leader_id)
     moving = ""
     if part.adding_replicas or part.removing_replicas:
@@ -92,7 +92,7 @@ def partition_line(part: PartitionInfo) -> str:
 
 
 def replica_table(states: Sequence[ReplicaState], hw: int | None) -> Iterator[str]:
-    """What each replica of one partition holds, under Kafka's line for the partition."""
+    """Return the table of one partition's replicas, to be printed under Kafka's line for the partition."""
     rows: list[tuple[str, ...]] = [("BROKER", "ROLE", "ISR", "LOG START", "LEO", "HW", "LAG", "EPOCHS")]
     leo = next((state.leo for state in states if state.role == "leader"), None)
     for state in states:
@@ -118,7 +118,7 @@ def replica_table(states: Sequence[ReplicaState], hw: int | None) -> Iterator[st
 
 
 def _wrapped(begin: str, words: str) -> Iterator[str]:
-    """A line of a table below its partition; what 80 columns do not hold of its last column stands below it."""
+    """Return a line of a table below its partition; the overflow of its last column continues on further lines."""
     room = COLUMNS - INDENT_COLUMNS - len(begin)
     if room < LEAST_COLUMNS and len(words) > room:
         yield INDENT + begin.rstrip()
@@ -138,7 +138,7 @@ def _number(value: int | None) -> str:
 
 
 def topic_json(topic: TopicDescription, shown: Sequence[PartitionInfo]) -> dict[str, Any]:
-    """One topic in the fixed shape of the design."""
+    """Return one topic as a JSON object, always with all keys."""
     return {
         "name": topic.info.name,
         "topic_id": topic.info.topic_id,
@@ -176,7 +176,7 @@ def topic_json(topic: TopicDescription, shown: Sequence[PartitionInfo]) -> dict[
 def text_lines(
     topic: TopicDescription, shown: Sequence[PartitionInfo], wanted: Filter, replicas: bool
 ) -> Iterator[str]:
-    """Kafka's lines, without the header where partitions are filtered, with tables where asked."""
+    """Return Kafka's lines, without the header if partitions are filtered, with tables if requested."""
     lines = topic_lines(topic.info, topic.configs)
     header = next(lines)
     if not any(wanted):
@@ -196,10 +196,14 @@ def text_lines(
     is_flag=True,
     help="Only partitions with replicas missing from the ISR.",
 )
-@click.option("--unavailable-partitions", "unavailable", is_flag=True, help="Only those without a live leader.")
-@click.option("--under-min-isr-partitions", "under_min_isr", is_flag=True, help="Only below min.insync.replicas.")
-@click.option("--at-min-isr-partitions", "at_min_isr", is_flag=True, help="Only exactly at min.insync.replicas.")
-@click.option("--watch", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
+@click.option("--unavailable-partitions", "unavailable", is_flag=True, help="Only partitions without a live leader.")
+@click.option(
+    "--under-min-isr-partitions", "under_min_isr", is_flag=True, help="Only partitions below min.insync.replicas."
+)
+@click.option(
+    "--at-min-isr-partitions", "at_min_isr", is_flag=True, help="Only partitions exactly at min.insync.replicas."
+)
+@click.option("--watch", is_flag=True, help="Print again whenever something changes, until Ctrl-C.")
 @verb_options
 @tells_errors
 def describe_topic(
@@ -254,7 +258,7 @@ def describe_topic(
 async def _watch(
     look: Callable[[], Awaitable[Shown]], lines_of: Callable[[Shown], list[str]], show: Callable[[list[str]], None]
 ) -> None:
-    """Show what there is whenever it changes. Brokers that stop to answer later are told of, and asked again."""
+    """Print the description whenever it changes. Brokers that stop responding are reported, and retried."""
     last: list[str] = []
     problem = ""
     is_first = True
@@ -283,7 +287,7 @@ def _repaint(lines: list[str]) -> None:
 
 
 def _is_screen() -> bool:
-    """Whether a cursor may be moved."""
+    """Return whether stdout is a terminal on which the cursor may be moved."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
@@ -333,8 +337,8 @@ class BrokerRow(NamedTuple):
     """One broker of a cluster.
 
     Attributes:
-        address: where it is reached; None where it is not registered.
-        state: ``up``; ``silent``: registered, but without an answer within a second; ``down``: not registered, known
+        address: its address; None if it is not registered.
+        state: ``up``; ``silent``: registered, but without a response within a second; ``down``: not registered, known
             only from assignments.
         leaders: partitions that it leads.
         partitions: partitions of which it is assigned a replica.
@@ -349,7 +353,7 @@ class BrokerRow(NamedTuple):
 
 
 def broker_rows(info: ClusterInfo, silent: Collection[int]) -> list[BrokerRow]:
-    """All brokers that are registered or assigned a replica, by id."""
+    """Return all brokers that are registered or assigned a replica, by id."""
     parts = [part for topic in info.topics.values() for part in topic.partitions.values()]
     held = Counter(broker for part in parts for broker in part.replicas)
     led = Counter(part.leader_id for part in parts)
@@ -363,7 +367,7 @@ def broker_rows(info: ClusterInfo, silent: Collection[int]) -> list[BrokerRow]:
 
 
 async def silent_brokers(admin: Admin, info: ClusterInfo) -> set[int]:
-    """Registered brokers that do not answer within a second."""
+    """Return the registered brokers that do not respond within a second."""
 
     async def is_silent(broker: BrokerInfo) -> bool:
         try:

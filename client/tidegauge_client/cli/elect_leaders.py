@@ -1,8 +1,8 @@
-"""``elect-leaders`` (kafka-leader-election.sh; kafka-behaviour 8.19, 11.2): preferred or unclean elections on demand.
+"""``elect-leaders`` (kafka-leader-election.sh; LeaderElectionCommand): preferred or unclean elections on demand.
 
-Kafka's sentences: what was elected and what needed no election on stdout, what failed on stderr. Any failure: exit 1.
-With ``--all-topic-partitions`` partitions that need no election are not named, as in Kafka. It returns when every live
-broker knows the result.
+Kafka's sentences: elected partitions and those that needed no election on stdout, failures on stderr. Any failure: exit
+1. With ``--all-topic-partitions`` partitions that need no election are not named, as in Kafka. It returns when every
+live broker knows the result.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Outcomes = dict[TopicPartition, TidegaugeError | None]
 
 @click.command("elect-leaders")
 @click.option("--election-type", type=click.Choice(["preferred", "unclean"], case_sensitive=False), required=True)
-@click.option("--topic", metavar="T", help="The topic of the partition.")
-@click.option("--partition", type=click.IntRange(min=0), metavar="P", help="The partition.")
+@click.option("--topic", metavar="T", help="Topic of the partition to elect a leader for.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="P", help="The partition to elect a leader for.")
 @click.option("--all-topic-partitions", is_flag=True, help="All partitions of all topics that need it.")
 @verb_options
 @tells_errors
@@ -39,7 +39,7 @@ def elect_leaders(
     directory: Path,
     output: str,
 ) -> None:
-    """Give leadership back to preferred replicas, or to any live one where no in-sync replica lives."""
+    """Return leadership to preferred replicas, or give it to any live one where no in-sync replica is alive."""
     partitions = _partitions(topic, partition, all_topic_partitions=all_topic_partitions)
     bootstrap = servers(bootstrap_server, directory)
 
@@ -65,7 +65,7 @@ def elect_leaders(
 def _partitions(
     topic: str | None, partition: int | None, *, all_topic_partitions: bool
 ) -> Sequence[TopicPartition] | None:
-    """Which partitions; None: all. What is missing or too much is a usage error."""
+    """Return the partitions; None: all. A missing or superfluous option is a usage error."""
     if all_topic_partitions:
         if topic is not None or partition is not None:
             raise click.UsageError("Option --all-topic-partitions can't be used with --topic or --partition")
@@ -80,7 +80,7 @@ def _partitions(
 
 
 async def _until_known(admin: Admin, elected: Sequence[TopicPartition]) -> None:
-    """Until every live broker has the epoch that the best-informed one shows now."""
+    """Wait until every live broker has the epoch that the best-informed one shows now."""
     if not elected:
         return
     topics = {at.topic for at in elected}

@@ -1,8 +1,7 @@
-"""``explain T-P``: why the HW is where it is, who holds it back and for how long, who is out of sync, why nobody leads.
+"""``explain T-P``: why the HW is where it is, what holds it back and for how long, what is out of sync or leaderless.
 
-The facts come from the metadata, from every replica's broker and its lab, and from the leader's settings; the
-sentences from ``tidegauge_client.explanation``. Exit code 0 whenever the partition exists, whatever is wrong
-with it; 1 if not.
+The facts come from the metadata, from every replica's broker and its lab, and from the leader's settings; the sentences
+from ``tidegauge_client.explanation``. Exit code 0 whenever the partition exists, whatever its state; 1 if not.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ Answers = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
 
 
 async def gather(admin: Admin, at: TopicPartition) -> Facts:
-    """Ask the cluster what is known of a partition.
+    """Gather what the cluster knows of a partition.
 
-    The newest of all brokers' metadata counts: that of a broker that is cut off from the controller may show a leader
-    of a former epoch, which, cut off as well, would say that it leads.
+    The newest of all brokers' metadata counts: a broker that is partitioned from the controller may show a leader of an
+    earlier epoch, which, partitioned as well, would report that it leads.
 
     Raises:
-        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker answers.
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
     """
     cluster = await admin.metadata([at.topic])
     (topic,) = topics_of(cluster, [at.topic])
@@ -84,7 +83,7 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
 
 
 async def lag_ms_of(admin: Admin, broker_id: int) -> int | None:
-    """A broker's replica.lag.time.max.ms; None where it does not tell, as brokers may differ on who is alive."""
+    """Return a broker's replica.lag.time.max.ms; None if it does not report it, as views of live brokers may differ."""
     try:
         entries = await admin.describe_broker_settings(broker_id)
     except TidegaugeError:
@@ -93,14 +92,14 @@ async def lag_ms_of(admin: Admin, broker_id: int) -> int | None:
 
 
 async def faults_in(brokers: Sequence[BrokerInfo], security: Security) -> dict[int, lab_pb2.ListFaultsResponse]:
-    """What the lab has in force in these brokers, by id; those without a lab or an answer are left out.
+    """Return the lab's faults in these brokers, by id; without brokers that have no lab or do not respond.
 
-    No fault cuts the lab's own calls: a broker that is cut off from clients still tells.
+    No fault affects the lab's own calls: a broker that is partitioned from clients still reports.
     """
     channels = Channels(security)
 
     async def one(broker: BrokerInfo) -> lab_pb2.ListFaultsResponse | None:
-        # The generated stub serves both kinds of channel; only its type file knows two classes.
+        # The generated stub serves both kinds of channel; only its type stub distinguishes two classes.
         lab = cast("LabServiceAsyncStub", lab_service_pb2_grpc.LabServiceStub(channels.channel(broker.address)))
         request = lab_pb2.ListFaultsRequest()
         try:
@@ -116,14 +115,14 @@ async def faults_in(brokers: Sequence[BrokerInfo], security: Security) -> dict[i
 
 
 class LabFacts(TypedDict):
-    """What the lab does to brokers."""
+    """The faults and holds of the lab."""
 
     held: frozenset[int]
     faulty: Mapping[int, int]
 
 
 def lab_facts(at: TopicPartition, in_force: Mapping[int, lab_pb2.ListFaultsResponse]) -> LabFacts:
-    """Who is held, and how many faults there are in whom."""
+    """Return the held brokers, and the number of faults in each broker."""
     place = (at.topic, at.partition)
     held = {
         broker
@@ -139,7 +138,7 @@ def lab_facts(at: TopicPartition, in_force: Mapping[int, lab_pb2.ListFaultsRespo
 def facts_of(
     cluster: ClusterInfo, part: PartitionInfo, answers: Answers, configs: Mapping[str, str | None], lag_ms: int | None
 ) -> Facts:
-    """Put together what brokers said."""
+    """Combine the responses of the brokers."""
     said = {
         broker: one
         for broker, replicas in answers.items()
@@ -190,7 +189,7 @@ def _led(said: metadata_pb2.ReplicaDescription) -> Led:
 
 
 def lines(facts: Facts, sentences: Sequence[Sentence]) -> Iterator[str]:
-    """The explanation as text, within 80 columns."""
+    """Return the explanation as text, within 80 columns."""
     leader = "none" if facts.leader is None else str(facts.leader)
     led = facts.led
     ends = "HW and LEO unknown" if led is None else f"HW {led.hw}, LEO {led.leo}"

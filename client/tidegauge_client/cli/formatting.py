@@ -1,4 +1,4 @@
-r"""Bytes in, bytes out: escapes, key separators, and kcat's format strings (design, section 6).
+r"""Bytes in, bytes out: escapes, key separators, and kcat's format strings.
 
 A format is ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%T`` timestamp in ms, ``%k`` key, ``%v`` value, ``%h``
 headers, ``%K`` and ``%S`` their lengths in bytes (-1 for null, as kcat), ``%%``; with the escapes ``\n \t \r \0 \\
@@ -42,7 +42,7 @@ _FIELDS: dict[str, Part] = {
 
 
 def _pieces(text: str, *, has_fields: bool = True) -> Iterator[tuple[bytes, str]]:
-    """Literal bytes with ``""``, or a field's letter with ``b""``."""
+    """Yield literal bytes with ``""``, or a field's letter with ``b""``."""
     position = 0
     while position < len(text):
         character = text[position]
@@ -56,11 +56,13 @@ def _pieces(text: str, *, has_fields: bool = True) -> Iterator[tuple[bytes, str]
                 try:
                     yield bytes.fromhex(digits if len(digits) == _HEX_DIGITS else "?"), ""
                 except ValueError:
-                    raise ValueError(f"'\\x{digits}' is no escape; write \\xHH with two hexadecimal digits") from None
+                    raise ValueError(
+                        f"'\\x{digits}' is not an escape; write \\xHH with two hexadecimal digits"
+                    ) from None
             elif following in _ESCAPES:
                 yield _ESCAPES[following], ""
             else:
-                raise ValueError(f"'\\{following}' is no escape; there are \\n \\t \\r \\0 \\\\ \\xHH")
+                raise ValueError(f"'\\{following}' is not an escape; there are \\n \\t \\r \\0 \\\\ \\xHH")
         elif character == "%" and has_fields:
             position += 1
             yield b"", following or " "
@@ -69,19 +71,19 @@ def _pieces(text: str, *, has_fields: bool = True) -> Iterator[tuple[bytes, str]
 
 
 def unescape(text: str) -> bytes:
-    r"""The bytes that a text with escapes means; a percent sign is itself.
+    r"""Return the bytes of a text with escapes; a percent sign stands for itself.
 
     Raises:
         ValueError: an unknown escape, or nothing is left.
     """
     result = b"".join(literal for literal, _ in _pieces(text, has_fields=False))
     if not result:
-        raise ValueError("an empty separator separates nothing")
+        raise ValueError("a separator must not be empty")
     return result
 
 
 def compile_format(text: str) -> Callable[[ConsumerRecord], bytes]:
-    """A function that prints a record.
+    """Return a function that formats a record.
 
     Raises:
         ValueError: an unknown field or escape.
@@ -93,7 +95,7 @@ def compile_format(text: str) -> Callable[[ConsumerRecord], bytes]:
         elif letter in _FIELDS:
             parts.append(_FIELDS[letter])
         elif letter:
-            raise ValueError(f"'%{letter.strip()}' is no field; there are %t %p %o %T %k %v %h %K %S %%")
+            raise ValueError(f"'%{letter.strip()}' is not a field; there are %t %p %o %T %k %v %h %K %S %%")
         else:
             parts.append(literal)
     return _printer(_joined(parts))
@@ -125,7 +127,7 @@ def parse_header(text: bytes) -> tuple[str, bytes]:
     """
     name, equals, content = text.partition(b"=")
     if not equals or not name:
-        raise ValueError(f"'{text.decode(errors='replace')}' is no header; write NAME=VALUE")
+        raise ValueError(f"'{text.decode(errors='replace')}' is not a header; write NAME=VALUE")
     try:
         return name.decode(), content
     except UnicodeDecodeError:
@@ -142,7 +144,7 @@ def parse_headers(text: bytes) -> list[tuple[str, bytes]]:
 
 
 def json_bytes(content: bytes | None) -> Any:
-    """Text where it is UTF-8, else ``{"base64": ...}``; null is null."""
+    """Return text if the bytes are UTF-8, else ``{"base64": ...}``; null is null."""
     if content is None:
         return None
     try:
@@ -152,10 +154,10 @@ def json_bytes(content: bytes | None) -> Any:
 
 
 def content_of(written: Any) -> bytes | None:
-    """What ``json_bytes`` was given.
+    """Return the bytes from which ``json_bytes`` made a value.
 
     Raises:
-        ValueError: it did not write this.
+        ValueError: ``json_bytes`` did not make it.
     """
     if written is None:
         return None

@@ -1,8 +1,8 @@
-"""``health``: is a broker alive and ready? By gRPC's health service, one second for each.
+"""``health``: is a broker alive and ready? By gRPC's health service, with a timeout of one second for each.
 
-Alive: the process answers. Ready: it is registered, has metadata, and its replicas have the roles that the controller
-gave them at its start (service ``tidegauge.ready``). 0 when all that were asked are ready, else 1. With ``-b`` those
-addresses are asked, else all of the cluster in ``--dir``.
+Alive: the process responds. Ready: it is registered, has metadata, and its replicas have the roles that the controller
+gave them at its start (service ``tidegauge.ready``). Exit code 0 if all brokers asked are ready, else 1. With ``-b``
+those addresses are asked, else all of the cluster in ``--dir``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TIMEOUT_SECONDS = 1.0
 
 
 class Health(NamedTuple):
-    """What a broker says of itself."""
+    """A broker's health."""
 
     address: str
     is_alive: bool
@@ -39,7 +39,7 @@ class Health(NamedTuple):
 
     @property
     def state(self) -> str:
-        """In a word or two."""
+        """Return the health in a word or two."""
         if self.is_ready:
             return "ready"
         because = f": {self.why}" if self.why else ""
@@ -62,7 +62,7 @@ async def check(channels: Channels, address: str) -> Health:
 
 
 async def address_of(bootstrap: BootstrapServers, bootstrap_server: str | None, directory: Path, broker: int) -> str:
-    """Where a broker is: by the cluster's file, which knows dead ones too, else by the cluster itself.
+    """Return a broker's address: from the cluster's file, which has dead ones too, else from the cluster itself.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE.
@@ -79,7 +79,7 @@ async def address_of(bootstrap: BootstrapServers, bootstrap_server: str | None, 
 
 
 @click.command("health")
-@click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="Only this one.")
+@click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="Ask only this broker.")
 @verb_options
 @tells_errors
 def health(broker: int | None, bootstrap_server: str | None, directory: Path, output: str) -> None:

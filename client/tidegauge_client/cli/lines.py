@@ -1,7 +1,7 @@
 r"""Lines to produce, as bytes: split at ``\n`` only, nothing decoded or stripped.
 
-A final newline makes no extra record; an empty line is an empty value. Whatever can block (a terminal, a pipe) is
-read by a daemon thread, so that records are sent while the next one is still being typed, and Ctrl-C ends at once.
+A final newline makes no extra record; an empty line is an empty value. Whatever can block (a terminal, a pipe) is read
+by a daemon thread, so that records are sent while the next one is still being typed, and Ctrl-C ends at once.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ CHUNKS_AHEAD = 4
 
 
 class Splitter:
-    """Cuts a stream of bytes into lines."""
+    """Splits a stream of bytes into lines."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that are complete now."""
+        """Return the lines that are complete now."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         return lines
 
     def end(self) -> list[bytes]:
-        """The last line, where no newline ends it."""
+        """Return the last line, if no newline ends it."""
         return [self._rest] if self._rest else []
 
 
@@ -57,12 +57,12 @@ def _is_regular_file(stream: IO[bytes]) -> bool:
 async def _read_in_thread(stream: IO[bytes]) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes] = asyncio.Queue(CHUNKS_AHEAD)
-    # Past the buffer, which nobody has read from yet: its lock, held by a thread that waits for a line, would make the
-    # interpreter abort at its end (Ctrl-C).
+    # Past the buffer, which has not been read from yet: its lock, held by a thread that waits for a line, would make
+    # the interpreter abort at its end (Ctrl-C).
     descriptor = stream.fileno()
 
     def read() -> None:
-        # The loop may be gone when a line comes at last; then nobody wants it.
+        # The loop may be closed when a line arrives at last; the line is dropped then.
         with contextlib.suppress(RuntimeError, OSError, ValueError):
             while True:
                 chunk = os.read(descriptor, CHUNK_BYTES)

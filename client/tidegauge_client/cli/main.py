@@ -99,7 +99,7 @@ class Verbs(click.Group):
         return {entry.name: entry for entry in entry_points(group=GROUP)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """All verbs, by name."""
+        """Return all verbs, sorted by name."""
         return sorted(self._entry_points)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
@@ -116,7 +116,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the verb that is called; a name that is none is answered with the verbs that may be meant."""
+        """Return the verb that is called; the error for an unknown name suggests verbs."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as problem:
@@ -128,7 +128,7 @@ class Verbs(click.Group):
             raise click.UsageError(f"{problem.message} Did you mean {told}?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in ``--help``; a verb whose extra is not installed is shown as such, and stops nothing."""
+        """Format the list in ``--help``; a verb whose extra is not installed is shown as such."""
         names = self.list_commands(ctx)
         width = max(map(len, names))
         for title, section in in_sections(names):
@@ -138,7 +138,7 @@ class Verbs(click.Group):
                     formatter.write_dl(rows)
 
     def _in_short(self, ctx: click.Context, name: str) -> str | None:
-        """What a verb does, in one sentence; None where it is hidden."""
+        """Return what a verb does, in one sentence; None if it is hidden."""
         try:
             command = self.get_command(ctx, name)
         except (ImportError, AttributeError, TypeError) as problem:
@@ -156,7 +156,7 @@ def end_with_common_options(command: click.Command) -> None:
 
 
 def in_sections(names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """The verbs by what they are for, each once; a verb that no section names stands in the last one."""
+    """Group the verbs by purpose, each once; a verb that no section names is in the last one."""
     for title, section in SECTIONS.items():
         yield title, [name for name in section if name in names]
     known = {name for section in SECTIONS.values() for name in section}
@@ -164,7 +164,7 @@ def in_sections(names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def may_be_meant(word: str, names: Sequence[str]) -> list[str]:
-    """What somebody may have meant who called this verb, which there is not."""
+    """Return the verbs that an unknown name may stand for."""
     bare = word.lower().removeprefix("kafka-").removesuffix(".sh")
     if bare in {"help", "commands", "verbs"}:
         return ["`tidegauge --help`"]
@@ -179,11 +179,11 @@ def may_be_meant(word: str, names: Sequence[str]) -> list[str]:
 )
 @click.version_option(version("tidegauge"), "--version", message="tidegauge %(version)s")
 def root() -> None:
-    """A Kafka-style broker cluster of real processes, to start, break and understand."""
+    """Start, break and understand a Kafka-style broker cluster of real processes."""
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether ``-o json`` stands among arguments that click could not read."""
+    """Return whether ``-o json`` is among arguments that click could not read."""
     for position, argument in enumerate(arguments):
         if argument in {"--output=json", "-ojson", "-o=json"}:
             return True
@@ -193,7 +193,7 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line; return the exit code."""
     try:
         result = root.main(args=list(arguments), prog_name="tidegauge", standalone_mode=False)
     except click.ClickException as problem:
@@ -220,11 +220,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """The entry point ``tidegauge``."""
+    """Run the entry point ``tidegauge``."""
     if not __debug__:
         say("tidegauge does not run under python -O: its invariants are assertions.")
         sys.exit(EXIT_FAILED)
     if sys.argv[1:2] != ["broker"]:
-        # What gRPC's library writes of a failed connection is told in our own sentence; a broker reads those lines.
+        # What gRPC's library logs about a failed connection is in our own error message; brokers log the lines.
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     sys.exit(run(sys.argv[1:]))

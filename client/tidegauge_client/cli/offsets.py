@@ -1,4 +1,4 @@
-"""``get-offsets`` (kafka-get-offsets.sh; kafka-behaviour 11.6): ``topic:partition:offset`` lines, by partition."""
+"""``get-offsets`` (kafka-get-offsets.sh; GetOffsetShell): ``topic:partition:offset`` lines, by partition."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TIMEOUT_MS = 10_000
 
 
 class TimeType(click.ParamType[int]):
-    """-1 or latest, -2 or earliest, -3 or max-timestamp, else ms since 1970."""
+    """The type of -1 or latest, -2 or earliest, -3 or max-timestamp, else ms since 1970."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read it, or fail as a usage error."""
+        """Read the value, or fail as a usage error."""
         if value in NAMED_TIMES:
             return NAMED_TIMES[value]
         try:

@@ -1,4 +1,4 @@
-"""``produce``: lines of a file or of stdin, or numbered records, into a topic (design, section 6).
+"""``produce``: lines of a file or of stdin, or numbered records, into a topic.
 
 Order is kept per key and per partition. Every record ends acknowledged or failed: sent = acked + failed. Ctrl-C and
 SIGTERM stop the reading; what was handed over gets a few seconds for its acknowledgement, then the summary is printed
@@ -7,8 +7,8 @@ SIGTERM stop the reading; what was handed over gets a few seconds for its acknow
 A line may begin with headers, then with a key, each ended by a separator of its own, as ``parse.headers`` and
 ``parse.key`` of kafka-console-producer.sh; headers have the form that ``consume`` prints for ``%h``.
 
-``--history F`` appends what happened to each record to F, for the accountant (``tidegauge verify``); its format stands
-in ``tidegauge_client.history``.
+``--history F`` appends what happened to each record to F, for the accountant (``tidegauge verify``); its format is
+described in ``tidegauge_client.history``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ACKS: dict[str, Literal["all", 0, 1]] = {"all": "all", "-1": "all", "1": 1, "0":
 
 
 class MalformedLine(Exception):
-    """A line has no separator where one is needed, or its headers can't be read."""
+    """A line lacks a required separator, or its headers can't be read."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Work:
     problems: Counter[tuple[ErrorCode, str]] = field(default_factory=Counter)
 
     def producer(self, bootstrap: list[str]) -> Producer:
-        """For it; a request may not outlast a delivery, so it has no more time than that leaves."""
+        """Return a producer; a request has no more time than the delivery timeout leaves."""
         return Producer(
             bootstrap,
             acks=self.acks,
@@ -105,13 +105,13 @@ class Work:
         return begin, rest
 
     def failed(self, index: int, problem: TidegaugeError, *, is_definite: bool) -> None:
-        """A record was refused, or its fate is unknown."""
+        """Note that a record was rejected, or that its outcome is unknown."""
         self.problems[problem.code, problem.message] += 1
         if self.history is not None:
             self.history.failed(index, problem, is_definite=is_definite)
 
     def answered(self, index: int, future: asyncio.Future[RecordMetadata]) -> None:
-        """The acknowledgement, or why there is none."""
+        """Handle the acknowledgement, or why there is none."""
         if future.cancelled():
             return
         problem = future.exception()
@@ -122,7 +122,7 @@ class Work:
 
 
 async def numbered(count: int) -> AsyncIterator[list[bytes]]:
-    """``0`` to ``count - 1`` as text."""
+    """Yield ``0`` to ``count - 1`` as text."""
     for begin in range(0, count, NUMBERS_AT_ONCE):
         yield [b"%d" % number for number in range(begin, min(count, begin + NUMBERS_AT_ONCE))]
 
@@ -164,7 +164,7 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
     "--file",
     "file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Read lines from it; else from stdin.",
+    help="Read lines from this file instead of stdin.",
 )
 @click.option("--count", type=click.IntRange(min=0), metavar="N", help="Write the numbers 0 to N-1 instead of lines.")
 @click.option(
@@ -172,9 +172,13 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
     type=click.Choice(list(ACKS)),
     default="all",
     show_default=True,
-    help="Who must have a record: the in-sync replicas, the leader (1), nobody (0).",
+    help="Acknowledgement by all in-sync replicas (all, -1), by the leader (1), or none (0).",
 )
-@click.option("--key-separator", metavar="S", help="The key stands before its first occurrence; escapes as \\t work.")
+@click.option(
+    "--key-separator",
+    metavar="S",
+    help="Separates key and value at its first occurrence; escapes such as \\t are allowed.",
+)
 @click.option(
     "--header", "fixed_headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; may be repeated."
 )
@@ -183,15 +187,17 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
     metavar="S",
     help="Headers stand before its first occurrence, in front of the key: NAME=VALUE,NAME=VALUE, as %h of `consume`.",
 )
-@click.option("--partition", type=click.IntRange(min=0), metavar="P", help="Write to this partition.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records a second, at most.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="P", help="Write to this partition only.")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Maximum number of records per second."
+)
 @click.option(
     "--delivery-timeout-ms",
     type=click.IntRange(min=2 * LINGER_MS),
     metavar="N",
     default=DELIVERY_TIMEOUT_MS,
     show_default=True,
-    help="A record that is not acknowledged by then has failed.",
+    help="Time after which a record without acknowledgement has failed.",
 )
 @click.option(
     "--history",
@@ -250,7 +256,7 @@ def _separator(option: str, text: str | None) -> bytes | None:
 
 
 async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[bytes]], output: str) -> str | None:
-    """Write all; prints the summary, and gives the sentence to fail with."""
+    """Write all records and print the summary; return the sentence to fail with."""
     stopped: str | None = None
     interrupted = False
     ending = Ending()
@@ -285,7 +291,7 @@ async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[b
 
 
 def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
-    """The summary."""
+    """Print the summary."""
     summary = {
         "sent": counters.sent + work.refused,
         "acked": counters.acked,
@@ -305,7 +311,7 @@ def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
 
 
 def fail_as_json(problems: Counter[tuple[ErrorCode, str]]) -> NoReturn:
-    """One error document, with the code that most records failed with."""
+    """Fail with one error document, with the code of most failed records."""
     told = problems.most_common(PROBLEMS_TOLD)
     sentence = "; ".join(f"{times} records failed: {sentence}" for (_, sentence), times in told)
     fail(sentence or "records failed", JSON, code=told[0][0][0] if told else None)

@@ -1,7 +1,7 @@
 """``reassign-partitions`` (kafka-reassign-partitions.sh): other replicas for partitions, from plan to end.
 
-Kafka's actions, options and sentences (kafka-behaviour 11.8). Replicas stay in whatever log folder a broker puts them:
-moves between the folders of a broker, and their throttle, are left out (docs/not-emulated.md).
+Kafka's actions, options and sentences (ReassignPartitionsCommand). Each broker chooses the log directory of a replica:
+moves between the log directories of a broker, and their throttle, are left out (docs/not-emulated.md).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidegauge_client.metadata import ClusterInfo, PartitionInfo
 Text = TypeVar("Text")
 Parsed = TypeVar("Parsed")
 SETTLE_SECONDS = 2.0
-"""So long ``--verify`` waits for metadata that lags behind the controller."""
+"""How long ``--verify`` waits for metadata that lags behind the controller."""
 
 _ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "generate": (("topics_to_move_json_file", "broker_list"), ("disable_rack_aware",)),
@@ -35,7 +35,7 @@ _ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cancel": (("reassignment_json_file",), ("preserve_throttles", "timeout")),
     "list": ((), ()),
 }
-"""What each action needs, and what it may have."""
+"""The required and the optional arguments of each action."""
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -44,22 +44,34 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--generate", "actions", flag_value="generate", multiple=True, help="Propose replicas for topics.")
 @click.option("--execute", "actions", flag_value="execute", multiple=True, help="Begin a reassignment.")
 @click.option(
-    "--verify", "actions", flag_value="verify", multiple=True, help="Tell how far it is; at its end unthrottle."
+    "--verify",
+    "actions",
+    flag_value="verify",
+    multiple=True,
+    help="Show the progress; at the end remove the throttles.",
 )
-@click.option("--cancel", "actions", flag_value="cancel", multiple=True, help="Go back to the replicas from before it.")
-@click.option("--list", "actions", flag_value="list", multiple=True, help="List the reassignments that run.")
+@click.option(
+    "--cancel",
+    "actions",
+    flag_value="cancel",
+    multiple=True,
+    help="Cancel a reassignment and restore the original replicas.",
+)
+@click.option("--list", "actions", flag_value="list", multiple=True, help="List the reassignments in progress.")
 @click.option("--topics-to-move-json-file", type=_FILE, help='{"topics": [{"topic": "t"}], "version": 1}')
-@click.option("--broker-list", metavar="1,2,3", help="The brokers that the topics shall be on.")
-@click.option("--disable-rack-aware", is_flag=True, help="Propose without regard to racks.")
+@click.option("--broker-list", metavar="1,2,3", help="The brokers to move the topics to.")
+@click.option("--disable-rack-aware", is_flag=True, help="Ignore racks in the proposal.")
 @click.option(
     "--reassignment-json-file",
     type=_FILE,
     help='{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}',
 )
-@click.option("--additional", is_flag=True, help="Begin it though others run; or change their throttle.")
+@click.option(
+    "--additional", is_flag=True, help="Begin it in addition to others in progress, or change their throttle."
+)
 @click.option("--throttle", type=int, default=-1, metavar="BYTES", help="Bytes a second between brokers; -1: no limit.")
 @click.option(
-    "--timeout", type=click.IntRange(min=1), default=10_000, metavar="MS", help="How long to wait for answers."
+    "--timeout", type=click.IntRange(min=1), default=10_000, metavar="MS", help="How long to wait for responses."
 )
 @click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
 @verb_options
@@ -67,7 +79,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def reassign_partitions(
     actions: Sequence[str], bootstrap_server: str | None, directory: Path, output: str, **options: Any
 ) -> None:
-    """Give partitions other replicas: propose, begin, follow, cancel, list."""
+    """Reassign partitions to other replicas: propose, begin, follow, cancel, list."""
     action = _the_action(actions, options)
     work = {"generate": _generate, "execute": _execute, "verify": _verify, "cancel": _cancel, "list": _list}[action]
     bootstrap = servers(bootstrap_server, directory)
@@ -80,7 +92,7 @@ def reassign_partitions(
 
 
 def _the_action(actions: Sequence[str], options: Mapping[str, Any]) -> str:
-    """Exactly one, with what it needs and nothing else."""
+    """Return the one action, with its required arguments and no others."""
     if len(set(actions)) != 1:
         raise click.UsageError(
             "Command must include exactly one action: --generate, --execute, --verify, --cancel, --list"
@@ -201,7 +213,7 @@ async def _list(admin: Admin, options: Mapping[str, Any], output: str) -> None:
 
 
 def _read(parse: Callable[[Text], Parsed], text: Text) -> Parsed:
-    """What can be judged before anything is contacted is a usage error."""
+    """Read a file; anything wrong with it is a usage error, before anything is contacted."""
     try:
         return parse(text)
     except TidegaugeError as problem:
@@ -209,7 +221,7 @@ def _read(parse: Callable[[Text], Parsed], text: Text) -> Parsed:
 
 
 def _is_over(problem: TidegaugeError | None) -> bool:
-    """Whether a reassignment ended by itself before it could be cancelled."""
+    """Return whether a reassignment ended by itself before it could be cancelled."""
     return problem is not None and problem.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
@@ -238,7 +250,9 @@ def _partition(info: ClusterInfo, at: TopicPartition) -> PartitionInfo:
 async def _states(
     admin: Admin, targets: plan.Replicas, ongoing: Mapping[TopicPartition, OngoingReassignment]
 ) -> dict[TopicPartition, plan.State]:
-    """How far each partition is; what the controller has ended may take a moment to stand in the metadata."""
+    """Return the state of each partition; a reassignment that has just ended may take a moment to reach the
+    metadata.
+    """
     deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
     while True:
         newest = await _newest(admin, targets)
@@ -254,7 +268,7 @@ async def _states(
 
 
 async def _newest(admin: Admin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas by the newest of all live brokers' metadata."""
+    """Return the replicas in the newest of all live brokers' metadata."""
     topics = {at.topic for at in partitions}
     brokers = (await admin.metadata([])).brokers.values()
     views = await asyncio.gather(
@@ -263,7 +277,7 @@ async def _newest(admin: Admin, partitions: Collection[TopicPartition]) -> dict[
     newest: dict[TopicPartition, PartitionInfo] = {}
     for view in views:
         if isinstance(view, TidegaugeError):
-            continue  # a broker that does not answer knows nothing that counts
+            continue  # a broker that does not respond has no newer metadata
         if isinstance(view, BaseException):
             raise view
         for at in partitions:
@@ -278,7 +292,7 @@ def _age(part: PartitionInfo) -> tuple[int, int]:
 
 
 async def _throttle(admin: Admin, moves: Mapping[TopicPartition, plan.Move], rate: int) -> None:
-    """The moves' replicas at their topics, then the rate at each broker; every broker knows when this returns."""
+    """Throttle the moves' replicas at their topics, then the rate at each broker; return when every broker knows."""
     last = -1
     for topic, settings in plan.throttled_replicas(moves).items():
         last = max(last, await admin.alter_topic_settings(topic, settings))
@@ -289,7 +303,7 @@ async def _throttle(admin: Admin, moves: Mapping[TopicPartition, plan.Move], rat
 
 
 async def _clear_throttles(admin: Admin, topics: Collection[str], output: str) -> None:
-    """All of them: nobody knows which brokers took part."""
+    """Clear the throttles of all brokers: which of them took part is not recorded."""
     brokers = sorted((await admin.metadata([])).brokers)
     if output != JSON:
         names = ",".join(map(str, brokers))

@@ -1,4 +1,4 @@
-"""``create-topic`` and ``list-topics`` (kafka-topics.sh; kafka-behaviour 11.1)."""
+"""``create-topic`` and ``list-topics`` (kafka-topics.sh; TopicCommand)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ CREATE_TIMEOUT_MS = 30_000
 
 
 def parse_assignment(text: str) -> list[list[int]]:
-    """Read ``1:0:2,0:2:1``: broker ids of each partition, first the preferred leader.
+    """Read ``1:0:2,0:2:1``: broker ids of each partition, the preferred leader first.
 
     Raises:
-        ValueError: the text has no such form.
+        ValueError: the text has another form.
     """
     try:
         assignment = [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
     except ValueError:
-        raise ValueError(f"'{text}' is no replica assignment; write BROKER:BROKER,BROKER:BROKER") from None
+        raise ValueError(f"'{text}' is not a replica assignment; write BROKER:BROKER,BROKER:BROKER") from None
     if any(broker < 0 for partition in assignment for broker in partition):
-        raise ValueError(f"'{text}' is no replica assignment: a broker id is not negative")
+        raise ValueError(f"'{text}' is not a replica assignment: a broker id is not negative")
     return assignment
 
 
@@ -40,13 +40,15 @@ def parse_configs(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name.strip():
-            raise ValueError(f"'{text}' is no setting; write NAME=VALUE, for example min.insync.replicas=2")
+            raise ValueError(f"'{text}' is not a setting; write NAME=VALUE, for example min.insync.replicas=2")
         configs[name.strip()] = value.strip()
     return configs
 
 
 def warn_of_unknown_brokers(assignment: Sequence[Sequence[int]], registered: Collection[int]) -> None:
-    """Say which assigned brokers are not registered; Kafka takes such an assignment, and so is it here."""
+    """Warn about assigned brokers that are not registered; Kafka accepts such an assignment, and so does this
+    command.
+    """
     unknown = sorted({broker for partition in assignment for broker in partition}.difference(registered))
     if unknown:
         ids = ", ".join(map(str, unknown))
@@ -58,11 +60,15 @@ def warn_of_unknown_brokers(assignment: Sequence[Sequence[int]], registered: Col
 
 @click.command("create-topic")
 @click.argument("name")
-@click.option("--partitions", type=int, help="How many; else the brokers' num.partitions.")
-@click.option("--replication-factor", type=int, help="Replicas of each; else default.replication.factor.")
-@click.option("--replica-assignment", metavar="1:0:2,0:2:1", help="Broker ids of each partition instead of counts.")
+@click.option("--partitions", type=int, help="Number of partitions (default: the brokers' num.partitions).")
+@click.option(
+    "--replication-factor",
+    type=int,
+    help="Replicas of each partition (default: the brokers' default.replication.factor).",
+)
+@click.option("--replica-assignment", metavar="1:0:2,0:2:1", help="Broker ids of each partition, instead of counts.")
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; repeatable.")
-@click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
+@click.option("--if-not-exists", is_flag=True, help="Ignore a topic that already exists.")
 @verb_options
 @tells_errors
 def create_topic(

@@ -1,13 +1,13 @@
-"""``wait``: until something is true of the cluster; 0, or 4 with what is true instead.
+"""``wait``: until a condition holds in the cluster; exit code 0, or 4 with the actual state.
 
 Rules:
-    1. A condition must hold in the metadata of every broker that answers, and at least one must: just after a kill, the
-       cache of one broker may still show the former state. A broker that stays behind the others no longer counts after
-       ``BEHIND_SECONDS``: it is cut off from the controller and would show that state for ever.
+    1. A condition must hold in the metadata of every broker that responds, and at least one must: just after a kill,
+       the cache of one broker may still show the previous state. A broker that stays behind the others no longer counts
+       after ``BEHIND_SECONDS``: it is partitioned from the controller and would show that state for ever.
     2. Metadata shows a dead leader until its session with ZooKeeper ends, and nothing in it says so. So the brokers
-       meant must confirm it themselves (DescribeReplicas): a leader that it leads in this leader epoch, and what it
-       says of ISR and high watermark; for ``--in-sync`` each replica that it follows this leader in this epoch.
-    3. When the time ends before any broker has answered, nothing is known, and the exit code is 124.
+       concerned must confirm the state themselves (DescribeReplicas): a leader that it leads in this leader epoch, and
+       its report of ISR and high watermark; for ``--in-sync`` each replica that it follows this leader in this epoch.
+    3. If the timeout passes before any broker has responded, the state is unknown, and the exit code is 124.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ ALL_TOPICS = ""
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is waited for.
+    """A condition to wait for.
 
     Attributes:
         text: as it was given.
-        topic: whose metadata is needed; None for all.
-        problem: what is true instead in one broker's view; None where it holds.
-        partition: whose brokers must confirm it; None for all partitions of the view.
-        confirms: what is true instead by the leader's own word, once it has confirmed that it leads; None: nothing.
+        topic: the topic whose metadata is needed; None for all.
+        problem: returns the actual state in one broker's view; None if the condition holds.
+        partition: the partition whose brokers must confirm it; None for all partitions of the view.
+        confirms: returns the actual state by the leader's own report, once it has confirmed that it leads; None:
+            nothing.
         of_all_replicas: whether the followers must confirm that they follow.
     """
 
@@ -63,7 +64,7 @@ def _partition(view: ClusterInfo, tp: TopicPartition) -> PartitionInfo | str:
 
 
 def leader_condition(tp: TopicPartition, leader: int | None = None, *, other_than: int | None = None) -> Condition:
-    """``--leader T-P[=ID]``, ``--leader T-P!=ID``."""
+    """Return the condition of ``--leader T-P[=ID]`` or ``--leader T-P!=ID``."""
 
     def problem(view: ClusterInfo) -> str | None:
         part = _partition(view, tp)
@@ -81,7 +82,7 @@ def leader_condition(tp: TopicPartition, leader: int | None = None, *, other_tha
 
 
 def isr_condition(tp: TopicPartition, isr: Sequence[int]) -> Condition:
-    """``--isr T-P=ID,ID``: as a set."""
+    """Return the condition of ``--isr T-P=ID,ID``, compared as a set."""
 
     def problem(view: ClusterInfo) -> str | None:
         part = _partition(view, tp)
@@ -96,7 +97,7 @@ def isr_condition(tp: TopicPartition, isr: Sequence[int]) -> Condition:
 
 
 def in_sync_condition(topic: str | None) -> Condition:
-    """``--in-sync [T]``: every partition has a leader, and all its replicas are in the ISR."""
+    """Return the condition of ``--in-sync [T]``: every partition has a leader, and all its replicas are in the ISR."""
 
     def one(info: TopicInfo) -> str | None:
         if info.error is not ErrorCode.NONE or not info.partitions:
@@ -123,7 +124,7 @@ def in_sync_condition(topic: str | None) -> Condition:
 
 
 def hw_condition(tp: TopicPartition, hw: int) -> Condition:
-    """``--hw T-P=N``: the leader's high watermark is N or more."""
+    """Return the condition of ``--hw T-P=N``: the leader's high watermark is N or more."""
 
     def confirms(_: PartitionInfo, own: metadata_pb2.ReplicaDescription) -> str | None:
         return None if own.high_watermark >= hw else f"the high watermark of {tp} is {own.high_watermark}"
@@ -132,22 +133,22 @@ def hw_condition(tp: TopicPartition, hw: int) -> Condition:
 
 
 Said = Mapping[int, Mapping[TopicPartition, metadata_pb2.ReplicaDescription] | None]
-"""What brokers say of their replicas, by broker id; None for one that does not answer."""
+"""The brokers' reports of their replicas, by broker id; None for one that does not respond."""
 
 
 def contradiction(condition: Condition, part: PartitionInfo, said: Said) -> str | None:
-    """Return what is true instead by the word of the brokers themselves (rule 2); None where they confirm it.
+    """Return the actual state by the brokers' own reports (rule 2); None if they confirm the condition.
 
     Args:
         condition: it holds in the brokers' metadata.
-        part: the partition as the newest metadata has it.
-        said: of its leader, and of its followers where they matter.
+        part: the partition in the newest metadata.
+        said: the reports of its leader, and of its followers where they matter.
     """
     tp, leader = part.topic_partition, part.leader_id
     if leader is None:
         return f"{tp} has no leader"
     if said.get(leader) is None:
-        return f"broker {leader} leads {tp} by the brokers' metadata, but does not answer"
+        return f"broker {leader} leads {tp} by the brokers' metadata, but does not respond"
     own = (said[leader] or {}).get(tp)
     if own is None or own.role != "leader" or own.leader_epoch != part.leader_epoch:
         return f"broker {leader} leads {tp} by the brokers' metadata, but does not lead it in epoch {part.leader_epoch}"
@@ -158,7 +159,7 @@ def contradiction(condition: Condition, part: PartitionInfo, said: Said) -> str 
         if broker == leader:
             continue
         if said.get(broker) is None:
-            return f"broker {broker} is in the ISR of {tp}, but does not answer"
+            return f"broker {broker} is in the ISR of {tp}, but does not respond"
         follower = (said[broker] or {}).get(tp)
         if follower is None or (follower.role, follower.leader_epoch) != ("follower", part.leader_epoch):
             return f"broker {broker} is in the ISR of {tp}, but does not follow broker {leader} in this epoch"
@@ -170,14 +171,14 @@ def _ids(ids: Sequence[int]) -> str:
 
 
 class ConditionType(click.ParamType[Condition]):
-    """One option's value."""
+    """The type of one option's value."""
 
     def __init__(self, name: str, read: Callable[[str], Condition]) -> None:
         self.name = name
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Condition:
-        """Read it, or fail as a usage error."""
+        """Read the value, or fail as a usage error."""
         if isinstance(value, Condition):
             return value
         try:
@@ -188,12 +189,12 @@ class ConditionType(click.ParamType[Condition]):
 
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise ValueError(f"'{text}' is no number")
+        raise ValueError(f"'{text}' is not a number")
     return int(text)
 
 
 def read_leader(text: str) -> Condition:
-    """``T-P``, ``T-P=ID`` or ``T-P!=ID``."""
+    """Read ``T-P``, ``T-P=ID`` or ``T-P!=ID``."""
     name, separator, leader = text.partition("!=")
     if separator:
         return leader_condition(TopicPartition.parse(name), other_than=_number(leader))
@@ -202,24 +203,24 @@ def read_leader(text: str) -> Condition:
 
 
 def read_isr(text: str) -> Condition:
-    """``T-P=ID,ID``."""
+    """Read ``T-P=ID,ID``."""
     name, _, ids = text.partition("=")
     return isr_condition(TopicPartition.parse(name), [_number(one) for one in ids.split(",")])
 
 
 def read_hw(text: str) -> Condition:
-    """``T-P=N``."""
+    """Read ``T-P=N``."""
     name, _, hw = text.partition("=")
     return hw_condition(TopicPartition.parse(name), _number(hw))
 
 
 def read_in_sync(text: str) -> Condition:
-    """``T``, or nothing for all topics."""
+    """Read ``T``, or nothing for all topics."""
     return in_sync_condition(None if text == ALL_TOPICS else text)
 
 
 def behind(views: Mapping[int, ClusterInfo]) -> set[int]:
-    """Brokers whose view of some partition is older than another's, by leader epoch and partition epoch."""
+    """Return the brokers whose view of some partition is older than another's, by leader epoch and partition epoch."""
     newest: dict[tuple[str, str, int], tuple[int, int]] = {}
     for view in views.values():
         for topic in view.topics.values():
@@ -236,7 +237,7 @@ def behind(views: Mapping[int, ClusterInfo]) -> set[int]:
 
 
 class Looker:
-    """Looks whether a condition holds, as often as it is asked; it remembers who is behind."""
+    """Checks a condition, as often as it is asked; it remembers which brokers are behind."""
 
     def __init__(self, admin: Admin, condition: Condition) -> None:
         self._admin = admin
@@ -244,10 +245,10 @@ class Looker:
         self._behind_since: dict[int, float] = {}
 
     async def look(self) -> str | None:
-        """What is true instead, or None where the condition holds now.
+        """Return the actual state, or None if the condition holds now.
 
         Raises:
-            TidegaugeError: no broker answers.
+            TidegaugeError: no broker responds.
         """
         condition, admin = self._condition, self._admin
         topics = None if condition.topic is None else [condition.topic]
@@ -261,7 +262,7 @@ class Looker:
         return await self._contradiction(newest_of(counting, condition.partition), brokers)
 
     def _counting(self, views: Mapping[int, ClusterInfo]) -> list[ClusterInfo]:
-        """The views without those that have been behind for long."""
+        """Return the views without those that have been behind for long."""
         now = time.monotonic()
         self._behind_since = {broker: self._behind_since.get(broker, now) for broker in behind(views)}
         return [view for broker, view in views.items() if now - self._behind_since.get(broker, now) < BEHIND_SECONDS]
@@ -291,10 +292,13 @@ class Looker:
     "--leader",
     type=ConditionType("leader", read_leader),
     metavar="T-P[=ID|!=ID]",
-    help="It has a leader, this one, or another.",
+    help="The partition has a leader, this leader, or another one.",
 )
 @click.option(
-    "--isr", type=ConditionType("isr", read_isr), metavar="T-P=ID,ID", help="These are its ISR, in any order."
+    "--isr",
+    type=ConditionType("isr", read_isr),
+    metavar="T-P=ID,ID",
+    help="The partition's ISR has exactly these members, in any order.",
 )
 @click.option(
     "--in-sync",

@@ -345,7 +345,7 @@ def own(
 
 
 LEADER, FOLLOWER = own("leader", isr=(1, 2), hw=7), own("follower")
-DEAD = "broker 1 leads t-0 by the brokers' metadata, but does not answer"
+DEAD = "broker 1 leads t-0 by the brokers' metadata, but does not respond"
 DEPOSED = "broker 1 leads t-0 by the brokers' metadata, but does not lead it in epoch 3"
 
 
@@ -372,7 +372,7 @@ DEPOSED = "broker 1 leads t-0 by the brokers' metadata, but does not lead it in 
         ),
         (wait.leader_condition(T0), {1: LEADER, 2: None}, None),
         (wait.isr_condition(T0, [1, 2]), {1: own("leader", isr=(1,))}, "the ISR of t-0 is 1, its leader says"),
-        (wait.in_sync_condition("t"), {1: LEADER, 2: None}, "broker 2 is in the ISR of t-0, but does not answer"),
+        (wait.in_sync_condition("t"), {1: LEADER, 2: None}, "broker 2 is in the ISR of t-0, but does not respond"),
         (
             wait.in_sync_condition("t"),
             {1: LEADER, 2: own("follower", 2)},
@@ -498,7 +498,7 @@ def test_consume_says_once_what_it_cannot_read_and_why(capsys: pytest.CaptureFix
     (notice,) = told(has_waited=False)
     assert notice.endswith("reading continues at offset 5")
     (trouble,) = told(has_waited=True)
-    assert trouble.startswith("Nothing can be read from t-0, which is tried again: LEADER_NOT_AVAILABLE")
+    assert trouble.startswith("Nothing can be read from t-0 at the moment, and it is retried: LEADER_NOT_AVAILABLE")
     assert told(has_waited=True) == []
     consumer.trouble = {}
     assert told(has_waited=False) == []
@@ -514,7 +514,7 @@ def test_a_line_begins_with_headers_then_a_key() -> None:
     assert work.split(b"|k=>") == (fixed, b"k", b"")
     with pytest.raises(produce.MalformedLine, match="No headers separator found on line number 3"):
         work.split(b"k=>v")
-    with pytest.raises(produce.MalformedLine, match="Malformed headers on line number 4: 'a' is no header"):
+    with pytest.raises(produce.MalformedLine, match="Malformed headers on line number 4: 'a' is not a header"):
         work.split(b"a|k=>v")
     with pytest.raises(produce.MalformedLine, match="No key separator found on line number 5"):
         work.split(b"a=1|v")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PRODUCT = ("client/tidegauge_client/sender.py", "controller/", "spark_jobs/")
+PRODUCT = ("client/", "controller/", "spark_jobs/")
 """Folders of the product that hold these rules; docs/glossary.md has the words."""
 TESTS = (
     "tests/unit/client/",
