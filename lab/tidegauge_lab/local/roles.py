@@ -17,6 +17,7 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
+from tidegauge_lab.observation import leader_in, newest_states
 
 
 class RoleKind(Enum):
@@ -50,30 +51,18 @@ def partition_view(answers: Iterable[metadata_pb2.MetadataResponse], wanted: Top
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE, there are no answers; UNKNOWN_TOPIC_OR_PARTITION, nobody knows it.
     """
-    answered = False
-    newest: metadata_pb2.PartitionMetadata | None = None
-    for answer in answers:
-        answered = True
-        for topic in answer.topics:
-            if topic.name != wanted.topic:
-                continue
-            for partition in topic.partitions:
-                if partition.partition == wanted.partition and (newest is None or _age(partition) > _age(newest)):
-                    newest = partition
-    if not answered:
+    known = list(answers)
+    if not known:
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE, f"no broker answers, so nobody can say who leads {wanted}; nothing was done"
         )
+    newest = newest_states(known).get(wanted)
     if newest is None:
         raise TidegaugeError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"no broker knows {wanted}; `tidegauge list-topics` shows what there is; nothing was done",
         )
-    return PartitionView(newest.leader_id if newest.HasField("leader_id") else None, tuple(newest.replicas))
-
-
-def _age(partition: metadata_pb2.PartitionMetadata) -> tuple[int, int]:
-    return partition.leader_epoch, partition.partition_epoch
+    return PartitionView(leader_in(newest), tuple(newest.replicas))
 
 
 def leader_of(view: PartitionView, partition: TopicPartition) -> int:

@@ -32,6 +32,7 @@ from tidegauge_lab.accountant.reading.topic_books import Sources, folders_of, re
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.waiting import TimeLimitError
+from tidegauge_lab.observation import Observer, leader_in, metadata_in, newest_states
 from tidegauge_lab.scenario import faults, steps
 from tidegauge_lab.scenario.facts import Facts, replica_of
 from tidegauge_lab.scenario.files_on_disk import logged_records
@@ -43,7 +44,6 @@ Result = TypeVar("Result")
 ACKNOWLEDGED = "ack"
 NO_ANSWER = "none"
 UNKNOWN = "unknown"
-_LOOK_MS = 1_000.0
 _MARGIN_MS = 5_000.0
 _MAX_BYTES = 16 * 1024 * 1024
 _LIMIT_SECONDS = 60.0
@@ -74,6 +74,8 @@ class Hands:
         self._channels = self._run(_made(Channels))
         self._admin = self._run(_made(lambda: Admin(cluster.bootstrap_servers)))
         self._switches = Switches.of_cluster(cluster.file)
+        addresses = {broker.id: broker.address for broker in cluster.file.brokers}
+        self._observer = Observer(addresses, self._channels, self._switches)
 
     def __enter__(self) -> Self:
         return self
@@ -123,57 +125,25 @@ class Hands:
 
     def look(self, at: TopicPartition, assigned: Sequence[int]) -> Facts:
         """What is true of a partition now."""
-        views, replicas = self._run(self._look(at, self._running()))
-        part = max(views, key=lambda view: view[0], default=((), None))[1]
+        seen = self._run(self._observer.ask(self._running(), [at.topic], with_switches=False))
+        part = newest_states(metadata_in(seen).values()).get(at)
+        said = {broker_id: one.replica(at) for broker_id, one in seen.items()}
+        leader = None if part is None else leader_in(part)
         return Facts(
-            leader=part.leader_id if part is not None and part.HasField("leader_id") else NOBODY,
+            leader=NOBODY if leader is None else leader,
             epoch=-1 if part is None else part.leader_epoch,
             isr=() if part is None else tuple(part.isr),
-            replicas={broker_id: replica_of(said) for broker_id, said in replicas.items()},
+            replicas={broker_id: replica_of(one) for broker_id, one in said.items() if one is not None},
             logs={broker_id: logged_records(self._cluster.directory, broker_id, at) for broker_id in assigned},
             assigned=tuple(assigned),
         )
-
-    async def _look(
-        self, at: TopicPartition, running: Sequence[int]
-    ) -> tuple[
-        list[tuple[tuple[int, int, int], metadata_pb2.PartitionMetadata]], dict[int, metadata_pb2.ReplicaDescription]
-    ]:
-        """Every broker's view of the partition with its age, and every replica."""
-        said = await asyncio.gather(*(self._metadata(broker_id, [at.topic]) for broker_id in running))
-        replicas = await asyncio.gather(*(self._replica(broker_id, at) for broker_id in running))
-        views = [
-            ((answer.controller_epoch, part.leader_epoch, part.partition_epoch), part)
-            for answer in said
-            if answer is not None
-            for topic in answer.topics
-            for part in topic.partitions
-            if (topic.name, part.partition) == at
-        ]
-        found = {broker_id: one for broker_id, one in zip(running, replicas, strict=True) if one is not None}
-        return views, found
-
-    async def _metadata(self, broker_id: int, topics: Sequence[str]) -> metadata_pb2.MetadataResponse | None:
-        address = self._address(broker_id)
-        request = metadata_pb2.MetadataRequest(topics=topics)
-        try:
-            return await call(self._channels.broker(address).Metadata, request, timeout_ms=_LOOK_MS, address=address)
-        except TidegaugeError:
-            return None
-
-    async def _replica(self, broker_id: int, at: TopicPartition) -> metadata_pb2.ReplicaDescription | None:
-        try:
-            async with asyncio.timeout(_LOOK_MS / 1000):
-                return (await self._switches.observe(broker_id, [at.topic])).get(at)
-        except (TidegaugeError, TimeoutError):
-            return None
 
     def controllers(self) -> dict[int, tuple[int, int]]:
         """Controller and controller epoch as each broker that runs and answers sees them."""
         running = self._running()
 
         async def ask() -> list[metadata_pb2.MetadataResponse | None]:
-            return await asyncio.gather(*(self._metadata(broker_id, []) for broker_id in running))
+            return await asyncio.gather(*(self._observer.metadata(broker_id, []) for broker_id in running))
 
         return {
             broker_id: (said.controller_id if said.HasField("controller_id") else NOBODY, said.controller_epoch)

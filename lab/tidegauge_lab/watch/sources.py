@@ -20,13 +20,13 @@ from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.broker_settings import session_timeout_ms
 from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.observation import Observation, Observer
 from tidegauge_lab.timeline.choice import broker_of
 from tidegauge_lab.timeline.reading import Timeline
-from tidegauge_lab.watch.asking import Answer, Asking, held_of
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
 from tidegauge_lab.watch.sessions import Sessions
 
-_NO_ANSWER = Answer(None, None, None)
+_NO_ANSWER = Observation()
 
 
 class Source(Protocol):
@@ -71,7 +71,7 @@ class LabSource:
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory).absolute()
         load_cluster_file(self.directory)
-        self._asking: Asking | None = None
+        self._observer: Observer | None = None
         self._sessions: Sessions | None = None
         self._timeline = Timeline(self.directory / layout.LOGS)
         self._last_said: dict[int, Sequence[metadata_pb2.ReplicaDescription]] = {}
@@ -87,9 +87,9 @@ class LabSource:
         processes = {broker.id: layout.broker_process(self.directory, broker.id) for broker in file.brokers}
         states = {broker_id: process.state for broker_id, process in processes.items()}
         up = [broker_id for broker_id, state in states.items() if state is ProcessState.UP]
-        asking = await self._asking_of(file)
+        observer = await self._observer_of(file)
         answers, (zookeeper, owners) = await asyncio.gather(
-            asking.ask(up), asyncio.to_thread(self._look_at_zookeeper, file)
+            observer.ask(up), asyncio.to_thread(self._look_at_zookeeper, file)
         )
         for broker_id, answer in answers.items():
             if answer.replicas is not None:
@@ -109,13 +109,13 @@ class LabSource:
         ]
         return Facts(str(self.directory), brokers, zookeeper, switchable=True)
 
-    async def _asking_of(self, file: ClusterFile) -> Asking:
+    async def _observer_of(self, file: ClusterFile) -> Observer:
         addresses = {broker.id: broker.address for broker in file.brokers}
-        if self._asking is None or self._asking.addresses != addresses:
-            if self._asking is not None:
-                await self._asking.close()
-            self._asking = Asking(addresses, has_switches=True, security=file.security)
-        return self._asking
+        if self._observer is None or self._observer.addresses != addresses:
+            if self._observer is not None:
+                await self._observer.close()
+            self._observer = Observer.of(addresses, has_switches=True, security=file.security)
+        return self._observer
 
     def _look_at_zookeeper(self, file: ClusterFile) -> tuple[ZooKeeperFacts, Mapping[int, int]]:
         """In a thread: kazoo waits for answers."""
@@ -144,8 +144,8 @@ class LabSource:
     async def close(self) -> None:
         """Look no more."""
         self._timeline.close()
-        if self._asking is not None:
-            await self._asking.close()
+        if self._observer is not None:
+            await self._observer.close()
         if self._sessions is not None:
             await asyncio.to_thread(self._sessions.close)
 
@@ -156,7 +156,7 @@ class RemoteSource:
     def __init__(self, bootstrap_servers: Sequence[str]) -> None:
         self._servers = parse_bootstrap(bootstrap_servers)
         self._admin: Admin | None = None
-        self._asking: Asking | None = None
+        self._observer: Observer | None = None
         self._last_said: dict[int, Sequence[metadata_pb2.ReplicaDescription]] = {}
 
     async def look(self) -> Facts:
@@ -171,12 +171,12 @@ class RemoteSource:
         except TidegaugeError as problem:
             return Facts(name, problem=problem.message)
         addresses = {broker.id: broker.address for broker in known.brokers.values()}
-        merged = addresses if self._asking is None else self._asking.addresses | addresses
-        if self._asking is None or self._asking.addresses != merged:
-            if self._asking is not None:
-                await self._asking.close()
-            self._asking = Asking(merged, has_switches=False, security=self._servers.security)
-        answers = await self._asking.ask(sorted(addresses))
+        merged = addresses if self._observer is None else self._observer.addresses | addresses
+        if self._observer is None or self._observer.addresses != merged:
+            if self._observer is not None:
+                await self._observer.close()
+            self._observer = Observer.of(merged, has_switches=False, security=self._servers.security)
+        answers = await self._observer.ask(sorted(addresses))
         for broker_id, answer in answers.items():
             if answer.replicas is not None:
                 self._last_said[broker_id] = answer.replicas
@@ -196,15 +196,15 @@ class RemoteSource:
 
     async def close(self) -> None:
         """Look no more."""
-        if self._asking is not None:
-            await self._asking.close()
+        if self._observer is not None:
+            await self._observer.close()
         if self._admin is not None:
             await self._admin.stop()
 
 
 def broker_facts(
     known: BrokerFacts,
-    answer: Answer,
+    answer: Observation,
     *,
     last_said: Sequence[metadata_pb2.ReplicaDescription] | None,
     session: int | None = None,
@@ -221,7 +221,7 @@ def broker_facts(
         replicas=last_said,
         answered=answer.replicas is not None,
         faults=[fault.text for fault in answer.switches.faults] if answer.switches is not None else (),
-        held=held_of(answer),
+        held=answer.held,
         session=session,
         session_state=session_state,
         session_left_ms=session_left_ms,

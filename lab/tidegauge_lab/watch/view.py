@@ -1,10 +1,9 @@
 """Facts to the JSON that the page shows, and what changed between two of them. Pure.
 
 Rules:
-    1. Topics and live brokers are those that the newest metadata names: of the brokers' answers the one with the
-       highest controller epoch, and of several such the controller's own.
-    2. Leader and ISR of a partition are those with the highest leader epoch, then partition epoch, over all answers
-       and what the replicas say of themselves: caches differ for a while (roles.py).
+    1. Topics and live brokers are those that the newest metadata names (``observation``).
+    2. Leader and ISR of a partition are those with the highest leader epoch, then partition epoch, over all metadata
+       and what the replicas say of themselves.
     3. A controller or leader is shown as the brokers know it, even when its process is gone: that is what Kafka's
        clients see until its session ends.
     4. A replica whose broker does not answer keeps the values it had last, marked ``old``; without any it is
@@ -20,17 +19,17 @@ from typing import Any
 
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
+from tidegauge_lab.observation import Age, age_of, leader_in, newest_metadata, newest_states
 from tidegauge_lab.timeline.words import partition_of, sentence
 from tidegauge_lab.watch.facts import BrokerFacts, Facts
 
 Json = dict[str, Any]
-_Age = tuple[int, int]
 SILENT = frozenset({"down", "paused"})
 
 
 def view_of(facts: Facts) -> Json:
     """All that the page shows but the events."""
-    newest = newest_metadata(facts.brokers)
+    newest = newest_metadata(_metadata(facts.brokers))
     controller = newest.controller_id if newest is not None and newest.HasField("controller_id") else None
     partitions = _partitions(facts.brokers, newest)
     return {
@@ -51,15 +50,8 @@ def view_of(facts: Facts) -> Json:
     }
 
 
-def newest_metadata(brokers: Sequence[BrokerFacts]) -> metadata_pb2.MetadataResponse | None:
-    """The answer that counts (rule 1)."""
-    answers = [(broker.id, broker.metadata) for broker in brokers if broker.metadata is not None]
-    if not answers:
-        return None
-    return max(
-        answers,
-        key=lambda one: (one[1].controller_epoch, one[1].HasField("controller_id") and one[1].controller_id == one[0]),
-    )[1]
+def _metadata(brokers: Sequence[BrokerFacts]) -> dict[int, metadata_pb2.MetadataResponse]:
+    return {broker.id: broker.metadata for broker in brokers if broker.metadata is not None}
 
 
 def difference(old: Json, new: Json) -> Json:
@@ -148,7 +140,7 @@ def _partitions(brokers: Sequence[BrokerFacts], newest: metadata_pb2.MetadataRes
         for broker in brokers
         for one in broker.replicas or ()
     }
-    states = _newest_states(brokers)
+    states = newest_states(_metadata(brokers).values())
     by_id = {broker.id: broker for broker in brokers}
     found: dict[str, Json] = {}
     for at in _wanted(newest, said):
@@ -186,21 +178,6 @@ def _wanted(
     return sorted(names, key=lambda at: (at.topic, at.partition))
 
 
-def _newest_states(brokers: Sequence[BrokerFacts]) -> dict[TopicPartition, metadata_pb2.PartitionMetadata]:
-    found: dict[TopicPartition, metadata_pb2.PartitionMetadata] = {}
-    for broker in brokers:
-        for topic in broker.metadata.topics if broker.metadata is not None else ():
-            for one in topic.partitions:
-                at = TopicPartition(topic.name, one.partition)
-                if at not in found or _age(found[at]) < _age(one):
-                    found[at] = one
-    return found
-
-
-def _age(state: metadata_pb2.PartitionMetadata) -> _Age:
-    return state.leader_epoch, state.partition_epoch
-
-
 def _leadership(
     state: metadata_pb2.PartitionMetadata | None,
     assigned: Sequence[int],
@@ -208,12 +185,11 @@ def _leadership(
     brokers: Mapping[int, BrokerFacts],
 ) -> tuple[int | None, int | None, list[int]]:
     """Leader, its epoch and the ISR (rule 2)."""
-    age: _Age = (-1, -1)
+    age: Age = (-1, -1)
     leader: int | None = None
     isr: list[int] = []
     if state is not None:
-        age, isr = _age(state), list(state.isr)
-        leader = state.leader_id if state.HasField("leader_id") else None
+        age, isr, leader = age_of(state), list(state.isr), leader_in(state)
     for broker_id, one in zip(assigned, replicas, strict=True):
         broker = brokers.get(broker_id)
         if one is None or one.role != "leader" or broker is None or not broker.answered:

@@ -1,0 +1,194 @@
+"""Asks brokers what they know, and says which of their responses counts: the one place in the lab that does either.
+
+Brokers' metadata caches differ for a while, and that of a broker which is cut off from the controller stays behind.
+
+Rules:
+    1. Of several brokers' metadata the newest counts: the highest controller epoch, then the controller's own. Of
+       several states of one partition it is the highest leader epoch, then the highest partition epoch.
+    2. A topic that was deleted and created again begins at epoch 0. So states are compared within one topic id only,
+       and that id counts which the responses of the highest controller epoch have, of several the more frequent one.
+    3. A broker with a Lab service is asked for its replicas through it, since no fault cuts it; another one, and one
+       without ``lab.enable=true``, by DescribeReplicas. A broker that does not respond costs the deadline, no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import grpc
+import grpc.aio
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.security import PLAIN, Security
+from tidegauge.v1 import metadata_pb2
+from tidegauge_client.channels import Channels
+from tidegauge_lab.switches import BrokerSwitches, Switches
+
+DEADLINE_SECONDS = 1.0
+Age = tuple[int, int]
+"""Leader epoch and partition epoch."""
+
+# Which response counts
+
+
+def age_of(state: metadata_pb2.PartitionMetadata) -> Age:
+    """Return what orders the states of one partition (rule 1)."""
+    return state.leader_epoch, state.partition_epoch
+
+
+def newest_metadata(responses: Mapping[int, metadata_pb2.MetadataResponse]) -> metadata_pb2.MetadataResponse | None:
+    """Return the response that counts for brokers, topics and the controller (rule 1); None where there is none."""
+    return max(
+        responses.items(),
+        key=lambda one: (one[1].controller_epoch, one[1].HasField("controller_id") and one[1].controller_id == one[0]),
+        default=(None, None),
+    )[1]
+
+
+def newest_states(
+    responses: Iterable[metadata_pb2.MetadataResponse],
+) -> dict[TopicPartition, metadata_pb2.PartitionMetadata]:
+    """Return the newest state of each partition in these responses (rules 1 and 2)."""
+    known = list(responses)
+    wanted = _topic_ids(known)
+    found: dict[TopicPartition, metadata_pb2.PartitionMetadata] = {}
+    for response in known:
+        for topic in response.topics:
+            if topic.topic_id != wanted[topic.name]:
+                continue
+            for state in topic.partitions:
+                at = TopicPartition(topic.name, state.partition)
+                if at not in found or age_of(found[at]) < age_of(state):
+                    found[at] = state
+    return found
+
+
+def _topic_ids(responses: Sequence[metadata_pb2.MetadataResponse]) -> dict[str, str]:
+    """The id of each topic that counts (rule 2)."""
+    votes: dict[str, Counter[tuple[int, str]]] = {}
+    for response in responses:
+        for topic in response.topics:
+            votes.setdefault(topic.name, Counter())[response.controller_epoch, topic.topic_id] += 1
+    chosen: dict[str, str] = {}
+    for name, ids in votes.items():
+        latest = max(epoch for epoch, _ in ids)
+        chosen[name] = max((one for one in ids if one[0] == latest), key=lambda one: ids[one])[1]
+    return chosen
+
+
+def leader_in(state: metadata_pb2.PartitionMetadata) -> int | None:
+    """Return the leader in a state; None while there is none."""
+    return state.leader_id if state.HasField("leader_id") else None
+
+
+# Asking
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one broker said; None where it did not."""
+
+    metadata: metadata_pb2.MetadataResponse | None = None
+    replicas: Sequence[metadata_pb2.ReplicaDescription] | None = None
+    switches: BrokerSwitches | None = None
+
+    @property
+    def held(self) -> dict[TopicPartition, int | None]:
+        """The followers that are held there, and the leader that keeps a response back from each."""
+        return {} if self.switches is None else self.switches.held
+
+    def replica(self, at: TopicPartition) -> metadata_pb2.ReplicaDescription | None:
+        """Return what it says of its replica of a partition."""
+        return next((one for one in self.replicas or () if (one.topic, one.partition) == at), None)
+
+
+def metadata_in(observations: Mapping[int, Observation]) -> dict[int, metadata_pb2.MetadataResponse]:
+    """Return the metadata of those that gave it, by broker id."""
+    return {broker: one.metadata for broker, one in observations.items() if one.metadata is not None}
+
+
+class Observer:
+    """Asks some brokers, all at once, each with its own channel and deadline.
+
+    Args:
+        addresses: ``host:port`` by broker id.
+        channels: to the brokers; the caller closes them, or ``close`` does.
+        switches: the brokers' Lab services; None where they have none.
+    """
+
+    def __init__(self, addresses: Mapping[int, str], channels: Channels, switches: Switches | None) -> None:
+        self.addresses = dict(addresses)
+        self._channels = channels
+        self._switches = switches
+
+    @classmethod
+    def of(cls, addresses: Mapping[int, str], *, has_switches: bool, security: Security = PLAIN) -> Observer:
+        """Return one with channels of its own; ``close`` it."""
+        return cls(addresses, Channels(security), Switches(addresses, security) if has_switches else None)
+
+    async def close(self) -> None:
+        """Close all channels."""
+        await self._channels.close()
+        if self._switches is not None:
+            await self._switches.close()
+
+    async def ask(
+        self, broker_ids: Collection[int], topics: Sequence[str] | None = None, *, with_switches: bool = True
+    ) -> dict[int, Observation]:
+        """Ask brokers for metadata, replicas and what is in force in them.
+
+        Args:
+            broker_ids: whom to ask.
+            topics: of these topics; None: of all.
+            with_switches: whether to ask what is in force.
+        """
+        found = await asyncio.gather(*(self._one(one, topics, with_switches=with_switches) for one in broker_ids))
+        return dict(zip(broker_ids, found, strict=True))
+
+    async def _one(self, broker_id: int, topics: Sequence[str] | None, *, with_switches: bool) -> Observation:
+        metadata, replicas, switches = await asyncio.gather(
+            self.metadata(broker_id, topics),
+            self._replicas(broker_id, topics or ()),
+            self._in_force(broker_id, is_wanted=with_switches),
+        )
+        return Observation(metadata, replicas, switches)
+
+    async def metadata(self, broker_id: int, topics: Sequence[str] | None) -> metadata_pb2.MetadataResponse | None:
+        """Return one broker's metadata of topics (None: all); None where it does not respond."""
+        stub = self._channels.broker(self.addresses[broker_id])
+        request = metadata_pb2.MetadataRequest(topics=topics or (), all_topics=topics is None)
+        try:
+            return await stub.Metadata(request, timeout=DEADLINE_SECONDS)
+        except grpc.aio.AioRpcError:
+            return None
+
+    async def _replicas(
+        self, broker_id: int, topics: Sequence[str]
+    ) -> Sequence[metadata_pb2.ReplicaDescription] | None:
+        if self._switches is not None:
+            try:
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    return list((await self._switches.observe(broker_id, topics)).values())
+            except (TidegaugeError, TimeoutError):
+                pass  # without lab.enable=true there is still the other way
+        stub = self._channels.broker(self.addresses[broker_id])
+        try:
+            response = await stub.DescribeReplicas(
+                metadata_pb2.DescribeReplicasRequest(topics=topics), timeout=DEADLINE_SECONDS
+            )
+        except grpc.aio.AioRpcError:
+            return None
+        return list(response.replicas)
+
+    async def _in_force(self, broker_id: int, *, is_wanted: bool) -> BrokerSwitches | None:
+        if self._switches is None or not is_wanted:
+            return None
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return await self._switches.list_faults(broker_id)
+        except (TidegaugeError, TimeoutError):
+            return None

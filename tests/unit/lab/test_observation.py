@@ -1,0 +1,57 @@
+"""Which of several brokers' responses counts."""
+
+from __future__ import annotations
+
+from tidegauge.partition import TopicPartition
+from tidegauge.v1.metadata_pb2 import MetadataResponse, PartitionMetadata, ReplicaDescription, TopicMetadata
+from tidegauge_lab.observation import Observation, leader_in, metadata_in, newest_metadata, newest_states
+
+AT = TopicPartition("orders", 0)
+
+
+def response(
+    leader: int | None, leader_epoch: int, partition_epoch: int = 0, *, controller_epoch: int = 1, topic_id: str = "A"
+) -> MetadataResponse:
+    state = PartitionMetadata(partition=0, leader_id=leader, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
+    topic = TopicMetadata(name="orders", topic_id=topic_id, partitions=[state])
+    return MetadataResponse(controller_epoch=controller_epoch, topics=[topic])
+
+
+def leader_of(*responses: MetadataResponse) -> int | None:
+    assert newest_states(responses) == newest_states(reversed(responses)), "whatever the order of the responses"
+    return leader_in(newest_states(responses)[AT])
+
+
+def test_the_newest_state_of_a_partition_counts() -> None:
+    assert leader_of(response(0, 3), response(1, 4), response(2, 2, 9)) == 1
+    assert leader_of(response(0, 3, 1), response(1, 3, 2)) == 1
+    assert leader_of(response(0, 3), response(None, 4)) is None
+
+
+def test_a_topic_created_again_begins_at_epoch_0_and_is_the_newer_one_all_the_same() -> None:
+    """A broker that is cut off from the controller still shows the deleted topic, in a high leader epoch (KIP-516)."""
+    old = response(0, 17, 40, topic_id="A")
+    assert leader_of(old, response(1, 0, topic_id="B", controller_epoch=2)) == 1
+    assert leader_of(old, response(1, 0, topic_id="B"), response(1, 0, topic_id="B")) == 1
+
+
+def test_the_highest_controller_epoch_counts_and_of_several_the_controllers_own() -> None:
+    responses = {
+        0: MetadataResponse(controller_epoch=1, controller_id=0),
+        1: MetadataResponse(controller_epoch=2, controller_id=2, cluster_id="another's"),
+        2: MetadataResponse(controller_epoch=2, controller_id=2, cluster_id="its own"),
+    }
+    newest = newest_metadata(responses)
+    assert newest is not None
+    assert newest.cluster_id == "its own"
+    assert newest_metadata({}) is None
+
+
+def test_a_broker_that_did_not_respond_says_nothing() -> None:
+    silent = Observation()
+    assert (silent.held, silent.replica(AT)) == ({}, None)
+    said = Observation(
+        response(1, 0), [ReplicaDescription(topic="orders", partition=1), ReplicaDescription(topic="orders")]
+    )
+    assert said.replica(AT) == ReplicaDescription(topic="orders")
+    assert list(metadata_in({0: silent, 1: said})) == [1]
