@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -85,3 +86,22 @@ def test_the_guide_lists_its_chapters():
     index = (ROOT / "docs/guide/README.md").read_text(encoding="utf-8")
     assert len(CHAPTERS) == 11
     assert [page.name for page in CHAPTERS if f"({page.name})" not in index] == []
+
+
+def test_the_index_has_every_page():
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    pages = [page.name for page in ROOT.glob("docs/*.md") if page.name != "README.md"]
+    pages += [f"guide/{page.name}" for page in ROOT.glob("docs/guide/[a-z]*.md")]
+    assert [page for page in pages if f"({page})" not in index] == []
+
+
+def test_the_command_line_page_has_every_verb_and_every_tool_of_kafkas_a_verb_that_exists():
+    page = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+    verbs = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["tidegauge.verbs"])
+    table = page.partition("## The verbs")[2].partition("## Kafka's tools")[0]
+    assert sorted(verb for verb in verbs if f"`{verb}`" not in table and f"`{verb} " not in table) == []
+    tools = page.partition("## Kafka's tools and their verbs")[2].partition("## ")[0]
+    cells = [line.split("|")[2] for line in tools.splitlines() if line.startswith("| `")]
+    named = {word.split()[0] for cell in cells for word in re.findall(r"`([a-z][^`]*)`", cell)} - {"bench/"}
+    assert named - verbs == set()
+    assert len(cells) >= 20
