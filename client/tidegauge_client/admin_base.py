@@ -84,7 +84,7 @@ class AdminBase:
     async def metadata_of_each(
         self, brokers: Sequence[BrokerInfo], topics: Collection[str] | None = None
     ) -> dict[int, ClusterInfo]:
-        """Return the views of some brokers by broker id; those that do not answer are left out."""
+        """Return the views of some brokers by broker id; those that do not respond are left out."""
         answers = await asyncio.gather(
             *(self.metadata_of(broker.address, topics) for broker in brokers), return_exceptions=True
         )

@@ -1,7 +1,7 @@
 """The history of producers: what was sent and what came back, for the accountant.
 
 One JSON object a line; a file may hold several producers, written one after the other or at the same time. A record has
-one ``invoke`` and at most one answer, both found by ``producer`` and ``number``. A ``begin`` line, before a producer's
+one ``invoke`` and at most one outcome, both found by ``producer`` and ``number``. A ``begin`` line, before a producer's
 first record, says of which topic of that name its records are from there on; another follows when the producer learns
 that the topic was deleted and created again:
 
@@ -10,7 +10,7 @@ that the topic was deleted and created again:
 | ``type`` | all | ``begin``; ``invoke``: handed over; ``ok``: acknowledged; ``fail``: no effect; ``info``: unknown |
 | ``producer`` | all | one run of one producer; unique over runs |
 | ``number`` | but begin | 0, 1, 2, ... in the order in which the producer was given its records |
-| ``time_us`` | all | microseconds since 1970: just before the hand-over, or just after the answer came |
+| ``time_us`` | all | microseconds since 1970: just before the record was handed over, or just after its outcome |
 | ``topic`` | begin, invoke | where to |
 | ``topic_id``, ``cluster_id`` | begin | the ids that the producer's metadata has (KIP-516, KIP-78) |
 | ``partition`` | invoke | where to; null where the producer was to choose |
@@ -28,10 +28,10 @@ Rules:
     2. A record without an outcome counts as ``info``.
     3. ``fail`` only if no attempt can have had an effect (``TidegaugeError.definite``).
     4. Times of one producer never go back; those of several are comparable as far as the machine's clock is.
-    5. A line that was cut off when its writer died is left out by readers; the next writer begins on a new line.
-    6. A reader that knows the topic's id leaves out, and counts, what was sent to another topic of the name: one that
-       was deleted, or another cluster's. What was sent without a ``begin`` line (older versions wrote none) is kept,
-       and counted as well: of which topic it is cannot be known.
+    5. A line that is incomplete because its writer died is skipped by readers; the next writer begins on a new line.
+    6. A reader that knows the topic's id skips, and counts, records of another topic with this name: one that was
+       deleted, or another cluster's. Records without a ``begin`` line (older versions wrote none) are kept, and counted
+       as well: their topic cannot be known.
 
 Source: the operations invoke, ok, fail and info of Jepsen's histories.
 """

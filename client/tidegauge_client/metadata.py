@@ -68,7 +68,7 @@ class TopicInfo:
 
 
 class TopicIdentity(NamedTuple):
-    """What tells two topics of one name apart (KIP-516, KIP-78); an id is empty where it is unknown."""
+    """The ids that distinguish topics of one name (KIP-516, KIP-78); an unknown id is empty."""
 
     topic_id: str = ""
     cluster_id: str = ""

@@ -257,7 +257,7 @@ def _view(spark: Any, name: str, query: str) -> None:
 def _keep(frame: Any, name: str) -> Any:
     """Work a frame out now and forget how: each pass uses the one before several times, so plans would grow like 3^n.
 
-    It lies in the executors' memory and on their disks; the job fails, and can be run again, if one of them is lost.
+    It is kept in the executors' memory and on their disks; the job fails, and can be run again, if one of them is lost.
     """
     kept = frame.localCheckpoint(eager=True)
     kept.createOrReplaceTempView(name)

@@ -81,7 +81,7 @@ def check_start_before_end(start: Offsets, end: Offsets) -> None:
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
                 f"The resolved start offset {start[one]} is greater than the resolved end offset {end[one]} for topic "
-                f"{one.topic} partition {one.partition}: the start lies beyond the latest offset or beyond the end "
+                f"{one.topic} partition {one.partition}: the start is beyond the latest offset or beyond the end "
                 "that the options say, or the topic was created again",
             )
 

@@ -8,6 +8,7 @@ leaves the Spark job out.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -38,13 +39,17 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 TIDEGAUGE = str(Path(sys.executable).with_name("tidegauge"))
 PARTITIONS = 3
 RATE = 50
+EXPIRING = ("--request-timeout-ms", "1500", "--delivery-timeout-ms", "3000")
+"""For every second producer: its records fail while a fault lasts, and both timeouts may end at the same moment."""
 JOB_END_S = 1_200
 JOB_LIMIT = ("--max-offsets-per-trigger", "20000")
 Log = dict[tuple[int, int], bytes]
 
 
 class Clients:
-    """Two producers with a history, two consumers, and a Spark job if wanted; each may be killed, another one follows.
+    """Two producers with a history, one of them with short timeouts, two consumers, and a Spark job if wanted.
+
+    Each may be killed, and another one follows.
 
     Attributes:
         reads: what the consumers printed, one file for each that ever was.
@@ -61,6 +66,7 @@ class Clients:
         self._producers: list[subprocess.Popen[bytes]] = []
         self._consumers: list[subprocess.Popen[bytes]] = []
         self._turn = 0
+        self._timeouts: Iterator[tuple[str, ...]] = itertools.cycle([(), EXPIRING])
         self.deaths: Counter[str] = Counter()
 
     @contextlib.contextmanager
@@ -133,7 +139,7 @@ class Clients:
         return subprocess.Popen(command, stdout=stdout, stderr=subprocess.DEVNULL)
 
     def _produce(self) -> None:
-        what = ["--count", "100000000", "--rate", str(RATE), "--history", str(self.history)]
+        what = ["--count", "100000000", "--rate", str(RATE), "--history", str(self.history), *next(self._timeouts)]
         self._producers.append(self._start("produce", self._topic, *what))
 
     def _consume(self) -> None:

@@ -99,7 +99,7 @@ def test_a_partition_without_a_leader_is_told_and_holds_up_no_other(cluster: Loc
             assert out.splitlines() == ["0", "1", "2", "3", "4"]
             told, count = err.splitlines()
             assert told.startswith(
-                "Nothing can be read from console-dead-0, at the moment, and it is retried: LEADER_NOT_AVAIL"
+                "Nothing can be read from console-dead-0 at the moment, and it is retried: LEADER_NOT_AVAIL"
             )
             assert count == "Processed a total of 5 messages"
     finally:

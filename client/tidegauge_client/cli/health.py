@@ -43,7 +43,7 @@ class Health(NamedTuple):
         if self.is_ready:
             return "ready"
         because = f": {self.why}" if self.why else ""
-        return "alive, not ready" if self.is_alive else f"does not answer{because}"
+        return "alive, not ready" if self.is_alive else f"does not respond{because}"
 
 
 async def check(channels: Channels, address: str) -> Health:

@@ -1,7 +1,7 @@
-"""``describe-log-dirs`` (kafka-log-dirs.sh --describe, LogDirsCommand): what lies in each broker's log directories.
+"""``describe-log-dirs`` (kafka-log-dirs.sh --describe, LogDirsCommand): the replicas in each broker's log directories.
 
-JSON is the document that Kafka's tool prints, with a broker that does not answer listed by its error; text is a table.
-A replica that is offline, because its directory failed, has no size, and stands under ``(offline)``.
+JSON is the document that Kafka's tool prints, with a broker that does not respond listed by its error; text is a table.
+A replica that is offline, because its directory failed, has no size, and is listed under ``(offline)``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def describe_log_dirs(
         return
     for broker, replicas in found.items():
         if replicas is None:
-            say(f"Broker {broker} does not answer")
+            say(f"Broker {broker} does not respond")
     for line in table(found):
         click.echo(line)
 

@@ -4,8 +4,8 @@ Rules:
     1. Calling a verb imports that verb's module and no other: a client verb must not pay for Spark or a web page.
     2. Usage errors end with 2 before anything is contacted; with ``-o json`` they too are JSON on stderr.
     3. No traceback reaches a user; TIDEGAUGE_DEBUG=1 shows it.
-    4. ``--help`` lists the verbs by what they are for; a mistyped verb, or the name of a tool of Kafka's, is answered
-       with the verbs that may be meant.
+    4. ``--help`` lists the verbs by what they are for; the error for a mistyped verb, or for the name of a tool of
+       Kafka's, suggests verbs.
 """
 
 from __future__ import annotations

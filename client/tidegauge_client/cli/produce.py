@@ -63,6 +63,7 @@ class Work:
     history: HistoryWriter | None
     acks: Literal["all", 0, 1] = "all"
     delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
     headers: Headers = ()
     headers_separator: bytes | None = None
     refused: int = 0
@@ -77,7 +78,7 @@ class Work:
             linger_ms=LINGER_MS,
             batch_size_bytes=BATCH_SIZE_BYTES,
             delivery_timeout_ms=self.delivery_timeout_ms,
-            request_timeout_ms=min(REQUEST_TIMEOUT_MS, self.delivery_timeout_ms - LINGER_MS),
+            request_timeout_ms=min(self.request_timeout_ms, self.delivery_timeout_ms - LINGER_MS),
         )
 
     def split(self, line: bytes) -> tuple[Headers, bytes | None, bytes]:
@@ -185,7 +186,7 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
 @click.option(
     "--headers-separator",
     metavar="S",
-    help="Headers stand before its first occurrence, in front of the key: NAME=VALUE,NAME=VALUE, as %h of `consume`.",
+    help="Separates headers, in front of the key, at its first occurrence: NAME=VALUE,NAME=VALUE, as %h of `consume`.",
 )
 @click.option("--partition", type=click.IntRange(min=0), metavar="P", help="Write to this partition only.")
 @click.option(
@@ -198,6 +199,14 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
     default=DELIVERY_TIMEOUT_MS,
     show_default=True,
     help="Time after which a record without acknowledgement has failed.",
+)
+@click.option(
+    "--request-timeout-ms",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=REQUEST_TIMEOUT_MS,
+    show_default=True,
+    help="How long a broker may take to respond, before the records are sent again; at most the delivery timeout.",
 )
 @click.option(
     "--history",
@@ -217,6 +226,7 @@ def produce(
     partition: int | None,
     rate: float | None,
     delivery_timeout_ms: int,
+    request_timeout_ms: int,
     history: Path | None,
     bootstrap_server: str | None,
     directory: Path,
@@ -240,7 +250,18 @@ def produce(
             else files.enter_context(HistoryWriter(history, topic, level, is_idempotent=level == "all"))
         )
         source = sys.stdin.buffer if file is None else files.enter_context(file.open("rb"))
-        work = Work(topic, partition, separator, rate, written, ACKS[acks], delivery_timeout_ms, headers, before_key)
+        work = Work(
+            topic,
+            partition,
+            separator,
+            rate,
+            written,
+            ACKS[acks],
+            delivery_timeout_ms,
+            request_timeout_ms,
+            headers,
+            before_key,
+        )
         lines = read_lines(source) if count is None else numbered(count)
         sentence = run(_produce(bootstrap, work, lines, output))
     if sentence is not None:

@@ -64,6 +64,7 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ["produce", "t", "--count", "3", "--key-separator", ":"],
         ["produce", "t", "--file", "/nonexistent/file"],
         ["produce", "t", "--delivery-timeout-ms", "0"],
+        ["produce", "t", "--request-timeout-ms", "0"],
         ["consume", "t", "--format", "%q"],
         ["consume", "t", "--partition", "0", "--offset", "soon"],
         ["produce", "t", "--header", "no-value"],
