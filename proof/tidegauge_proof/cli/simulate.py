@@ -81,6 +81,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Instead of a mode: what a power cut may take: nothing; unflushed records that nobody else has seen; those "
     "not reported by a follower; those that are not committed; any that are not flushed.",
 )
+@click.option(
+    "--directories",
+    type=click.IntRange(1, 4),
+    help="Log directories of each broker; with several there are several partitions, and disks that fail.  [default: "
+    "one or two, by the seed]",
+)
 @click.option("--svg", type=_FILE, help="Draw the first violation's short schedule as a sequence diagram.")
 @click.option(
     "--scenario",
@@ -109,6 +115,7 @@ def simulate(
     truncation: str,
     mode: str,
     power: str | None,
+    directories: int | None,
     svg: Path | None,
     scenario: Path | None,
     schedule: Path | None,
@@ -125,7 +132,7 @@ def simulate(
     seed; the same seed gives the same histories. No cluster is needed.
     """
     del directory, bootstrap_server  # every verb takes them; nothing is contacted here
-    plan = SearchPlan(seed, runs, steps, truncation, power or mode)
+    plan = SearchPlan(seed, runs, steps, truncation, power or mode, directories)
     ongoing = Ongoing()
     try:
         with ProgressLine(lambda: _so_far(plan, ongoing)):
@@ -240,7 +247,11 @@ def _explain(plan: SearchPlan, finding: Finding, files: _Files, *, in_words: boo
         schedule = schedule or scenario
     if in_words or svg is not None or schedule is not None:
         say(f"Looking for a short schedule of seed {finding.seed} ...")
-        short = shrink(history_of(finding.seed, plan.steps, plan.rule, plan.power), plan.rule, plan.power)
+        short = shrink(
+            history_of(finding.seed, plan.steps, plan.rule, plan.power, directories=plan.directories),
+            plan.rule,
+            plan.power,
+        )
         if in_words:
             _tell(short)
         if svg is not None:

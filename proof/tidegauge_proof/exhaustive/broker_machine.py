@@ -160,7 +160,7 @@ class BrokerMachine:
         broker = self.broker
         request = ProduceRequest(1, 0, [ProducePartition(AT, batch_of(number))])
         broker.execute(broker.core.produce(request, number, self.now_ms))
-        ((_, result),) = broker.told.produced
+        ((_, (result,)),) = broker.told.produced
         broker.told.produced.clear()
         return result.error.name
 
@@ -180,7 +180,7 @@ class BrokerMachine:
             asked = chosen.partitions[0]
             return Question("epoch", chosen.leader, number, life, -1, asked.leader_epoch, asked.current_leader_epoch)
         wanted = chosen.partitions[0]
-        self.broker.reported = max(self.broker.reported, wanted.fetch_offset)
+        self.broker.replica.reported = max(self.broker.replica.reported, wanted.fetch_offset)
         current, last = wanted.current_leader_epoch, wanted.last_fetched_epoch
         return Question("fetch", chosen.leader, number, life, wanted.fetch_offset, last, current)
 
@@ -212,7 +212,7 @@ class BrokerMachine:
             broker.core.fetch(FetchRequest(follower, 0, 1, 1, [wanted], question.life), question, self.now_ms)
         )
         broker.metadata.eligible = frozenset()
-        ((_, told),) = broker.told.fetched
+        ((_, (told,)),) = broker.told.fetched
         broker.told.fetched.clear()
         record = None
         if told.records:
@@ -251,7 +251,7 @@ class BrokerMachine:
 
     def _power(self, keep: int) -> None:
         self.broker.kill()
-        self.broker.lose_beyond(keep)
+        self.broker.replica.lose_beyond(keep)
 
     def _start(self, life: int) -> None:
         self.broker.start(life)
@@ -274,10 +274,10 @@ class BrokerMachine:
             broker.is_running,
             tuple((record.leader_epoch, _NUMBERS[record.batch_crc]) for record in broker.log.records),
             epochs,
-            _pairs(broker._flushed_epochs) if power else epochs,  # noqa: SLF001 - what the disk has for good
-            broker.checkpoint,
-            broker.reported if power else 0,
-            broker.flushed if power else 0,
+            _pairs(broker.replica.flushed_epochs) if power else epochs,
+            broker.replica.checkpoint,
+            broker.replica.reported if power else 0,
+            broker.replica.flushed if power else 0,
             None if partition is None else self._replica_part(partition),
             rounds,
         )
@@ -319,13 +319,13 @@ class BrokerMachine:
         for offset, (epoch, number) in enumerate(state.records):
             broker.log.append(*batch_at(offset, epoch, number))
         broker.log.epochs = [EpochEntry(*entry) for entry in state.epochs]
-        broker._flushed_epochs = [EpochEntry(*entry) for entry in state.safe_epochs]  # noqa: SLF001 - as it was frozen
-        broker.checkpoint = state.checkpoint
-        broker.reported, broker.flushed = state.reported, state.safe_end
+        broker.replica.flushed_epochs = [EpochEntry(*entry) for entry in state.safe_epochs]
+        broker.replica.checkpoint = state.checkpoint
+        broker.replica.reported, broker.replica.flushed = state.reported, state.safe_end
         broker.broker_epoch = state.life
         if state.running:
             broker.start(state.life)
-            broker.checkpoint = state.checkpoint
+            broker.replica.checkpoint = state.checkpoint
         if state.replica is not None:
             machine._host(state, state.replica)
         return machine

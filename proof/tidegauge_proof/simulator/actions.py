@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from itertools import islice
 from random import Random
 
+from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import ACKS_ALL
 from tidegauge_controller.decisions.leaders import partitions_to_rebalance
 from tidegauge_proof.simulator.acts import Act, act
 from tidegauge_proof.simulator.dice import Dice
-from tidegauge_proof.simulator.world import World
+from tidegauge_proof.simulator.stored_replica import StoredReplica
+from tidegauge_proof.simulator.world import SimPartition, World
 
 MUST_SURVIVE, MAY_LOSE = "must-survive", "may-lose"
 """The two modes of histories; see ``swarm_of``."""
@@ -41,41 +43,63 @@ class Swarm:
     weights: tuple[float, ...]
     power: str
     flushes: bool
+    directories: int = 1
+    """Log directories of each broker."""
+    partitions: int = 1
 
 
 def produce(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A client sends a batch to somebody who believes that he leads."""
-    leaders = world.leaders()
-    if not leaders:
+    leading = world.leading()
+    if not leading:
         return None
-    broker_id = dice.choose(leaders)
+    broker_id, partition = dice.choose(leading)
     acks = (ACKS_ALL, ACKS_ALL, 1)[dice.below(3)]
     count = 1 + dice.below(swarm.max_records)
-    world.produce(broker_id, acks, count, (5000, 500)[dice.below(2)])
-    return act("produce", count=count, acks=acks, broker=broker_id)
+    timeout_ms = (5000, 500)[dice.below(2)]
+    partitions = [partition]
+    if len(world.partitions) > 1 and dice.happens(0.5):
+        partitions = [led for leader, led in leading if leader == broker_id]
+    world.produce(broker_id, acks, count, timeout_ms, partitions)
+    return act("produce", count=count, acks=acks, broker=broker_id, partitions=_numbers(partitions))
 
 
 def produce_idempotently(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """The idempotent producer sends its batch, or sends it again, to somebody who believes that he leads."""
-    leaders = world.leaders()
-    if not leaders:
+    leading = world.leading()
+    if not leading:
         return None
-    broker_id = dice.choose(leaders)
-    again = world.clients.under_way is not None
-    produced = world.produce_idempotently(broker_id, 1 + dice.below(swarm.max_records), (5000, 500)[dice.below(2)])
-    return act("produce_idempotently", sequence=produced.first_sequence, again=again, broker=broker_id)
+    broker_id, partition = dice.choose(leading)
+    again = partition.clients.under_way is not None
+    count = 1 + dice.below(swarm.max_records)
+    produced = world.produce_idempotently(broker_id, count, (5000, 500)[dice.below(2)], partition)
+    return act(
+        "produce_idempotently",
+        sequence=produced.first_sequence,
+        again=again,
+        broker=broker_id,
+        partitions=_numbers([partition]),
+    )
 
 
 def consume(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """A consumer reads at somebody who believes that he leads."""
     del swarm
-    leaders = world.leaders()
-    if not leaders:
+    leading = world.leading()
+    if not leading:
         return None
-    broker_id = dice.choose(leaders)
-    offset = dice.below(len(world.checker.committed) + 1)
-    world.consume(broker_id, offset)
-    return act("consume", offset=offset, broker=broker_id)
+    broker_id = dice.choose(leading)[0]
+    offsets = {
+        partition.at: dice.below(len(partition.checker.committed) + 1)
+        for leader, partition in leading
+        if leader == broker_id
+    }
+    world.consume(broker_id, offsets)
+    return act("consume", offsets=[*offsets.values()], broker=broker_id)
+
+
+def _numbers(partitions: Sequence[SimPartition]) -> list[int]:
+    return [partition.at.partition for partition in partitions]
 
 
 def _up(world: World) -> list[int]:
@@ -85,7 +109,7 @@ def _up(world: World) -> list[int]:
 
 def _victim(world: World, dice: Dice, among: Sequence[int]) -> int:
     """One of these, the leader as often as all others together: what happens to it has consequences."""
-    leader = world.state_now.leader
+    leader = dice.choose(world.partitions).state_now.leader
     if leader in among and dice.happens(0.5):
         return leader
     return dice.choose(among)
@@ -214,8 +238,8 @@ def decide(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         world.decide(broker_id, 1000)
         while not dice.happens(0.5) and broker_id in world.controllers and world.controllers[broker_id].is_busy:
             world.decide(broker_id, 1000)
-    state = world.state_now
-    return act("decide", broker=broker_id, leader=state.leader, leader_epoch=state.leader_epoch, isr=state.isr)
+    states = [partition.state_now for partition in world.partitions]
+    return act("decide", broker=broker_id, states=[(one.leader, one.leader_epoch, one.isr) for one in states])
 
 
 def propose(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -231,9 +255,9 @@ def propose(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         return None
     if not world.may_ask(broker_id, target):
         return None
-    isr = world.outbox[broker_id][0].new_isr
+    proposal = world.outbox[broker_id][0]
     world.propose(broker_id, target)
-    return act("propose", broker=broker_id, isr=isr)
+    return act("propose", broker=broker_id, isr=proposal.new_isr, partition=proposal.topic_partition.partition)
 
 
 def tell(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -305,20 +329,31 @@ def cut_power(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     if not running or swarm.power == "none":
         return None
     broker_id = _victim(world, dice, running)
-    broker = world.brokers[broker_id]
-    end = broker.log.log_end_offset
-    least = broker.flushed
-    if swarm.power != "any":
-        least = max(least, len(world.checker.committed))
-    if swarm.power in {"unseen", "unreported"}:
-        least = max(least, broker.reported)
-    if swarm.power == "unseen":
-        least = max(least, broker.given)
-    least = min(end, least)
-    keep = broker.log.whole_batches_below(end - dice.below(end - least + 1))
-    torn = dice.below(_TORN_BYTES) if keep < end else 0
+    keep: dict[TopicPartition, int] = {}
+    ends: list[int] = []
+    torn = 0
+    for partition in world.partitions:
+        replica = partition.brokers[broker_id]
+        end = replica.log.log_end_offset
+        least = min(end, _least_kept(replica, len(partition.checker.committed), swarm.power))
+        kept = keep[partition.at] = replica.log.whole_batches_below(end - dice.below(end - least + 1))
+        ends.append(end)
+        if kept < end:
+            torn = dice.below(_TORN_BYTES)
     world.cut_power(broker_id, keep, torn)
-    return act("cut_power", broker=broker_id, keep=keep, end=end, torn=torn)
+    return act("cut_power", broker=broker_id, keep=[*keep.values()], end=ends, torn=torn)
+
+
+def _least_kept(replica: StoredReplica, committed: int, power: str) -> int:
+    """Below which offset a power loss of this kind takes nothing."""
+    least = replica.flushed
+    if power != "any":
+        least = max(least, committed)
+    if power in {"unseen", "unreported"}:
+        least = max(least, replica.reported)
+    if power == "unseen":
+        least = max(least, replica.given)
+    return least
 
 
 def expire(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -444,6 +479,58 @@ def leave(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     return act("leave", broker=broker_id)
 
 
+def fail_directory(world: World, dice: Dice, swarm: Swarm) -> Act | None:
+    """A log directory of a broker fails, in the midst of a step perhaps; never the last that works."""
+    del swarm
+    able = [b for b in _up(world) if not world.brokers[b].failing and not world.brokers[b].failed_directories]
+    if not able:
+        return None
+    broker_id = _victim(world, dice, able)
+    directory, writes_left = dice.below(world.brokers[broker_id].directories), dice.below(4)
+    world.fail_directory(broker_id, directory, writes_left)
+    return act("fail_directory", broker=broker_id, directory=directory, writes_left=writes_left)
+
+
+def damage_batch(world: World, dice: Dice, swarm: Swarm) -> Act | None:
+    """A batch in a broker's log becomes unreadable, while it runs."""
+    del swarm
+    broker_id = _victim(world, dice, [*world.brokers])
+    partition = dice.choose(world.partitions)
+    replica = partition.brokers[broker_id]
+    if replica.damaged is not None or not replica.log.log_end_offset:
+        return None
+    offset = replica.damaged = replica.log.whole_batches_below(dice.below(replica.log.log_end_offset))
+    world.note("fault", broker_id, action="damage-batch")
+    return act("damage_batch", broker=broker_id, partition=partition.at.partition, offset=offset)
+
+
+def raise_defect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
+    """The code that writes a replica's log raises what no error of the table describes, at one of its next writes."""
+    del swarm
+    up = _up(world)
+    if not up:
+        return None
+    broker_id = _victim(world, dice, up)
+    partition = dice.choose(world.partitions)
+    replica = partition.brokers[broker_id]
+    if replica.writes_left is not None or replica.is_offline:
+        return None
+    replica.writes_left = dice.below(3)
+    world.note("fault", broker_id, action="defect")
+    return act("raise_defect", broker=broker_id, partition=partition.at.partition, writes_left=replica.writes_left)
+
+
+def mend(world: World, dice: Dice, swarm: Swarm) -> Act | None:
+    """A broker's disks work again. What is offline comes back when the broker restarts."""
+    del swarm
+    faulty = [b for b, broker in world.brokers.items() if broker.has_faults]
+    if not faulty:
+        return None
+    broker_id = dice.choose(faulty)
+    world.mend(broker_id)
+    return act("mend", broker=broker_id)
+
+
 ACTIONS: tuple[tuple[Action, float, bool], ...] = (
     (whole_round, 24, False),
     (produce, 16, False),
@@ -474,10 +561,22 @@ ACTIONS: tuple[tuple[Action, float, bool], ...] = (
     (leave, 0.3, True),
 )
 """Each with its weight, and whether it is a fault that a history may have more, less or nothing of."""
+DISK_ACTIONS: tuple[tuple[Action, float, bool], ...] = (
+    (fail_directory, 0.7, True),
+    (damage_batch, 0.7, True),
+    (raise_defect, 0.4, True),
+    (mend, 1, False),
+)
+"""What is added where brokers have more than one log directory."""
+SEVERAL_DIRECTORIES = 0.4
+"""The part of the histories in which they do."""
 
 
-def swarm_of(seed: int, rule: str, power: str) -> Swarm:
+def swarm_of(seed: int, rule: str, power: str, directories: int | None = None) -> Swarm:
     """The settings of the history with this seed.
+
+    With ``directories`` its brokers have so many log directories, whatever the seed says; None: one or two. Where they
+    have several there are as many partitions, or one more, so that a directory can hold two.
 
     In a history that must survive, a power cut takes what lies below no replica's high watermark, or, where
     ``log.flush.interval.messages=1``, whatever is not flushed. In one that may lose, any record that is not flushed.
@@ -489,6 +588,14 @@ def swarm_of(seed: int, rule: str, power: str) -> Swarm:
     for slow in (deliver, whole_round, decide):
         place = [action for action, _, _ in ACTIONS].index(slow)
         weights[place] *= random.choice((0.3, 1, 1))
+    if directories is None:
+        disks = Random(f"directories {seed}")
+        directories = 2 if disks.random() < SEVERAL_DIRECTORIES else 1
+    partitions = 1
+    if directories > 1:
+        disks = Random(f"disk faults {seed}")
+        partitions = directories + disks.choice((0, 0, 1))
+        weights += [weight * (disks.choice((0, 0.5, 1, 3)) if is_fault else 1) for _, weight, is_fault in DISK_ACTIONS]
     flushes = power == MUST_SURVIVE and random.random() < FLUSHING
     kept = "any" if flushes or power == MAY_LOSE else "unreported" if power == MUST_SURVIVE else power
     return Swarm(
@@ -499,6 +606,8 @@ def swarm_of(seed: int, rule: str, power: str) -> Swarm:
         weights=tuple(weights),
         power=kept,
         flushes=flushes,
+        directories=directories,
+        partitions=partitions,
     )
 
 

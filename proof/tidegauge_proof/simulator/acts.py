@@ -6,7 +6,7 @@ scenario file (``schedule_scenario``). ``None`` stands for a step that found not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,11 +50,17 @@ def _ids(brokers: Any) -> str:
 
 def _produce(done: Act) -> str:
     acks = "all" if done["acks"] < 0 else done["acks"]
-    return f"produce {done['count']} with acks={acks} at {done['broker']}"
+    return f"produce {done['count']} with acks={acks}{_to(done['partitions'])} at {done['broker']}"
+
+
+def _to(partitions: Sequence[int]) -> str:
+    """Which partitions: nothing where it is the first, which may be the only one."""
+    return "" if list(partitions) == [0] else f" to partition {_ids(partitions)}"
 
 
 def _idempotent(done: Act) -> str:
-    return f"idempotent produce of sequence {done['sequence']}{' again' * done['again']} at {done['broker']}"
+    to = _to(done["partitions"])
+    return f"idempotent produce of sequence {done['sequence']}{' again' * done['again']}{to} at {done['broker']}"
 
 
 def _ask(done: Act) -> str:
@@ -66,15 +72,19 @@ def _deliver(done: Act) -> str:
 
 
 def _decide(done: Act) -> str:
-    return (
-        f"controller {done['broker']} decides; leader {done['leader']} epoch {done['leader_epoch']} "
-        f"ISR {_ids(done['isr'])}"
+    states = "; ".join(
+        f"leader {leader} epoch {leader_epoch} ISR {_ids(isr)}" for leader, leader_epoch, isr in done["states"]
     )
+    return f"controller {done['broker']} decides; {states}"
 
 
 def _power(done: Act) -> str:
     torn = " and a part of the next batch" * bool(done["torn"])
-    return f"power cut at {done['broker']}, which keeps {done['keep']} of {done['end']}{torn}"
+    return f"power cut at {done['broker']}, which keeps {_ids(done['keep'])} of {_ids(done['end'])}{torn}"
+
+
+def _propose(done: Act) -> str:
+    return f"{done['broker']} proposes ISR {_ids(done['isr'])}" + _to([done["partition"]]).replace(" to ", " for ")
 
 
 def _cut_links(done: Act) -> str:
@@ -84,7 +94,7 @@ def _cut_links(done: Act) -> str:
 WORDS: dict[str, str | Callable[[Act], str]] = {
     "produce": _produce,
     "produce_idempotently": _idempotent,
-    "consume": "consume from {offset} at {broker}",
+    "consume": lambda done: f"consume from {_ids(done['offsets'])} at {done['broker']}",
     "whole_round": "round of {broker}",
     "ask": _ask,
     "lose_request": "request of {broker} to {leader} is lost",
@@ -96,7 +106,7 @@ WORDS: dict[str, str | Callable[[Act], str]] = {
     "deliver": _deliver,
     "deliver_stray": "a late {message} arrives at {broker}",
     "decide": _decide,
-    "propose": lambda done: f"{done['broker']} proposes ISR {_ids(done['isr'])}",
+    "propose": _propose,
     "tell": "verdict {error} for {broker}",
     "pass_time": "{ms} ms pass",
     "write_checkpoint": "{broker} writes its high watermark",
@@ -114,6 +124,10 @@ WORDS: dict[str, str | Callable[[Act], str]] = {
     "rebalance": "controller {broker} looks for preferred leaders",
     "leave": "{broker} asks to shut down",
     "stop": "controlled shutdown of {broker} ends",
+    "fail_directory": "log directory {directory} of {broker} fails after {writes_left} more writes",
+    "damage_batch": "the batch at offset {offset} of partition {partition} at {broker} becomes unreadable",
+    "raise_defect": "a defect strikes partition {partition} at {broker} after {writes_left} more writes",
+    "mend": "the disks of {broker} are mended",
     FAULTS_END: "the faults end",
 }
 """How each kind of act is said: a template of its fields, or a function where a template can't say it."""

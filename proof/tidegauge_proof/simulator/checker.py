@@ -1,4 +1,4 @@
-"""What must hold of a simulated cluster, looked at after every event.
+"""What must hold of one partition of a simulated cluster, looked at after every event.
 
 ``committed`` is the truth: the records that any replica has had below its high watermark, in order. It only grows.
 
@@ -25,6 +25,7 @@ was not lost after all.
 | ConsumerSeesCommitted | a consumer gets committed records only, those of the offsets it asked for |
 | WholeBatches | a log is cut between two batches, never inside one |
 | ClientHistory | in the end the accountant finds no record lost, twice, reordered or invented, no read that changed |
+| Proceeds | while a disk stays failed or damaged, all partitions that it does not hold converge and acknowledge |
 | Converges | after the faults all replicas are in sync, equal, and have all that is committed |
 
 Together StrongIsr and AckedIsCommitted say that no record acknowledged with acks=all is ever lost. The core's own
@@ -40,12 +41,13 @@ from typing import TYPE_CHECKING
 from tidegauge.control import NO_LEADER
 from tidegauge.record_batch import BatchHeader, iterate_headers
 from tidegauge_broker.replica.messages import ACKS_ALL, FetchedPartition, ProduceResult
-from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
+from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.memory_log import RecordName, header_of
+from tidegauge_proof.simulator.stored_replica import StoredReplica
 
 if TYPE_CHECKING:
     from tidegauge_proof.simulator.clients import Produced
-    from tidegauge_proof.simulator.world import Consumed, World
+    from tidegauge_proof.simulator.world import SimPartition
 
 
 class Violation(Exception):
@@ -68,10 +70,11 @@ class _Loss:
 
 
 class Checker:
-    """Looks at one world. ``may_lose`` lets a power cut take committed records from the last in-sync copy."""
+    """Looks at one partition. ``may_lose`` lets a power cut take committed records from the last in-sync copy."""
 
     def __init__(self, min_insync_replicas: int = 1, *, may_lose: bool = False) -> None:
-        self.world: World
+        self.world: SimPartition
+        self.at = AT
         self.committed: list[RecordName] = []
         self.chain: list[int] = [0]
         self.lost: list[str] = []
@@ -80,13 +83,13 @@ class Checker:
         self._taken: dict[int, set[RecordName]] = {}
         self._newest_loss: _Loss | None = None
         self._acknowledged: set[RecordName] = set()
-        self._min_insync_replicas = min_insync_replicas
+        self.min_insync_replicas = min_insync_replicas
         self._may_lose = may_lose
         self._seen: dict[int, tuple[int, int, int, int, int, bool]] = {}
         self._leaders: dict[int, int] = {}
         self._state: tuple[int, int, int] = (-1, -1, NO_LEADER)
 
-    def look_at(self, broker: MemoryBroker) -> None:
+    def look_at(self, broker: StoredReplica) -> None:
         """After an event of this broker."""
         partition = broker.partition
         if partition is None:
@@ -113,7 +116,7 @@ class Checker:
         self._check_committed(broker, high_watermark)
         self.check_isr()
 
-    def _check_epochs(self, broker: MemoryBroker, first: int) -> None:
+    def _check_epochs(self, broker: StoredReplica, first: int) -> None:
         records = broker.log.records
         for offset in range(max(first, 1), len(records)):
             if records[offset].leader_epoch < records[offset - 1].leader_epoch:
@@ -123,7 +126,7 @@ class Checker:
                     f"before of epoch {records[offset - 1].leader_epoch}",
                 )
 
-    def _check_committed(self, broker: MemoryBroker, high_watermark: int) -> None:
+    def _check_committed(self, broker: StoredReplica, high_watermark: int) -> None:
         log, chain = broker.log, self.chain
         common = min(high_watermark, len(self.committed))
         if self._may_lose and self._stands_on_lost(log.records[:high_watermark]):
@@ -148,14 +151,14 @@ class Checker:
             if self._may_lose:
                 last = log.records[high_watermark - 1]
                 holders += sum(last in taken for taken in self._taken.values())
-            if holders < min(self._min_insync_replicas, len(self.world.brokers)):
+            if holders < min(self.min_insync_replicas, len(self.world.brokers)):
                 raise Violation(
                     "MinIsr",
                     f"offset {high_watermark - 1} is committed by broker {broker.broker_id} and stands on {holders} of "
-                    f"{self._min_insync_replicas} disks",
+                    f"{self.min_insync_replicas} disks",
                 )
 
-    def _stands_on_a_former_life(self, broker: MemoryBroker, offset: int) -> bool:
+    def _stands_on_a_former_life(self, broker: StoredReplica, offset: int) -> bool:
         """Whether a leader of a former epoch hears only now of a replica whose record a power cut has taken since.
 
         The report was on its way when the power went, and the leader can't know: it was paused, perhaps. What it
@@ -167,7 +170,7 @@ class Checker:
             return False
         return any(broker.log.records[offset] in taken for taken in self._taken.values())
 
-    def _lose_beside(self, broker: MemoryBroker, offset: int, high_watermark: int) -> None:
+    def _lose_beside(self, broker: StoredReplica, offset: int, high_watermark: int) -> None:
         """Name what is lost though its leader, of a former epoch, commits it only now."""
         gone = broker.log.records[offset:high_watermark]
         self.lost.append(
@@ -176,7 +179,7 @@ class Checker:
         )
         self._are_lost(gone)
 
-    def _first_difference(self, broker: MemoryBroker) -> int:
+    def _first_difference(self, broker: StoredReplica) -> int:
         for offset, (mine, true) in enumerate(zip(broker.log.records, self.committed, strict=False)):
             if mine != true:
                 return offset
@@ -261,7 +264,7 @@ class Checker:
                 return True
         return False
 
-    def _has_again(self, broker: MemoryBroker) -> None:
+    def _has_again(self, broker: StoredReplica) -> None:
         """A record that a power cut took and that was fetched again is excused no longer."""
         taken = self._taken.get(broker.broker_id)
         if taken:
@@ -270,7 +273,7 @@ class Checker:
     def look_at_state(self) -> None:
         """After a write to ZooKeeper."""
         state = self.world.state_now
-        version = self.world.zookeeper.version(AT)
+        version = self.world.zookeeper.version(self.at)
         leader_epoch, partition_epoch, leader = self._state
         leads_outside = state.leader != NO_LEADER and state.leader not in state.isr
         if not state.isr or leads_outside or not set(state.isr) <= set(self.world.replicas):
@@ -285,7 +288,7 @@ class Checker:
         self._state = state.leader_epoch, version, state.leader
         self.check_isr()
 
-    def acknowledged(self, broker: MemoryBroker, produced: Produced, result: ProduceResult) -> None:
+    def acknowledged(self, broker: StoredReplica, produced: Produced, result: ProduceResult) -> None:
         """A produce was answered without an error."""
         if produced.acks != ACKS_ALL:
             return
@@ -309,13 +312,13 @@ class Checker:
             f"broker {broker.broker_id} acknowledged offset {base}, where something else or nothing is committed",
         )
 
-    def consumed(self, broker: MemoryBroker, consumed: Consumed, answer: FetchedPartition) -> None:
-        """A consumer got an answer."""
+    def consumed(self, broker: StoredReplica, offset: int, answer: FetchedPartition) -> None:
+        """A consumer that asked from an offset got an answer."""
         for header in iterate_headers(answer.records):
             end = header.next_offset
             expected = [RecordName(header.leader_epoch, header.crc, place) for place in range(header.record_count)]
             self._note_read(header)
-            if self.committed[header.base_offset : end] != expected or end <= consumed.offset:
+            if self.committed[header.base_offset : end] != expected or end <= offset:
                 if self._may_lose and self._stands_on_lost(broker.log.records[:end]):
                     continue
                 raise Violation(
@@ -328,29 +331,31 @@ class Checker:
         for place in range(header.record_count):
             self.world.clients.has_read(header.base_offset + place, header.crc, place)
 
-    def loses_power(self, broker: MemoryBroker, keep: int) -> None:
+    def loses_power(self, broker: StoredReplica, keep: int) -> None:
         """A broker is about to lose what lies beyond an offset."""
         if self._may_lose:
             self._taken.setdefault(broker.broker_id, set()).update(broker.log.records[keep:])
 
-    def converged(self) -> None:
+    def converged(self, invariant: str = "Converges") -> None:
         """After the faults have ended and everything was delivered."""
         world = self.world
         if set(world.state_now.isr) != set(world.replicas):
-            raise Violation("Converges", f"the ISR stays {list(world.state_now.isr)}")
+            raise Violation(invariant, f"the ISR of {self.at} stays {list(world.state_now.isr)}")
         ends = {b: (broker.log.log_end_offset, self._hw(broker)) for b, broker in world.brokers.items()}
         if len({end for both in ends.values() for end in both}) != 1:
-            raise Violation("Converges", f"log ends and high watermarks stay {ends}")
+            raise Violation(invariant, f"log ends and high watermarks of {self.at} stay {ends}")
         if len({broker.log.chain[-1] for broker in world.brokers.values()}) != 1:
-            raise Violation("Converges", "the logs stay different")
+            raise Violation(invariant, f"the logs of {self.at} stay different")
         if len(self.committed) != next(iter(ends.values()))[0]:
-            raise Violation("Converges", f"{len(self.committed)} records are committed, the logs hold {ends}")
+            raise Violation(
+                invariant, f"{len(self.committed)} records of {self.at} are committed, the logs hold {ends}"
+            )
         piled = {b: len(broker.core._rounds) for b, broker in world.brokers.items()}  # noqa: SLF001 - shown nowhere else
         if any(piled.values()):
-            raise Violation("Converges", f"rounds that nobody answers any more pile up: {piled}")
+            raise Violation(invariant, f"rounds that nobody answers any more pile up: {piled}")
 
     @staticmethod
-    def _hw(broker: MemoryBroker) -> int:
+    def _hw(broker: StoredReplica) -> int:
         return -1 if broker.partition is None else broker.partition.high_watermark
 
 

@@ -56,11 +56,11 @@ def idempotent_batch(first_number: int, record_count: int, first_sequence: int) 
 
 
 class Clients:
-    """The book."""
+    """The book of one partition; its records are numbered from ``first_number`` on."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_number: int = 0) -> None:
         self.now = 0
-        self.numbers = 0
+        self.numbers = first_number
         self.acknowledged = 0
         self.under_way: Produced | None = None
         """The idempotent producer's batch."""

@@ -1,6 +1,6 @@
 """What a search has seen: states of replicas, and what brought each from one into the next.
 
-A replica's state is looked at from outside: what its process does (dead, paused, of no role, follower, leader), whether
+A replica's state is looked at from outside: what it does (dead, paused, offline, of no role, follower, leader), whether
 ZooKeeper has it in the ISR and as the leader, whether it has a session, whether its leader epoch is ZooKeeper's, and
 whether its log ends before, at or behind the end of what is committed. A transition is a state, the kind of event after
 which it was another, and that one. If more histories show nothing new, other weights are needed, not more histories.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidegauge_proof.simulator.world import World
+    from tidegauge_proof.simulator.world import SimPartition, World
 
 EACH = 8
 """Every so-many-th history is looked at: the first of them, and so on."""
@@ -28,19 +28,21 @@ class Coverage:
     states: set[State] = field(default_factory=set)
     transitions: set[Transition] = field(default_factory=set)
     events: dict[str, int] = field(default_factory=dict)
-    _last: dict[int, State] = field(default_factory=dict)
+    _last: dict[tuple[int, int], State] = field(default_factory=dict)
 
     def look_at(self, world: World, event: str) -> None:
         """After an event of this kind."""
         self.events[event] = self.events.get(event, 0) + 1
-        for broker_id in world.brokers:
-            state = _state_of(world, broker_id)
-            before = self._last.get(broker_id)
-            if state != before:
-                self._last[broker_id] = state
-                self.states.add(state)
-                if before is not None:
-                    self.transitions.add((before, event, state))
+        for place, partition in enumerate(world.partitions):
+            for broker_id in world.brokers:
+                state = _state_of(world, partition, broker_id)
+                name = place, broker_id
+                before = self._last.get(name)
+                if state != before:
+                    self._last[name] = state
+                    self.states.add(state)
+                    if before is not None:
+                        self.transitions.add((before, event, state))
 
     def begin(self) -> None:
         """A new history."""
@@ -62,23 +64,25 @@ class Coverage:
         }
 
 
-def _state_of(world: World, broker_id: int) -> State:
-    broker, state = world.brokers[broker_id], world.state_now
-    partition = broker.partition
-    if not broker.is_running:
+def _state_of(world: World, partition: SimPartition, broker_id: int) -> State:
+    replica, state = partition.brokers[broker_id], partition.state_now
+    hosted = replica.partition
+    if not replica.broker.is_running:
         process = "dead"
     elif broker_id in world.paused:
         process = "paused"
-    elif partition is None:
+    elif replica.is_offline:
+        process = "offline"
+    elif hosted is None:
         process = "idle"
     else:
-        process = "leader" if partition.leader_role is not None else "follower"
-    behind = broker.log.log_end_offset - len(world.checker.committed)
+        process = "leader" if hosted.leader_role is not None else "follower"
+    behind = replica.log.log_end_offset - len(partition.checker.committed)
     return (
         process,
         broker_id in state.isr,
         broker_id == state.leader,
         broker_id not in world.without_session,
-        partition is not None and partition.leader_epoch == state.leader_epoch,
+        hosted is not None and hosted.leader_epoch == state.leader_epoch,
         (behind > 0) - (behind < 0),
     )

@@ -1,10 +1,12 @@
-"""One broker without a process: a real BrokerCore, a log in memory, a metadata cache fed by UpdateMetadata.
+"""One broker without a process: a real BrokerCore, logs in memory, a metadata cache fed by UpdateMetadata.
 
 Contract: ``execute`` hands the core's effects to the ``EffectExecutor`` of the broker process, to which this class is
-both ports, and then calls ``looked_at``, so that somebody checks what must hold after every event. One partition per
-broker is enough: the core keeps partitions apart, and a history of one partition shows more of its rules. A log effect
-that comes after something about the partition was reported in the same step breaks rule I8. Disks do not fail here, so
-an effect that raises is a finding.
+both ports, and then calls ``looked_at``, so that somebody checks what must hold after every event. A log effect that
+comes after something about its partition was reported in the same step breaks rule I8.
+
+A broker has one or more log directories, and a replica in each of them for every partition that it was made with. What
+fails on its disks is chosen by its owner (``failing``, ``StoredReplica.damaged``, ``StoredReplica.writes_left``); any
+other exception that leaves a port is a finding.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegauge.control import IsrProposal, LeaderAndIsrRequest, PartitionState, UpdateMetadataRequest
+from tidegauge.control import (
+    IsrProposal,
+    LeaderAndIsrRequest,
+    PartitionsResponse,
+    PartitionState,
+    UpdateMetadataRequest,
+)
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchAnswer
@@ -32,7 +41,6 @@ from tidegauge_broker.replica.effects import (
 from tidegauge_broker.replica.messages import (
     CoreSettings,
     DeleteRecordsResult,
-    EpochEntry,
     FetchedPartition,
     LeaderHint,
     ProduceResult,
@@ -42,8 +50,13 @@ from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
 from tidegauge_proof.simulator.memory_log import MemoryLog, patched
+from tidegauge_proof.simulator.stored_replica import StoredReplica
 
 AT = TopicPartition("orders", 0)
+
+
+class Defect(Exception):
+    """Stands for any exception that the code around a log may raise and that no error of the table describes."""
 
 
 class MemoryMetadata:
@@ -51,24 +64,25 @@ class MemoryMetadata:
 
     def __init__(self) -> None:
         self.live: frozenset[int] = frozenset()
-        self.state: PartitionState | None = None
+        self.states: dict[TopicPartition, PartitionState] = {}
 
     def apply(self, request: UpdateMetadataRequest) -> None:
-        """Take over what the controller tells."""
+        """Take over what the controller sends."""
         self.live = frozenset(endpoint.broker_id for endpoint in request.live_brokers)
         for item in request.partitions:
-            self.state = None if item.deleted else item.state
+            if item.deleted:
+                self.states.pop(item.state.topic_partition, None)
+            else:
+                self.states[item.state.topic_partition] = item.state
 
     def knows(self, topic_partition: TopicPartition) -> bool:
         """Whether the partition exists."""
-        return self.state is not None and self.state.topic_partition == topic_partition
+        return topic_partition in self.states
 
     def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
         """Who leads it."""
-        state = self.state
-        if state is None or state.leader < 0 or state.topic_partition != topic_partition:
-            return None
-        return LeaderHint(state.leader, state.leader_epoch)
+        state = self.states.get(topic_partition)
+        return None if state is None or state.leader < 0 else LeaderHint(state.leader, state.leader_epoch)
 
     def is_alive(self, broker_id: int) -> bool:
         """Whether a broker is live."""
@@ -81,26 +95,31 @@ class MemoryMetadata:
 
 @dataclass(slots=True)
 class Told:
-    """What a broker's core answered and asked for, until somebody takes it."""
+    """What a broker's core answered and asked for, until somebody takes it.
 
-    produced: list[tuple[object, ProduceResult]] = field(default_factory=list)
-    fetched: list[tuple[object, FetchedPartition]] = field(default_factory=list)
+    ``has_failures`` says that replicas have gone offline and the controller must hear of it.
+    """
+
+    produced: list[tuple[object, Sequence[ProduceResult]]] = field(default_factory=list)
+    fetched: list[tuple[object, list[FetchedPartition]]] = field(default_factory=list)
     proposals: list[IsrProposal] = field(default_factory=list)
+    has_failures: bool = False
 
 
 class MemoryBroker:
-    """One broker: its disk for good, its process (core, cache) from ``start`` to ``kill``.
+    """One broker: its disks for good, its process (core, cache) from ``start`` to ``kill``.
 
     Attributes:
-        log: its log; it outlives the process.
-        checkpoint: the high watermark that a new process finds.
+        replicas: what it keeps of each partition; outlives the process.
+        replica: the first of them, for those who have one partition only.
+        directories: how many log directories it has; replicas are dealt out to them in turn.
+        failing: the directories whose writes are about to fail, with the number of writes before that.
+        failed_directories: those that have failed; they stay so until they are mended.
         life: the number of the process, from 1.
-        flushed: the offset below which its log is on disk for good, whatever happens to the power.
-        reported: the end that it has told its leaders by its requests.
-        given: the end of what it has given to others as a leader.
         flushes: whether it flushes every append before it goes on (log.flush.interval.messages=1).
         events: where its state changes are kept, if they are.
         lines: the core's lines for the log, where ``keeps_lines`` is set.
+        inputs: the number of events that its cores were given.
     """
 
     def __init__(
@@ -109,6 +128,8 @@ class MemoryBroker:
         settings: CoreSettings,
         rules: TopicRules,
         *,
+        partitions: Sequence[TopicPartition] = (AT,),
+        directories: int = 1,
         metadata: Callable[[], Any] = MemoryMetadata,
         looked_at: Callable[[MemoryBroker], None] = lambda _: None,
         keeps_lines: bool = False,
@@ -116,39 +137,40 @@ class MemoryBroker:
         self.broker_id = broker_id
         self.settings = settings
         self.rules = rules
-        self.log = MemoryLog()
-        self.checkpoint = 0
+        self.directories = directories
+        self.replicas = {
+            at: StoredReplica(self, at, (place + broker_id) % directories) for place, at in enumerate(partitions)
+        }
+        self.replica = self.replicas[partitions[0]]
+        self.failing: dict[int, int] = {}
+        self.failed_directories: set[int] = set()
         self.life = 0
-        self.flushed = 0
-        self.reported = 0
-        self.given = 0
         self.flushes = False
-        self._flushed_epochs: list[EpochEntry] = []
-        self._former_epoch = -1
-        """The newest epoch of which the files knew when the last process came to an end that was not in order."""
         self.is_running = False
         self.broker_epoch = -1
         self.told = Told()
         self.lines: list[str] = []
         self.inputs = 0
-        """What its cores were given."""
         self._keeps_lines = keeps_lines
         self.events: list[dict[str, Any]] | None = None
         self._make_metadata = metadata
         self._looked_at = looked_at
         self.metadata: Any = metadata()
-        self._has_told = False
-        """Whether the step has reported something about the partition already."""
+        self._reported: set[TopicPartition] = set()
+        """The partitions of which the step under way has reported something already."""
+        self._injected: Exception | None = None
         self._new_core()
 
     def _new_core(self) -> None:
         self.core = BrokerCore(self.broker_id, self.settings, self, self.metadata)
         self.executor = EffectExecutor(self.core, self, self, lambda: 0)
 
+    # Its process
+
     def start(self, broker_epoch: int) -> None:
-        """A new process on the old disk; a checkpoint above the log's end is lowered at once."""
-        self.log.recover()
-        self.checkpoint = min(self.checkpoint, self.log.log_end_offset)
+        """Begin a new process on the old disks."""
+        for replica in self.replicas.values():
+            replica.recover()
         self.is_running = True
         self.life += 1
         self.broker_epoch = broker_epoch
@@ -159,64 +181,78 @@ class MemoryBroker:
         self.told = Told()
 
     def kill(self) -> None:
-        """The process is gone; the disk and its last checkpoint stay."""
+        """End the process; the disks and the last checkpoints stay."""
         self.is_running = False
-        self._former_epoch = self.log.epochs[-1].epoch if self.log.epochs else -1
+        for replica in self.replicas.values():
+            epochs = replica.log.epochs
+            replica.former_epoch = epochs[-1].epoch if epochs else -1
 
     def ended_in_order(self) -> None:
-        """The process that is gone had closed its logs."""
-        self._former_epoch = -1
+        """Note that the process that has ended had closed its logs; those that were offline it could not."""
+        for replica in self.replicas.values():
+            if not replica.is_offline:
+                replica.former_epoch = -1
 
     def write_checkpoint(self) -> None:
-        """The high watermark, as it is written every few seconds."""
-        self.checkpoint = self.core.high_watermarks().get(AT, self.checkpoint)
+        """Write the high watermarks, as it is done every few seconds."""
+        for at, high_watermark in self.core.high_watermarks().items():
+            self.replicas[at].checkpoint = high_watermark
 
     def flush(self) -> None:
-        """Everything is on disk for good."""
-        self.flushed = self.log.log_end_offset
-        self._flushed_epochs = self.log.epochs
+        """Put everything on disk for good, where the disk still takes it."""
+        for replica in self.replicas.values():
+            if not replica.is_offline:
+                replica.flush()
 
-    def lose_beyond(self, to_offset: int, torn: int = 0) -> None:
-        """The power was cut: records beyond an offset are gone, and the epochs are those last flushed.
-
-        Of the batch at the offset so many bytes may be left. A new process cuts them off, trims epochs that begin at or
-        beyond the log's end, and a high watermark beyond it.
-        """
-        assert not self.is_running
-        if to_offset < self.log.log_end_offset:
-            self.log.lose_beyond(to_offset, torn)
-        self.reported = min(self.reported, to_offset)
-        self.given = min(self.given, to_offset)
-        self.log.epochs = [entry for entry in self._flushed_epochs if entry.start_offset < self.log.log_end_offset]
-        self.flush()
+    @property
+    def log(self) -> MemoryLog:
+        """The log of the first replica."""
+        return self.replica.log
 
     @property
     def partition(self) -> Partition | None:
-        """The replica; None before the process was told of it, and while there is none."""
-        return self.core._partitions.get(AT) if self.is_running else None  # noqa: SLF001 - asked for after every event
+        """The first replica in the core; None before the process was told of it, and where it is offline."""
+        return self.replica.partition
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether anything is wrong with its disks, or a replica of this process is offline."""
+        return bool(self.failing or self.failed_directories or self.executor.failed) or any(
+            replica.damaged is not None or replica.writes_left is not None for replica in self.replicas.values()
+        )
 
     def bytes_between(self, topic_partition: TopicPartition, from_offset: int, end_offset: int) -> int:
-        """The core's question to its logs."""
-        del topic_partition  # there is one
-        return self.log.bytes_between(from_offset, end_offset)
+        """Answer the core's question to its logs."""
+        return self.replicas[topic_partition].log.bytes_between(from_offset, end_offset)
 
-    def leader_and_isr(self, request: LeaderAndIsrRequest, now_ms: int) -> Any:
-        """The controller's request, executed; the core's answer."""
-        loaded: dict[TopicPartition, LoadedLog | Any] = {
-            at: self.log.loaded(self.checkpoint, self._former_epoch) for at in self.core.logs_needed(request)
-        }
+    def leader_and_isr(self, request: LeaderAndIsrRequest, now_ms: int) -> PartitionsResponse:
+        """Carry out the controller's request; return the core's answer, with an error for what failed on the way."""
+        loaded: dict[TopicPartition, LoadedLog | ErrorCode] = {}
+        for at in self.core.logs_needed(request):
+            replica = self.replicas[at]
+            if replica.directory in self.failed_directories:
+                loaded[at] = ErrorCode.KAFKA_STORAGE_ERROR
+            else:
+                loaded[at] = replica.log.loaded(replica.checkpoint, replica.former_epoch)
         response, effects = self.core.leader_and_isr(request, loaded, now_ms)
         self.execute(effects)
-        return response
+        if not self.executor.failed:
+            return response
+        errors = {
+            at: ErrorCode.KAFKA_STORAGE_ERROR if error is ErrorCode.NONE and at in self.executor.failed else error
+            for at, error in response.partitions.items()
+        }
+        return PartitionsResponse(response.error, errors)
 
     def execute(self, effects: Sequence[Effect]) -> None:
         """Carry out a step of the core."""
         self.inputs += 1
-        self._has_told = False
+        if self._reported:
+            self._reported.clear()
         self.executor.execute(effects)
         self._looked_at(self)
 
-    # What effects reach besides the log
+    # What effects reach besides the logs
 
     def limit_bytes(self, token: object, max_bytes: int) -> int:
         """Return the request's own limit: memory has no bounds here."""
@@ -224,14 +260,16 @@ class MemoryBroker:
         return max_bytes
 
     def is_waiting(self, token: object) -> bool:
-        """Whoever asked is told in any case."""
+        """Whoever asked is answered in any case."""
         del token
         return True
 
     def note(self, note: Note) -> None:
-        """Keep a state change, if they are kept."""
+        """Keep a state change, if they are kept, as the event log has it (docs/events.md), but for the time."""
         if self.events is not None:
-            self._keep(note)
+            topic, partition = note.topic_partition
+            where = {"source": f"broker-{self.broker_id}", "topic": topic, "partition": partition}
+            self.events.append({**where, "kind": note.kind, "cause": note.cause, **note.fields})
 
     def say(self, line: LogLine) -> None:
         """Keep a line, if they are kept."""
@@ -242,61 +280,80 @@ class MemoryBroker:
         """Nothing: followers here ask whenever they may."""
 
     def effect_failed(self, effect: Effect, topic_partition: TopicPartition | None, problem: Exception) -> None:
-        """Nothing may fail."""
+        """Only what was injected may fail."""
         del effect, topic_partition
-        raise problem
+        if problem is not self._injected:
+            raise problem
 
     def lost_with(self, topic_partition: TopicPartition, problem: Exception) -> Collection[TopicPartition]:
-        """There is one partition."""
-        del problem
-        return [topic_partition]
+        """A directory that failed takes its replicas with it; a defect takes one."""
+        if isinstance(problem, Defect):
+            return [topic_partition]
+        directory = self.replicas[topic_partition].directory
+        self.failing.pop(directory, None)
+        self.failed_directories.add(directory)
+        return [at for at, replica in self.replicas.items() if replica.directory == directory]
 
     def replicas_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Nothing may fail."""
-        raise AssertionError(f"{topic_partitions} went offline")
+        """Note that the controller must hear of it."""
+        del topic_partitions
+        self.told.has_failures = True
 
-    def _keep(self, note: Note) -> None:
-        """As the broker's event log has it (docs/events.md), but for the time."""
-        assert self.events is not None
-        topic, partition = note.topic_partition
-        where = {"source": f"broker-{self.broker_id}", "topic": topic, "partition": partition}
-        self.events.append({**where, "kind": note.kind, "cause": note.cause, **note.fields})
+    # The logs
 
-    # The log
+    def _about_to_write(self, topic_partition: TopicPartition) -> StoredReplica:
+        assert topic_partition not in self._reported, f"I8: {topic_partition} is written after it was reported"
+        replica = self.replicas[topic_partition]
+        if self.failing or replica.writes_left is not None:
+            self._strike(replica)
+        return replica
+
+    def _strike(self, replica: StoredReplica) -> None:
+        """Fail this write, if its time has come."""
+        writes_left = self.failing.get(replica.directory)
+        if writes_left is not None:
+            self.failing[replica.directory] = writes_left - 1
+            if writes_left <= 0:
+                self._fail(TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, "No space left on device"))
+        if replica.writes_left is not None:
+            replica.writes_left -= 1
+            if replica.writes_left < 0:
+                replica.writes_left = None
+                self._fail(Defect(f"the log of {replica.at}"))
+
+    def _fail(self, problem: Exception) -> None:
+        self._injected = problem
+        raise problem
 
     def append_as_leader(self, effect: AppendAsLeader) -> None:
         """Append a producer's batch."""
-        assert not self._has_told, "I8: an append after it was told"
-        assert effect.header.base_offset == self.log.log_end_offset, "I6"
-        self.log.append(effect.header, patched(effect.records, effect.header))
+        replica = self._about_to_write(effect.topic_partition)
+        assert effect.header.base_offset == replica.log.log_end_offset, "I6"
+        replica.log.append(effect.header, patched(effect.records, effect.header))
         if self.flushes:
-            self.flushed = self.log.log_end_offset
+            replica.flushed = replica.log.log_end_offset
 
     def append_as_follower(self, effect: AppendAsFollower) -> None:
         """Append the leader's batches."""
-        assert not self._has_told, "I8: an append after it was told"
+        replica = self._about_to_write(effect.topic_partition)
         for header in effect.headers:
             data = effect.records[header.position : header.position + header.size_bytes]
-            self.log.append(header.alone(), data)
+            replica.log.append(header.alone(), data)
         if self.flushes:
-            self.flushed = self.log.log_end_offset
+            replica.flushed = replica.log.log_end_offset
 
     def truncate_to(self, effect: TruncateLog) -> ProducerState:
-        """Truncate the log, and lower all that is known of its end."""
-        assert not self._has_told, "I8: a truncation after it was told"
-        self.checkpoint = min(self.checkpoint, effect.to_offset)
-        self.log.truncate_to(effect.to_offset)
-        self.flushed = min(self.flushed, effect.to_offset)
-        self.reported = min(self.reported, effect.to_offset)
-        self.given = min(self.given, effect.to_offset)
-        return self.log.producer_state
+        """Truncate a log."""
+        replica = self._about_to_write(effect.topic_partition)
+        replica.truncate_to(effect.to_offset)
+        return replica.log.producer_state
 
     def write_epochs(self, effect: WriteEpochs) -> None:
         """Replace the leader epochs."""
-        assert not self._has_told, "I8: epochs written after it was told"
-        self.log.epochs = list(effect.entries)
+        replica = self._about_to_write(effect.topic_partition)
+        replica.log.epochs = list(effect.entries)
         if effect.sync:
-            self._flushed_epochs = self.log.epochs
+            replica.flushed_epochs = replica.log.epochs
 
     def truncate_fully(self, effect: TruncateFully) -> ProducerState:
         """Log starts do not move: nothing deletes records."""
@@ -319,32 +376,42 @@ class MemoryBroker:
         *,
         at_least_one_batch: bool,
     ) -> bytes:
-        """Read whole batches."""
-        del topic_partition, at_least_one_batch  # there is one partition, and its first batch is always given
-        self.given = max(self.given, upper_bound)
-        return self.log.read(from_offset, upper_bound, max_bytes)
+        """Read whole batches, as far as the log can be read."""
+        replica = self.replicas[topic_partition]
+        damaged = replica.damaged
+        if damaged is not None:
+            if from_offset >= damaged:
+                self._fail(TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"The batch at offset {damaged} is damaged"))
+            upper_bound = min(upper_bound, damaged)
+        replica.given = max(replica.given, upper_bound)
+        records = replica.log.read(from_offset, upper_bound, max_bytes)
+        return records if at_least_one_batch or len(records) <= max_bytes else b""
 
     # Answers
 
     def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
         """Keep the answer until somebody takes it."""
-        self._has_told = True
-        self.told.produced.append((token, results[0]))
+        for result in results:
+            self._reported.add(result.topic_partition)
+        self.told.produced.append((token, results))
 
     def answer_fetch(self, token: object, answer: FetchAnswer) -> None:
         """Keep the answer until somebody takes it."""
-        self._has_told = True
-        ((result, records),) = answer
-        fetched = FetchedPartition(
-            result.topic_partition,
-            result.error,
-            result.high_watermark,
-            result.log_start_offset,
-            result.log_end_offset,
-            result.diverging,
-            result.leader_hint,
-            records,
-        )
+        fetched: list[FetchedPartition] = []
+        for result, records in answer:
+            self._reported.add(result.topic_partition)
+            fetched.append(
+                FetchedPartition(
+                    result.topic_partition,
+                    result.error,
+                    result.high_watermark,
+                    result.log_start_offset,
+                    result.log_end_offset,
+                    result.diverging,
+                    result.leader_hint,
+                    records,
+                )
+            )
         self.told.fetched.append((token, fetched))
 
     def answer_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
@@ -353,5 +420,5 @@ class MemoryBroker:
 
     def propose_isr(self, proposal: IsrProposal) -> None:
         """Keep the proposal until somebody takes it."""
-        self._has_told = True
+        self._reported.add(proposal.topic_partition)
         self.told.proposals.append(proposal)

@@ -91,6 +91,10 @@ class MemoryZooKeeper:
         self._children[path] = set()
         return self.zxid
 
+    def create_sequential(self, prefix: str, data: bytes | None) -> int:
+        """Create a znode whose name ends with a number of its own; its czxid is returned."""
+        return self.create(f"{prefix}{self.zxid:010}", data)
+
     def set(self, path: str, data: bytes | None) -> int:
         """Set a znode; its new version is returned."""
         self.zxid += 1

@@ -1,7 +1,7 @@
 """A long search in pieces, each with a line in a file, so that it can be done in several sittings.
 
 The file is a list of JSON objects, one a line: what was searched (``truncation``, ``mode``, ``steps_each``, ``seed``,
-``runs``) and what came of it (``steps``, ``events``, ``acknowledged``, ``leader_epochs``, ``losses``, ``violations``,
+``runs``, ``directories``: null where each seed chose) and what came of it (``steps``, ``events``, ``acknowledged``, ``leader_epochs``, ``losses``, ``violations``,
 ``seconds``, ``cpu_seconds``, ``compiled``). A piece that stands there is not run again, and counts as if it had been.
 A piece that was broken off leaves no line, half a line (the power went) is passed over. What power cuts took is counted
 and not told: the seed tells it again.
@@ -79,7 +79,7 @@ def _lines(record: Path) -> list[dict[str, Any]]:
     return lines
 
 
-_NAMED_BY = ("truncation", "mode", "steps_each", "seed", "runs")
+_NAMED_BY = ("truncation", "mode", "steps_each", "seed", "runs", "directories")
 
 
 def _name(line: dict[str, Any]) -> tuple[object, ...]:
@@ -87,7 +87,7 @@ def _name(line: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _name_of(piece: SearchPlan) -> tuple[object, ...]:
-    return piece.rule, piece.power, piece.steps, piece.seed, piece.runs
+    return piece.rule, piece.power, piece.steps, piece.seed, piece.runs, piece.directories
 
 
 def _line(piece: SearchPlan, found: SearchResult, cpu_seconds: float) -> dict[str, Any]:

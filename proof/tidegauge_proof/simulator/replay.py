@@ -200,7 +200,7 @@ class Replay:
         records = _records(broker)
         partition = broker.partition
         if partition is None:
-            return ReplicaImage(broker.broker_id, records, min(broker.checkpoint, len(records)))
+            return ReplicaImage(broker.broker_id, records, min(broker.replica.checkpoint, len(records)))
         return ReplicaImage(
             broker.broker_id,
             records,
@@ -294,7 +294,7 @@ class Replay:
         self.appended += 1
         request = ProduceRequest(1, 0, [ProducePartition(AT, batch_of(self.appended))])
         broker.execute(broker.core.produce(request, self.appended, self._now_ms))
-        ((_, result),) = broker.told.produced
+        ((_, (result,)),) = broker.told.produced
         broker.told.produced.clear()
         if result.error is not ErrorCode.NONE:
             raise Refused(f"{result.error.name}: {result.message}")
@@ -311,7 +311,7 @@ class Replay:
         leader = self.brokers[chosen.leader]
         request = FetchRequest(follower.broker_id, 0, 1, max_bytes, list(chosen.partitions))
         leader.execute(leader.core.fetch(request, chosen, self._now_ms))
-        ((_, answer),) = leader.told.fetched
+        ((_, (answer,)),) = leader.told.fetched
         leader.told.fetched.clear()
         return answer
 
@@ -463,8 +463,8 @@ class Replay:
             self._lost.add(record)
             lost = {"step": number, "replica": self._name(victim), "offset": offset, "epoch": record.epoch}
             self.outcome.lost_by_power.append(lost)
-        broker.lose_beyond(keep)
-        broker.checkpoint = min(broker.checkpoint, keep)
+        broker.replica.lose_beyond(keep)
+        broker.replica.checkpoint = min(broker.replica.checkpoint, keep)
         self._reconciled.pop(victim, None)
         current = self.current
         live = self._context.live.pop(victim)

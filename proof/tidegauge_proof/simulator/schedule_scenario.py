@@ -22,6 +22,7 @@ from tidegauge_proof.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, Hi
 
 _TOPIC = "story"
 _PARTITION = f"{_TOPIC}-0"
+_SEVERAL = "  There were {} partitions in {} log directories of each broker; here stands the first partition."
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class _Stage:
 
 def as_scenario(history: History, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWER) -> str:
     """The file (docs/scenarios.md) of a history whose story was kept."""
-    swarm = swarm_of(history.seed, rule, power)
+    swarm = swarm_of(history.seed, rule, power, history.directories)
     broken = history.violation
     stage = _Stage(set(swarm.replicas), swarm.replicas[0])
     for done in history.story:
@@ -73,6 +74,7 @@ def as_scenario(history: History, rule: str = DEFAULT_RULE, power: str = DEFAULT
         "teaches: |",
         f"  {broken.invariant + ' broke in the simulation: ' + broken.message if broken else 'Nothing broke.'}",
         "  Comments stand for what can't be forced: the order of messages, a controller's moment.",
+        *([_SEVERAL.format(swarm.partitions, swarm.directories)] if swarm.directories > 1 else []),
         f"rule: replica.truncation.rule={rule}; found by simulation (seed {history.seed}), cut short",
         "cluster:",
         f"  brokers: {max(swarm.replicas) + 1}",
@@ -108,7 +110,7 @@ def _produce(stage: _Stage, done: Act) -> None:
     stage.values += count
     if count > 1:
         stage.say(f"one batch of {count} there")
-    if broker_id in stage.paused or broker_id not in stage.running:
+    if done["partitions"] != [0] or broker_id in stage.paused or broker_id not in stage.running:
         stage.not_forced(done)
         return
     acks = "all" if done["acks"] == ACKS_ALL else done["acks"]
@@ -116,7 +118,7 @@ def _produce(stage: _Stage, done: Act) -> None:
 
 
 def _idempotent(stage: _Stage, done: Act) -> None:
-    if done["again"]:
+    if done["again"] or done["partitions"] != [0]:
         stage.not_forced(done)
     else:
         stage.do(f"produce: {{values: p{done['sequence']}, via: {done['broker']}, answer: later}}")
@@ -151,7 +153,7 @@ def _answered(stage: _Stage, done: Act) -> None:
 
 def _decides(stage: _Stage, done: Act) -> None:
     """Wait for the leader that the simulated controller elected: a real one decides by itself."""
-    leader = done["leader"]
+    leader = done["states"][0][0]
     stage.say(f"there: {words_of(done)}")
     if leader != stage.leader:
         stage.leader = leader
@@ -164,7 +166,7 @@ def _kill(stage: _Stage, done: Act) -> None:
 
 
 def _power_cut(stage: _Stage, done: Act) -> None:
-    broker_id, keep, end = done["broker"], done["keep"], done["end"]
+    broker_id, keep, end = done["broker"], done["keep"][0], done["end"][0]
     _gone(stage, broker_id)
     stage.do(f"kill: {broker_id}")
     if keep < end:

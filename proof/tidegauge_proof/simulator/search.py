@@ -50,13 +50,17 @@ class RunSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """What to search: runs ``0 .. runs - 1`` of so many steps each, from a first seed on."""
+    """What to search: runs ``0 .. runs - 1`` of so many steps each, from a first seed on.
+
+    ``directories``: log directories of each broker; None: what each seed says.
+    """
 
     seed: int = 0
     runs: int = 1000
     steps: int = 500
     rule: str = DEFAULT_RULE
     power: str = DEFAULT_POWER
+    directories: int | None = None
 
 
 @dataclass(slots=True)
@@ -179,7 +183,7 @@ def _run(plan: SearchPlan, run: int) -> RunSummary:
     seed = plan.seed + run
     coverage = Coverage() if run % EACH == 0 else None
     try:
-        history = history_of(seed, plan.steps, plan.rule, plan.power, coverage)
+        history = history_of(seed, plan.steps, plan.rule, plan.power, coverage, plan.directories)
     except Exception as problem:
         words = str(problem) or type(problem).__name__
         raise SimulatorFailed(f"run {run} (seed {seed}): {words}") from problem

@@ -22,11 +22,11 @@ def shrink(history: History, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWE
     invariant = history.violation.invariant
 
     def breaks(schedule: Schedule) -> bool:
-        violation = replay_schedule(history.seed, schedule, rule, power).violation
+        violation = replay_schedule(history.seed, schedule, rule, power, directories=history.directories).violation
         return violation is not None and violation.invariant == invariant
 
     schedule = _simplest(shortest(history.schedule, breaks), breaks)
-    return replay_schedule(history.seed, schedule, rule, power, tells=True)
+    return replay_schedule(history.seed, schedule, rule, power, directories=history.directories, tells=True)
 
 
 def shortest(steps: list[Item], still_breaks: Callable[[list[Item]], bool]) -> list[Item]:

@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.collections_off import collections_off
+from tidegauge.control import NO_LEADER
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_proof.simulator import sim_controller
-from tidegauge_proof.simulator.actions import ACTIONS, MAY_LOSE, MUST_SURVIVE, Swarm, bounds, swarm_of
+from tidegauge_proof.simulator.actions import ACTIONS, DISK_ACTIONS, MAY_LOSE, MUST_SURVIVE, Swarm, bounds, swarm_of
 from tidegauge_proof.simulator.acts import FAULTS_END, Act, act
 from tidegauge_proof.simulator.checker import Checker, Violation
 from tidegauge_proof.simulator.coverage import Coverage
 from tidegauge_proof.simulator.dice import Dice, Schedule, Step
-from tidegauge_proof.simulator.world import World
+from tidegauge_proof.simulator.world import SimPartition, World
 
 DEFAULT_RULE = "kip-320"
 POWER_MODES = (MUST_SURVIVE, MAY_LOSE, "none", "unseen", "unreported", "uncommitted", "any")
@@ -28,7 +29,7 @@ DEFAULT_POWER = MUST_SURVIVE
 _LAG_MS = 2000
 _HEAL_ROUNDS = 30
 _ATTEMPTS = 12
-_ACTIONS = tuple(action for action, _, _ in ACTIONS)
+_ACTIONS = tuple(action for action, _, _ in (*ACTIONS, *DISK_ACTIONS))
 _CORE_INVARIANT = re.compile(r"I\d+|WholeBatches")
 
 
@@ -37,6 +38,7 @@ class History:
     """What came of a seed.
 
     Attributes:
+        directories: log directories of each broker.
         steps: how many were done; with a violation its number, counted from 1, and one more than all where it showed
             only after the faults had ended.
         schedule: the numbers drawn, step by step.
@@ -47,6 +49,7 @@ class History:
     """
 
     seed: int
+    directories: int = 1
     steps: int = 0
     violation: Violation | None = None
     schedule: Schedule = field(default_factory=list)
@@ -60,20 +63,32 @@ class History:
 
 
 def history_of(
-    seed: int, steps: int, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWER, coverage: Coverage | None = None
+    seed: int,
+    steps: int,
+    rule: str = DEFAULT_RULE,
+    power: str = DEFAULT_POWER,
+    coverage: Coverage | None = None,
+    directories: int | None = None,
 ) -> History:
-    """Run a seed; ``coverage`` takes what is seen."""
+    """Run a seed; ``coverage`` takes what is seen, ``directories`` overrides what the seed says of them."""
     dice = Dice(seed)
+    swarm = swarm_of(seed, rule, power, directories)
     with collections_off():  # a history makes few cycles, and a search costs a tenth of the time
-        return _run(seed, dice, ((),) * steps, swarm_of(seed, rule, power), rule, tells=False, coverage=coverage)
+        return _run(seed, dice, ((),) * steps, swarm, rule, tells=False, coverage=coverage)
 
 
 def replay_schedule(
-    seed: int, schedule: Schedule, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWER, *, tells: bool = False
+    seed: int,
+    schedule: Schedule,
+    rule: str = DEFAULT_RULE,
+    power: str = DEFAULT_POWER,
+    *,
+    directories: int | None = None,
+    tells: bool = False,
 ) -> History:
     """Run recorded steps under the settings of a seed."""
     with collections_off():
-        return _run(seed, Dice(), schedule, swarm_of(seed, rule, power), rule, tells=tells)
+        return _run(seed, Dice(), schedule, swarm_of(seed, rule, power, directories), rule, tells=tells)
 
 
 def _run(
@@ -86,8 +101,9 @@ def _run(
     tells: bool,
     coverage: Coverage | None = None,
 ) -> History:
-    history = History(seed)
-    checker = Checker(swarm.min_insync_replicas, may_lose=swarm.power == "any" and not swarm.flushes)
+    history = History(seed, swarm.directories)
+    may_lose = swarm.power == "any" and not swarm.flushes
+    checkers = [Checker(swarm.min_insync_replicas, may_lose=may_lose) for _ in range(swarm.partitions)]
     settings = CoreSettings(
         replica_lag_time_max_ms=_LAG_MS,
         replica_fetch_backoff_ms=100,
@@ -95,7 +111,8 @@ def _run(
         refuses_former_lives=not sim_controller.SETTINGS.trusts_restarted_brokers,
         tells=tells,
     )
-    world = World(swarm.replicas, settings, TopicRules(min_insync_replicas=swarm.min_insync_replicas), checker)
+    rules = TopicRules(min_insync_replicas=swarm.min_insync_replicas)
+    world = World(swarm.replicas, settings, rules, *checkers, directories=swarm.directories)
     for broker in world.brokers.values():
         broker.flushes = swarm.flushes
     rising = bounds(swarm.weights)
@@ -122,10 +139,10 @@ def _run(
         history.violation = _as_violation(broken)
     _date(events, world)
     history.events = events or []
-    history.lost = checker.lost
+    history.lost = [words for checker in checkers for words in checker.lost]
     history.inputs = world.inputs
-    history.acknowledged = world.clients.acknowledged
-    history.leader_epochs = world.state_now.leader_epoch
+    history.acknowledged = sum(partition.clients.acknowledged for partition in world.partitions)
+    history.leader_epochs = sum(partition.state_now.leader_epoch for partition in world.partitions)
     history.controller_epochs = int(world.zookeeper.nodes["/controller_epoch"].data or b"0")
     return history
 
@@ -161,10 +178,28 @@ def _as_violation(broken: Violation | AssertionError) -> Violation:
 
 
 def heal(world: World) -> None:
-    """The faults end; then everything must come to rest in order (Converges)."""
+    """The faults end; then everything must come to rest in order (Proceeds, Converges)."""
+    _end_faults(world)
+    if any(broker.has_faults for broker in world.brokers.values()):
+        _rest(world)
+        for partition in world.partitions:
+            _check_proceeds(world, partition)
+        _mend(world)
+    _rest(world)
+    for partition in world.partitions:
+        partition.checker.converged()
+    _last_produce(world)
+
+
+def _end_faults(world: World) -> None:
+    """Processes run, links work, nothing is on its way; disks that have failed stay failed, and no other will."""
     world.cut_links.clear()
     world.paused.clear()
     world.traffic.strays.clear()
+    for broker in world.brokers.values():
+        broker.failing.clear()
+        for replica in broker.replicas.values():
+            replica.writes_left = None
     for broker_id, broker in world.brokers.items():
         if not broker.is_running:
             world.start(broker_id)
@@ -179,6 +214,10 @@ def heal(world: World) -> None:
     for rounds in world.open_rounds.values():
         for exchange in [*rounds]:
             world.give_up(exchange)
+
+
+def _rest(world: World) -> None:
+    """Time passes and everything is delivered, until two looks at the cluster show the same."""
     calm = 0
     for _ in range(_HEAL_ROUNDS):
         before = _picture(world)
@@ -187,15 +226,52 @@ def heal(world: World) -> None:
             pass
         calm = calm + 1 if _picture(world) == before else 0
         if calm == 2:
-            break
-    world.checker.converged()
-    _last_produce(world)
+            return
+
+
+def _check_proceeds(world: World, partition: SimPartition) -> None:
+    """What is wrong with other partitions is no concern of this one; what is wrong with its replicas is theirs."""
+    faulty = {b for b, replica in partition.brokers.items() if replica.is_offline or replica.damaged is not None}
+    offline = {b for b, replica in partition.brokers.items() if replica.is_offline}
+    if not faulty:
+        partition.checker.converged("Proceeds")
+    state = partition.state_now
+    if state.leader == NO_LEADER:
+        if not set(state.isr) <= offline:
+            raise Violation("Proceeds", f"{partition.at} has no leader, and ISR {list(state.isr)}; offline: {offline}")
+        return
+    if state.leader in offline or (len(state.isr) > 1 and offline & set(state.isr)):
+        raise Violation(
+            "Proceeds", f"{partition.at} keeps leader {state.leader} and ISR {state.isr}; offline: {offline}"
+        )
+    if state.leader not in faulty and len(state.isr) >= partition.checker.min_insync_replicas:
+        _must_acknowledge(world, partition, "Proceeds")
+
+
+def _mend(world: World) -> None:
+    """Every disk works again, and brokers with replicas offline are restarted."""
+    for broker_id, broker in world.brokers.items():
+        is_offline = any(replica.is_offline for replica in broker.replicas.values())
+        world.mend(broker_id)
+        if is_offline:
+            world.kill(broker_id)
+            world.start(broker_id)
+    if world.elected is None or world.elected not in world.controllers:
+        world.elected = None
+        world.elect(min(world.brokers))
 
 
 def _picture(world: World) -> object:
-    brokers = world.brokers.values()
-    ends = [(b.log.log_end_offset, b.partition.high_watermark if b.partition else -1) for b in brokers]
-    return ends, world.state_now
+    return [
+        (
+            partition.state_now,
+            [
+                (replica.log.log_end_offset, hosted.high_watermark if (hosted := replica.partition) else -1)
+                for replica in partition.brokers.values()
+            ],
+        )
+        for partition in world.partitions
+    ]
 
 
 def _until_quiet(world: World) -> Iterator[None]:
@@ -231,14 +307,23 @@ def _until_quiet(world: World) -> Iterator[None]:
 
 def _last_produce(world: World) -> None:
     """And records flow again."""
-    leader = world.state_now.leader
-    before = world.clients.acknowledged
-    world.produce(leader, ACKS_ALL, 1, 60_000)
+    for partition in world.partitions:
+        _must_acknowledge(world, partition, "Converges")
+    for partition in world.partitions:
+        partition.checker.converged()
+        log = partition.brokers[partition.state_now.leader].log
+        complaint = partition.clients.complaint(log, partition.checker.lost_numbers)
+        if complaint:
+            raise Violation("ClientHistory", complaint)
+
+
+def _must_acknowledge(world: World, partition: SimPartition, invariant: str) -> None:
+    leader = partition.state_now.leader
+    before = partition.clients.acknowledged
+    world.produce(leader, ACKS_ALL, 1, 60_000, [partition])
     for _ in _until_quiet(world):
         pass
-    if world.clients.acknowledged == before:
-        raise Violation("Converges", f"leader {leader} acknowledges no record after the faults have ended")
-    world.checker.converged()
-    complaint = world.clients.complaint(world.brokers[leader].log, world.checker.lost_numbers)
-    if complaint:
-        raise Violation("ClientHistory", complaint)
+    if partition.clients.acknowledged == before:
+        raise Violation(
+            invariant, f"leader {leader} of {partition.at} acknowledges no record after the faults have ended"
+        )

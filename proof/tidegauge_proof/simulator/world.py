@@ -4,14 +4,15 @@ Nothing moves by itself. Every method is one event: a request is asked, arrives,
 or never; a process is killed; a session ends; a controller decides one step further. Time is a number that
 ``pass_time`` raises. What is on its way between processes stands in lists; the caller delivers it, or does not.
 
-One partition, all brokers hold a replica of it. After every event of a broker ``checker.look_at(broker)`` is called.
+One partition or more; all brokers hold a replica of each. After every event of a broker the checker of each partition
+looks at its replica.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.control import (
     NO_LEADER,
@@ -25,7 +26,8 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
-from tidegauge.znodes import PartitionStateNode, state_path
+from tidegauge.partition import TopicPartition
+from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, PartitionStateNode, encode_log_dir_event, state_path
 from tidegauge_broker.replica.messages import (
     CONSUMER,
     CoreSettings,
@@ -37,11 +39,12 @@ from tidegauge_broker.replica.messages import (
     FetchRound,
     ProducePartition,
     ProduceRequest,
+    ProduceResult,
     TopicRules,
     Wait,
 )
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
-from tidegauge_controller.decisions.broker_events import process_leader_and_isr_response
+from tidegauge_controller.decisions.broker_events import process_leader_and_isr_response, process_log_dir_notifications
 from tidegauge_controller.decisions.leaders import process_controlled_shutdown, rebalance_leaders
 from tidegauge_controller.decisions.topic_events import process_topic_change
 from tidegauge_proof.simulator.clients import Clients, Produced
@@ -55,7 +58,8 @@ if TYPE_CHECKING:
 
 FETCH_WAIT_MS = 500
 RESPONSE_MAX_BYTES = 10 * 1024 * 1024
-_STATE = state_path(*AT)
+_FIRST_NUMBER = 1_000_000
+"""The records of partition P are numbered from P times this, so that none is taken for one of another partition."""
 _RETRIED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
 """Errors after which a broker sends its proposal again (as its AlterPartitionManager does)."""
 
@@ -68,14 +72,58 @@ class Exchange:
     life: int
     broker_epoch: int
     chosen: FetchRound | EpochRound
-    answer: FetchedPartition | EpochAnswer | None = None
+    answer: list[FetchedPartition] | list[EpochAnswer] | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Consumed:
-    """A consumer's fetch."""
+    """A consumer's fetch, from an offset in each of some partitions."""
 
-    offset: int
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """A client's produce request: a batch for each of some partitions."""
+
+    batches: list[Produced]
+
+
+class SimPartition:
+    """One partition of the cluster: what a checker looks at.
+
+    Attributes:
+        at: its name.
+        replicas: the broker ids, in assignment order.
+        brokers: what each broker keeps of it.
+        clients: who writes to it, and reads it.
+        state_now: its state in ZooKeeper.
+    """
+
+    def __init__(
+        self,
+        at: TopicPartition,
+        replicas: tuple[int, ...],
+        brokers: Mapping[int, MemoryBroker],
+        zookeeper: MemoryZooKeeper,
+        checker: Checker,
+    ) -> None:
+        self.at = at
+        self.path = state_path(*at)
+        self.replicas = replicas
+        self.brokers = {broker_id: broker.replicas[at] for broker_id, broker in brokers.items()}
+        self.zookeeper = zookeeper
+        self.clients = Clients(_FIRST_NUMBER * at.partition)
+        self.state_now = PartitionStateNode(NO_LEADER, -1, replicas, 0)
+        self.checker = checker
+        checker.at = at
+        checker.world = self
+
+    def read_state(self) -> None:
+        """Take over what stands in ZooKeeper, and check it."""
+        if self.path in self.zookeeper.nodes:
+            self.state_now = self.zookeeper.state(self.at)
+            self.checker.look_at_state()
 
 
 @dataclass(slots=True)
@@ -106,8 +154,9 @@ class World:
         replicas: the broker ids, in assignment order.
         settings: of every broker.
         rules: the topic's settings.
-        checker: looks at a broker after each of its events.
+        checkers: one for each partition, which looks at its replica on a broker after each event of the broker.
         controller: a broker without a replica that is the controller; None: the first replica is.
+        directories: the number of log directories of each broker.
     """
 
     def __init__(
@@ -115,16 +164,26 @@ class World:
         replicas: Sequence[int],
         settings: CoreSettings,
         rules: TopicRules,
-        checker: Checker,
+        *checkers: Checker,
         controller: int | None = None,
+        directories: int = 1,
     ) -> None:
         self.replicas = tuple(replicas)
-        self.checker = checker
         self.now_ms = START_MS
         self.zookeeper = MemoryZooKeeper()
         first = self.replicas[0] if controller is None else controller
         ids = sorted({first, *replicas})
-        self.brokers = {b: MemoryBroker(b, settings, rules, looked_at=self._look_at) for b in ids}
+        names = [TopicPartition(AT.topic, partition) for partition in range(len(checkers))]
+        self.brokers = {
+            b: MemoryBroker(b, settings, rules, partitions=names, directories=directories, looked_at=self._look_at)
+            for b in ids
+        }
+        self.partitions = [
+            SimPartition(at, _rotated(self.replicas, at.partition), self.brokers, self.zookeeper, checker)
+            for at, checker in zip(names, checkers, strict=True)
+        ]
+        self._by_name = {partition.at: partition for partition in self.partitions}
+        self._checked = [(partition.checker, partition.brokers) for partition in self.partitions]
         self.traffic = Traffic()
         self.open_rounds: dict[int, list[Exchange]] = {b: [] for b in self.brokers}
         self.outbox: dict[int, list[IsrProposal]] = {b: [] for b in self.brokers}
@@ -145,17 +204,17 @@ class World:
         self.controllers: dict[int, SimController] = {}
         self.elected: int | None = None
         """Whose ``/controller`` znode exists."""
-        self.state_now = PartitionStateNode(NO_LEADER, -1, self.replicas, 0)
-        """The partition's state in ZooKeeper."""
-        self.clients = Clients()
+        self.unreported: set[int] = set()
+        """Brokers with replicas offline of which no controller could be notified yet."""
         self.events: list[dict[str, Any]] | None = None
-        self._sending: Produced | None = None
-        checker.world = self
+        self._sending: Sent | None = None
         for broker_id in self.brokers:
             self.start(broker_id)
         self.elect(first)
         self.decide_all()
-        self.zookeeper.add_topic(AT.topic, {0: self.replicas})
+        self.zookeeper.add_topic(
+            AT.topic, {partition.at.partition: partition.replicas for partition in self.partitions}
+        )
         self.controllers[first].add(process_topic_change)
         self.decide_all()
         for broker_id in self.brokers:
@@ -180,27 +239,56 @@ class World:
         """After each event of a broker: take what its core answered, then check."""
         told = broker.told
         if told.fetched:
-            for token, answer in told.fetched:
+            for token, answers in told.fetched:
                 if isinstance(token, Exchange):
-                    token.answer = answer
+                    token.answer = answers
                     self.traffic.answers.append(token)
                 elif isinstance(token, Consumed):
-                    self.checker.consumed(broker, token, answer)
+                    for answer in answers:
+                        at = answer.topic_partition
+                        partition = self._by_name[at]
+                        partition.checker.consumed(partition.brokers[broker.broker_id], token.offsets[at], answer)
             told.fetched = []
         if told.proposals:
             self.outbox[broker.broker_id] += told.proposals
             told.proposals = []
-        self.checker.look_at(broker)
+        broker_id = broker.broker_id
+        for checker, replicas in self._checked:
+            checker.look_at(replicas[broker_id])
         if told.produced:
-            for token, result in told.produced:
-                if isinstance(token, Produced):
+            for token, results in told.produced:
+                if isinstance(token, Sent):
                     at_once = token is self._sending
-                    self.clients.answered(token, result.error, result.base_offset, at_once=at_once)
-                    if result.error is ErrorCode.NONE:
-                        self.checker.acknowledged(broker, token, result)
+                    for produced, result in zip(token.batches, results, strict=True):
+                        self._produced(broker_id, produced, result, at_once=at_once)
             told.produced = []
+        if told.has_failures:
+            told.has_failures = False
+            self.unreported.add(broker_id)
+            self.report_failures(broker_id)
+
+    def _produced(self, broker_id: int, produced: Produced, result: ProduceResult, *, at_once: bool) -> None:
+        partition = self._by_name[result.topic_partition]
+        partition.clients.answered(produced, result.error, result.base_offset, at_once=at_once)
+        if result.error is ErrorCode.NONE:
+            partition.checker.acknowledged(partition.brokers[broker_id], produced, result)
 
     # What can be seen
+
+    @property
+    def checker(self) -> Checker:
+        """The checker of the first partition."""
+        return self.partitions[0].checker
+
+    @property
+    def clients(self) -> Clients:
+        """The clients of the first partition."""
+        return self.partitions[0].clients
+
+    @property
+    def state_now(self) -> PartitionStateNode:
+        """The state of the first partition in ZooKeeper."""
+        return self.partitions[0].state_now
 
     @property
     def inputs(self) -> int:
@@ -218,45 +306,69 @@ class World:
         """Whether calls of one broker do not get to another. An answer takes the way of its call."""
         return (source, target) in self.cut_links
 
-    def leaders(self) -> list[int]:
-        """Brokers that believe that they lead."""
+    def leading(self) -> list[tuple[int, SimPartition]]:
+        """Brokers that believe that they lead, each with the partition."""
         paused = self.paused
         return [
-            broker_id
-            for broker_id, broker in self.brokers.items()
-            if broker.is_running
-            and broker_id not in paused
-            and (partition := broker.partition) is not None
-            and partition.leader_role is not None
+            (broker_id, partition)
+            for partition in self.partitions
+            for broker_id, replica in partition.brokers.items()
+            if broker_id not in paused and (role := replica.partition) is not None and role.leader_role is not None
         ]
+
+    def leaders(self) -> list[int]:
+        """Brokers that believe that they lead the first partition."""
+        return [broker_id for broker_id, partition in self.leading() if partition is self.partitions[0]]
 
     # Clients
 
-    def produce(self, broker_id: int, acks: int, record_count: int, timeout_ms: int) -> None:
-        """A client sends a batch, once."""
-        self._send(broker_id, self.clients.send(acks, record_count), timeout_ms)
+    def produce(
+        self,
+        broker_id: int,
+        acks: int,
+        record_count: int,
+        timeout_ms: int,
+        partitions: Sequence[SimPartition] | None = None,
+    ) -> None:
+        """A client sends a request, once: a batch for each of some partitions; None: for the first."""
+        chosen = self.partitions[:1] if partitions is None else partitions
+        batches = [partition.clients.send(acks, record_count) for partition in chosen]
+        self._send(broker_id, acks, timeout_ms, chosen, batches)
 
-    def produce_idempotently(self, broker_id: int, record_count: int, timeout_ms: int) -> Produced:
-        """The idempotent producer sends its batch, perhaps not for the first time."""
-        produced = self.clients.send_idempotent(record_count)
-        self._send(broker_id, produced, timeout_ms)
+    def produce_idempotently(
+        self, broker_id: int, record_count: int, timeout_ms: int, partition: SimPartition | None = None
+    ) -> Produced:
+        """The idempotent producer of a partition sends its batch, perhaps not for the first time."""
+        chosen = partition or self.partitions[0]
+        produced = chosen.clients.send_idempotent(record_count)
+        self._send(broker_id, produced.acks, timeout_ms, [chosen], [produced])
         return produced
 
-    def _send(self, broker_id: int, produced: Produced, timeout_ms: int) -> None:
+    def _send(
+        self,
+        broker_id: int,
+        acks: int,
+        timeout_ms: int,
+        partitions: Sequence[SimPartition],
+        batches: list[Produced],
+    ) -> None:
         broker = self.brokers[broker_id]
-        request = ProduceRequest(produced.acks, timeout_ms, [ProducePartition(AT, produced.data)])
-        self._sending = produced
+        parts = [
+            ProducePartition(partition.at, produced.data)
+            for partition, produced in zip(partitions, batches, strict=True)
+        ]
+        sent = self._sending = Sent(batches)
         try:
-            broker.execute(broker.core.produce(request, produced, self.now_ms))
+            broker.execute(broker.core.produce(ProduceRequest(acks, timeout_ms, parts), sent, self.now_ms))
         finally:
             self._sending = None
 
-    def consume(self, broker_id: int, offset: int) -> None:
-        """A consumer reads what is there."""
+    def consume(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> None:
+        """A consumer reads what is there, from an offset in each of some partitions."""
         broker = self.brokers[broker_id]
-        wanted = FetchPartition(AT, offset, 1 << 20)
-        request = FetchRequest(CONSUMER, 0, 1, 1 << 20, [wanted])
-        broker.execute(broker.core.fetch(request, Consumed(offset), self.now_ms))
+        wanted = [FetchPartition(at, offset, 1 << 20) for at, offset in offsets.items()]
+        request = FetchRequest(CONSUMER, 0, 1, 1 << 20, wanted)
+        broker.execute(broker.core.fetch(request, Consumed(offsets), self.now_ms))
 
     # Followers
 
@@ -270,7 +382,9 @@ class World:
             if not isinstance(chosen, Wait):
                 exchange = Exchange(broker, broker.life, broker.broker_epoch, chosen)
                 if isinstance(chosen, FetchRound):
-                    broker.reported = max(broker.reported, chosen.partitions[0].fetch_offset)
+                    for wanted in chosen.partitions:
+                        replica = broker.replicas[wanted.topic_partition]
+                        replica.reported = max(replica.reported, wanted.fetch_offset)
                 asked.append(exchange)
                 self.open_rounds[broker_id].append(exchange)
                 broker.inputs += 1
@@ -284,7 +398,7 @@ class World:
             self.give_up(exchange)
         elif isinstance(chosen, EpochRound):
             leader.inputs += 1
-            exchange.answer = leader.core.offset_for_leader_epoch(chosen.partitions[0])
+            exchange.answer = [leader.core.offset_for_leader_epoch(question) for question in chosen.partitions]
             self.traffic.answers.append(exchange)
         else:
             wanted = list(chosen.partitions)
@@ -299,11 +413,12 @@ class World:
         if not broker.is_running or broker.life != exchange.life:
             return
         self._close(exchange)
-        if isinstance(answer, FetchedPartition):
-            effects = broker.core.fetch_answered(chosen.leader, chosen.request_id, [answer], self.now_ms)
+        if isinstance(chosen, FetchRound):
+            fetched = cast("list[FetchedPartition]", answer)
+            effects = broker.core.fetch_answered(chosen.leader, chosen.request_id, fetched, self.now_ms)
         else:
-            assert answer is not None
-            effects = broker.core.epochs_answered(chosen.leader, chosen.request_id, [answer], self.now_ms)
+            ends = cast("list[EpochAnswer]", answer)
+            effects = broker.core.epochs_answered(chosen.leader, chosen.request_id, ends, self.now_ms)
         broker.execute(effects)
 
     def give_up(self, exchange: Exchange) -> None:
@@ -353,9 +468,9 @@ class World:
         reads = term.session == self.sessions[broker_id]
         if not term.advance(requests, has_session=has_session, reads=reads):
             self.end_term(broker_id)
-        if self.zookeeper.zxid != before and _STATE in self.zookeeper.nodes:
-            self.state_now = self.zookeeper.state(AT)
-            self.checker.look_at_state()
+        if self.zookeeper.zxid != before:
+            for partition in self.partitions:
+                partition.read_state()
 
     def decide_all(self) -> None:
         """The elected controller decides all it can, and nobody hears of it yet."""
@@ -431,7 +546,7 @@ class World:
             if response is not None and response.error is ErrorCode.NONE:
                 verdict = response.partitions[0]
             elif response is not None and response.error not in _RETRIED:
-                verdict = IsrVerdict(AT, response.error)
+                verdict = IsrVerdict(proposal.topic_partition, response.error)
             self.traffic.verdicts.append(Verdict(broker, asked, proposal, verdict))
 
         self.controllers[controller].add(lambda context: process_alter_partition(context, request), done)
@@ -457,6 +572,7 @@ class World:
     def kill(self, broker_id: int) -> None:
         """The process is gone at once; its session lives on, the disk keeps all that was written."""
         self.brokers[broker_id].kill()
+        self.unreported.discard(broker_id)
         self.note("fault", broker_id, action="kill")
         self.paused.discard(broker_id)
         self.leaving.discard(broker_id)
@@ -477,14 +593,44 @@ class World:
                 if is_parked and exchange.chosen.leader == broker_id:
                     self.give_up(exchange)
 
-    def cut_power(self, broker_id: int, keep: int, torn: int = 0) -> None:
-        """The machine is gone, and with it what lies beyond an offset, but for ``torn`` bytes of the next batch."""
+    def cut_power(self, broker_id: int, keep: int | Mapping[TopicPartition, int], torn: int = 0) -> None:
+        """The machine loses its power, and what lies beyond an offset of each log, but for ``torn`` bytes of a batch.
+
+        A number as ``keep`` is the offset in the log of the first partition.
+        """
+        kept = {self.partitions[0].at: keep} if isinstance(keep, int) else keep
         self.kill(broker_id)
         self.note("fault", broker_id, action="power-cut")
+        for partition in self.partitions:
+            if partition.at in kept:
+                replica = partition.brokers[broker_id]
+                partition.checker.loses_power(replica, kept[partition.at])
+                replica.lose_beyond(kept[partition.at], torn)
+        for partition in self.partitions:
+            partition.checker.check_isr()
+
+    def fail_directory(self, broker_id: int, directory: int, writes_left: int) -> None:
+        """After so many more writes, all that this broker writes to a log directory fails, until it is mended."""
+        self.brokers[broker_id].failing[directory] = writes_left
+        self.note("fault", broker_id, action="fail-directory")
+
+    def mend(self, broker_id: int) -> None:
+        """The broker's disks work again; replicas that are offline stay so until it restarts."""
         broker = self.brokers[broker_id]
-        self.checker.loses_power(broker, keep)
-        broker.lose_beyond(keep, torn)
-        self.checker.check_isr()
+        broker.failing.clear()
+        broker.failed_directories.clear()
+        for replica in broker.replicas.values():
+            replica.damaged = replica.writes_left = None
+        self.note("fault", broker_id, action="mend")
+
+    def report_failures(self, broker_id: int) -> None:
+        """A broker with replicas offline has the controller look (LogDirEventNotification), as soon as it can."""
+        if broker_id in self.unreported and broker_id not in self.without_session:
+            self.unreported.discard(broker_id)
+            self.zookeeper.create_sequential(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(broker_id))
+            for term_id, term in self.controllers.items():
+                if term_id not in self.without_session and self.sessions[term_id] == term.session:
+                    term.add(process_log_dir_notifications)
 
     def expire(self, broker_id: int) -> None:
         """ZooKeeper ends the session of a broker that is dead, paused or cut off."""
@@ -508,6 +654,7 @@ class World:
         broker = self.brokers[broker_id]
         broker.broker_epoch = self._register(broker_id)
         broker.core.set_broker_epoch(broker.broker_epoch)
+        self.report_failures(broker_id)
 
     def _register(self, broker_id: int) -> int:
         self.without_session.discard(broker_id)
@@ -555,3 +702,9 @@ class World:
         for broker_id, broker in self.brokers.items():
             if self.is_up(broker_id):
                 broker.execute(broker.core.tick(self.now_ms))
+
+
+def _rotated(replicas: tuple[int, ...], places: int) -> tuple[int, ...]:
+    """The assignment of a further partition: led by another broker, as Kafka spreads leaders."""
+    places %= len(replicas)
+    return replicas[places:] + replicas[:places]

@@ -1,0 +1,127 @@
+"""What a broker keeps of one replica on its disk, and what is wrong with it there.
+
+A replica outlives the broker's process. Three things can go wrong with it: its log directory fails (every write in the
+directory does, from then on), one batch becomes unreadable, or the code that writes its log meets a defect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.messages import EpochEntry
+from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_proof.simulator.memory_log import MemoryLog
+
+if TYPE_CHECKING:
+    from tidegauge_proof.simulator.memory_broker import MemoryBroker
+
+_OFFLINE = Role.OFFLINE  # a member of an enumeration takes long to look up, and this is asked after every event
+
+
+class StoredReplica:
+    """One replica on one broker.
+
+    Attributes:
+        directory: the number of the broker's log directory that holds it.
+        log: its log.
+        checkpoint: the high watermark that a new process finds.
+        flushed: the end offset of what is on disk for good, whatever happens to the power.
+        flushed_epochs: the leader epochs that are.
+        reported: the end offset that it has told its leaders by its requests.
+        given: the end offset of what it has given to others as a leader.
+        former_epoch: the newest leader epoch that the files knew when the last process ended without a clean shutdown.
+        damaged: the offset of the batch that no read gets past; None where all can be read.
+        writes_left: writes before a defect strikes; None where there is none.
+    """
+
+    __slots__ = (
+        "at",
+        "broker",
+        "broker_id",
+        "checkpoint",
+        "damaged",
+        "directory",
+        "flushed",
+        "flushed_epochs",
+        "former_epoch",
+        "given",
+        "log",
+        "reported",
+        "writes_left",
+    )
+
+    def __init__(self, broker: MemoryBroker, at: TopicPartition, directory: int) -> None:
+        self.broker = broker
+        self.broker_id = broker.broker_id
+        self.at = at
+        self.directory = directory
+        self.log = MemoryLog()
+        self.checkpoint = 0
+        self.flushed = 0
+        self.flushed_epochs: list[EpochEntry] = []
+        self.reported = 0
+        self.given = 0
+        self.former_epoch = -1
+        self.damaged: int | None = None
+        self.writes_left: int | None = None
+
+    @property
+    def life(self) -> int:
+        """The number of the broker's process."""
+        return self.broker.life
+
+    @property
+    def core(self) -> Any:
+        """The broker's core."""
+        return self.broker.core
+
+    @property
+    def partition(self) -> Partition | None:
+        """The core's replica; None where there is none, or where it is offline."""
+        broker = self.broker
+        if not broker.is_running:
+            return None
+        partition = broker.core._partitions.get(self.at)  # noqa: SLF001 - asked for after every event
+        return None if partition is None or partition.role is _OFFLINE else partition
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether its directory has failed, or it has, so that this process does not serve it any more."""
+        broker = self.broker
+        return self.directory in broker.failed_directories or self.at in broker.executor.failed
+
+    def recover(self) -> None:
+        """Do what a new process does: keep whole batches, and lower a checkpoint above the log's end."""
+        self.log.recover()
+        self.checkpoint = min(self.checkpoint, self.log.log_end_offset)
+
+    def flush(self) -> None:
+        """Put everything on disk for good."""
+        self.flushed = self.log.log_end_offset
+        self.flushed_epochs = self.log.epochs
+
+    def truncate_to(self, to_offset: int) -> None:
+        """Truncate the log, and lower all that is known of its end."""
+        self.checkpoint = min(self.checkpoint, to_offset)
+        self.log.truncate_to(to_offset)
+        self.flushed = min(self.flushed, to_offset)
+        self._lower(to_offset)
+
+    def lose_beyond(self, to_offset: int, torn: int = 0) -> None:
+        """Lose the records from an offset on and the unflushed epochs, as a power loss does.
+
+        Of the batch at the offset ``torn`` bytes may be left. A new process truncates them, trims epochs that begin at
+        or beyond the log's end, and a high watermark beyond it.
+        """
+        if to_offset < self.log.log_end_offset:
+            self.log.lose_beyond(to_offset, torn)
+        self._lower(to_offset)
+        self.log.epochs = [entry for entry in self.flushed_epochs if entry.start_offset < self.log.log_end_offset]
+        self.flush()
+
+    def _lower(self, to_offset: int) -> None:
+        self.reported = min(self.reported, to_offset)
+        self.given = min(self.given, to_offset)
+        if self.damaged is not None and self.damaged >= to_offset:
+            self.damaged = None
