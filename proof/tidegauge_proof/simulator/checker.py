@@ -25,6 +25,7 @@ was not lost after all.
 | ConsumerSeesCommitted | a consumer gets committed records only, those of the offsets it asked for |
 | WholeBatches | a log is cut between two batches, never inside one |
 | ClientHistory | in the end the accountant finds no record lost, twice, reordered or invented, no read that changed |
+| FailsAlone | a replica goes offline when its own directory fails or its own log meets a defect, never else |
 | Proceeds | while a disk stays failed or damaged, all partitions that it does not hold converge and acknowledge |
 | Converges | after the faults all replicas are in sync, equal, and have all that is committed |
 

@@ -91,7 +91,10 @@ class Clients:
         return produced
 
     def answered(self, produced: Produced, error: ErrorCode, base_offset: int, *, at_once: bool) -> None:
-        """An answer; an error that came at once says that nothing was written. The first acknowledgement counts."""
+        """Note an answer. The first acknowledgement counts; an error that came at once says that nothing was written.
+
+        But for KAFKA_STORAGE_ERROR: what a failed disk holds is known when it works again.
+        """
         if produced.outcome == OK:
             return
         self.now += 1
@@ -101,7 +104,8 @@ class Clients:
             if self.under_way is produced:
                 self.under_way = None
         elif produced.first_sequence < 0:
-            produced.outcome, produced.error = FAIL if at_once else INFO, error.name
+            is_definite = at_once and error is not ErrorCode.KAFKA_STORAGE_ERROR
+            produced.outcome, produced.error = FAIL if is_definite else INFO, error.name
 
     def has_read(self, offset: int, batch_crc: int, place: int) -> None:
         """A consumer got a record."""

@@ -114,7 +114,8 @@ class MemoryBroker:
         replica: the first of them, for those who have one partition only.
         directories: how many log directories it has; replicas are dealt out to them in turn.
         failing: the directories whose writes are about to fail, with the number of writes before that.
-        failed_directories: those that have failed; they stay so until they are mended.
+        failed_directories: those whose disk has failed; they stay so until they are mended.
+        offline_directories: those that this process has found failed; they stay so until it ends.
         life: the number of the process, from 1.
         flushes: whether it flushes every append before it goes on (log.flush.interval.messages=1).
         events: where its state changes are kept, if they are.
@@ -144,6 +145,7 @@ class MemoryBroker:
         self.replica = self.replicas[partitions[0]]
         self.failing: dict[int, int] = {}
         self.failed_directories: set[int] = set()
+        self.offline_directories: set[int] = set()
         self.life = 0
         self.flushes = False
         self.is_running = False
@@ -158,6 +160,8 @@ class MemoryBroker:
         self.metadata: Any = metadata()
         self._reported: set[TopicPartition] = set()
         """The partitions of which the step under way has reported something already."""
+        self._decides_in_turn = False
+        """Whether the step decides on one partition after the other: an answer may tell of the next one as it was."""
         self._injected: Exception | None = None
         self._new_core()
 
@@ -171,6 +175,7 @@ class MemoryBroker:
         """Begin a new process on the old disks."""
         for replica in self.replicas.values():
             replica.recover()
+        self.offline_directories = set(self.failed_directories)
         self.is_running = True
         self.life += 1
         self.broker_epoch = broker_epoch
@@ -217,7 +222,7 @@ class MemoryBroker:
     @property
     def has_faults(self) -> bool:
         """Whether anything is wrong with its disks, or a replica of this process is offline."""
-        return bool(self.failing or self.failed_directories or self.executor.failed) or any(
+        return bool(self.failing or self.offline_directories or self.executor.failed) or any(
             replica.damaged is not None or replica.writes_left is not None for replica in self.replicas.values()
         )
 
@@ -230,12 +235,14 @@ class MemoryBroker:
         loaded: dict[TopicPartition, LoadedLog | ErrorCode] = {}
         for at in self.core.logs_needed(request):
             replica = self.replicas[at]
-            if replica.directory in self.failed_directories:
+            if replica.directory in self.offline_directories:
                 loaded[at] = ErrorCode.KAFKA_STORAGE_ERROR
             else:
                 loaded[at] = replica.log.loaded(replica.checkpoint, replica.former_epoch)
         response, effects = self.core.leader_and_isr(request, loaded, now_ms)
+        self._decides_in_turn = len(request.partitions) > 1
         self.execute(effects)
+        self._decides_in_turn = False
         if not self.executor.failed:
             return response
         errors = {
@@ -292,6 +299,7 @@ class MemoryBroker:
         directory = self.replicas[topic_partition].directory
         self.failing.pop(directory, None)
         self.failed_directories.add(directory)
+        self.offline_directories.add(directory)
         return [at for at, replica in self.replicas.items() if replica.directory == directory]
 
     def replicas_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
@@ -302,7 +310,9 @@ class MemoryBroker:
     # The logs
 
     def _about_to_write(self, topic_partition: TopicPartition) -> StoredReplica:
-        assert topic_partition not in self._reported, f"I8: {topic_partition} is written after it was reported"
+        assert topic_partition not in self._reported or self._decides_in_turn, (
+            f"I8: {topic_partition} is written after it was reported"
+        )
         replica = self.replicas[topic_partition]
         if self.failing or replica.writes_left is not None:
             self._strike(replica)
@@ -319,6 +329,7 @@ class MemoryBroker:
             replica.writes_left -= 1
             if replica.writes_left < 0:
                 replica.writes_left = None
+                replica.is_struck = True
                 self._fail(Defect(f"the log of {replica.at}"))
 
     def _fail(self, problem: Exception) -> None:
@@ -392,14 +403,19 @@ class MemoryBroker:
     def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
         """Keep the answer until somebody takes it."""
         for result in results:
-            self._reported.add(result.topic_partition)
+            at = result.topic_partition
+            self._reported.add(at)
+            if result.error is ErrorCode.NONE:
+                assert result.base_offset < self.replicas[at].log.log_end_offset, f"I8: {at} is answered, not written"
         self.told.produced.append((token, results))
 
     def answer_fetch(self, token: object, answer: FetchAnswer) -> None:
         """Keep the answer until somebody takes it."""
         fetched: list[FetchedPartition] = []
         for result, records in answer:
-            self._reported.add(result.topic_partition)
+            at = result.topic_partition
+            self._reported.add(at)
+            assert result.log_end_offset <= self.replicas[at].log.log_end_offset, f"I8: {at} is told, not written"
             fetched.append(
                 FetchedPartition(
                     result.topic_partition,

@@ -1,10 +1,10 @@
 """A long search in pieces, each with a line in a file, so that it can be done in several sittings.
 
 The file is a list of JSON objects, one a line: what was searched (``truncation``, ``mode``, ``steps_each``, ``seed``,
-``runs``, ``directories``: null where each seed chose) and what came of it (``steps``, ``events``, ``acknowledged``, ``leader_epochs``, ``losses``, ``violations``,
-``seconds``, ``cpu_seconds``, ``compiled``). A piece that stands there is not run again, and counts as if it had been.
-A piece that was broken off leaves no line, half a line (the power went) is passed over. What power cuts took is counted
-and not told: the seed tells it again.
+``runs``, ``directories``: null where each seed chose) and what came of it (``steps``, ``events``, ``acknowledged``,
+``leader_epochs``, ``losses``, ``violations``, ``seconds``, ``cpu_seconds``, ``compiled``). A piece that stands there is
+not run again, and counts as if it had been. A piece that was broken off leaves no line; half a line (the power failed)
+is passed over. What power losses took is counted and not listed: the seed lists it again.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _NAMED_BY = ("truncation", "mode", "steps_each", "seed", "runs", "directories")
 
 
 def _name(line: dict[str, Any]) -> tuple[object, ...]:
-    return tuple(line.get(key) for key in _NAMED_BY)
+    return tuple({"directories": 1, **line}.get(key) for key in _NAMED_BY)
 
 
 def _name_of(piece: SearchPlan) -> tuple[object, ...]:

@@ -33,6 +33,7 @@ class StoredReplica:
         former_epoch: the newest leader epoch that the files knew when the last process ended without a clean shutdown.
         damaged: the offset of the batch that no read gets past; None where all can be read.
         writes_left: writes before a defect strikes; None where there is none.
+        is_struck: whether one has struck in this process.
     """
 
     __slots__ = (
@@ -46,6 +47,7 @@ class StoredReplica:
         "flushed_epochs",
         "former_epoch",
         "given",
+        "is_struck",
         "log",
         "reported",
         "writes_left",
@@ -65,6 +67,7 @@ class StoredReplica:
         self.former_epoch = -1
         self.damaged: int | None = None
         self.writes_left: int | None = None
+        self.is_struck = False
 
     @property
     def life(self) -> int:
@@ -89,10 +92,11 @@ class StoredReplica:
     def is_offline(self) -> bool:
         """Whether its directory has failed, or it has, so that this process does not serve it any more."""
         broker = self.broker
-        return self.directory in broker.failed_directories or self.at in broker.executor.failed
+        return self.directory in broker.offline_directories or self.at in broker.executor.failed
 
     def recover(self) -> None:
         """Do what a new process does: keep whole batches, and lower a checkpoint above the log's end."""
+        self.is_struck = False
         self.log.recover()
         self.checkpoint = min(self.checkpoint, self.log.log_end_offset)
 

@@ -47,6 +47,7 @@ from tidegauge_controller.decisions.alter_partition import process_alter_partiti
 from tidegauge_controller.decisions.broker_events import process_leader_and_isr_response, process_log_dir_notifications
 from tidegauge_controller.decisions.leaders import process_controlled_shutdown, rebalance_leaders
 from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.clients import Clients, Produced
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS
@@ -264,6 +265,10 @@ class World:
             told.produced = []
         if told.has_failures:
             told.has_failures = False
+            for at in broker.executor.failed:
+                replica = broker.replicas[at]
+                if not replica.is_struck and replica.directory not in broker.offline_directories:
+                    raise Violation("FailsAlone", f"{at} is offline on broker {broker_id} by no fault of its own")
             self.unreported.add(broker_id)
             self.report_failures(broker_id)
 

@@ -7,14 +7,17 @@ is not noticed) and M16 (the last in-sync replica loses its disk) are faults, no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegauge.errors import ErrorCode
+from tidegauge_broker.replica import effect_executor as executor_module
 from tidegauge_broker.replica import leader as leader_module
 from tidegauge_broker.replica import partition as partition_module
 from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.effect_executor import EffectExecutor
+from tidegauge_broker.replica.effects import AnswerFetch, AnswerProduce
 from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.follower import Follower
 from tidegauge_broker.replica.isr import PendingExpand, PendingShrink
@@ -26,13 +29,15 @@ from tidegauge_broker.replica.remote_replica import RemoteReplica
 from tidegauge_broker.replica.rounds import Rounds
 from tidegauge_broker.replica.rules.kip_320 import Kip320Rule
 from tidegauge_controller.decisions import alter_partition as alter_module
+from tidegauge_controller.decisions import broker_events, partition_machine, replica_machine, state_store
 from tidegauge_controller.decisions import leaders as leaders_module
-from tidegauge_controller.decisions import partition_machine, replica_machine, state_store
 from tidegauge_controller.decisions.context import ControllerSettings
 from tidegauge_controller.decisions.election import Election, elect_offline, remove_from_isr
 from tidegauge_controller.decisions.steps import SetNode
 from tidegauge_proof.simulator import sim_controller
+from tidegauge_proof.simulator import world as world_module
 from tidegauge_proof.simulator.sim_controller import SimController
+from tidegauge_proof.simulator.world import World
 
 Patch = tuple[Any, str, Any]
 
@@ -504,3 +509,96 @@ CONTROLS: tuple[Mutant, ...] = (
     ),
 )
 """What must break nothing, so that a mutant's end is not the simulator's own."""
+
+
+# Several log directories
+
+
+def _drops_the_rest(executor: EffectExecutor, effects: Sequence[Any]) -> None:
+    """The step ends at the first effect that fails; whoever waits hears of an error, whichever partition it was."""
+    for place, effect in enumerate(effects):
+        try:
+            executor_module._EXECUTORS[type(effect)](executor, effect)
+        except Exception as problem:  # noqa: BLE001 - as the shell once did
+            executor._effect_failed(effect, problem)
+            for rest in effects[place:]:
+                if isinstance(rest, AnswerProduce):
+                    failed = [replace(one, error=ErrorCode.KAFKA_STORAGE_ERROR) for one in rest.results]
+                    executor._host.answer_produce(rest.token, failed)
+                elif isinstance(rest, AnswerFetch):
+                    unread = [FetchResult(one.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR) for one in rest.results]
+                    executor._host.answer_fetch(rest.token, [(one, b"") for one in unread])
+            return
+
+
+def _raises_what_a_read_raises(
+    executor: EffectExecutor, effect: AnswerFetch, result: FetchResult, left_bytes: int, *, at_least_one_batch: bool
+) -> tuple[FetchResult, bytes]:
+    wanted = result.read
+    assert wanted is not None
+    bound, size = wanted.upper_bound, min(wanted.max_bytes, left_bytes)
+    at = result.topic_partition
+    records = executor._logs.read(at, wanted.from_offset, bound, size, at_least_one_batch=at_least_one_batch)
+    return result, records
+
+
+def _takes_all_offline(executor: EffectExecutor, topic_partitions: Collection[Any]) -> None:
+    TRUE_LOSE(executor, list(executor._logs.replicas) if topic_partitions else [])
+
+
+def _keeps_it_to_itself(executor: EffectExecutor) -> None:
+    """The core never hears of the failure, and goes on from an end that its log does not have."""
+    executor._untold.clear()
+
+
+def _ignores_failed_replicas(context: Any, broker_id: int, response: Any) -> Any:
+    working = dict.fromkeys(response.partitions, ErrorCode.NONE)
+    return (yield from TRUE_RESPONSE(context, broker_id, replace(response, partitions=working)))
+
+
+TRUE_LOSE = EffectExecutor._lose
+TRUE_RESPONSE = broker_events.process_leader_and_isr_response
+
+DISK_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "drops-the-rest",
+        "an effect that fails takes no effect of another partition with it",
+        ((EffectExecutor, "_carry_out", _drops_the_rest),),
+    ),
+    Mutant(
+        "read-ends-the-step",
+        "a read that fails answers for its partition, and the step goes on",
+        ((EffectExecutor, "_read", _raises_what_a_read_raises), (EffectExecutor, "_carry_out", _drops_the_rest)),
+    ),
+    Mutant(
+        "read-leaves-no-answer",
+        "a read that fails is answered at all",
+        ((EffectExecutor, "_read", _raises_what_a_read_raises),),
+    ),
+    Mutant(
+        "one-for-all",
+        "a directory that fails takes its own replicas offline, and no others",
+        ((EffectExecutor, "_lose", _takes_all_offline),),
+    ),
+    Mutant(
+        "core-in-the-dark",
+        "the core hears that a replica has failed",
+        ((EffectExecutor, "_tell_core", _keeps_it_to_itself),),
+    ),
+    Mutant(
+        "acknowledged-all-the-same",
+        "what a failed replica did not write is not acknowledged",
+        ((EffectExecutor, "_produced", lambda _, result: result),),
+    ),
+    Mutant(
+        "controller-in-the-dark",
+        "the controller takes offline replicas out of the ISR",
+        ((world_module, "process_leader_and_isr_response", _ignores_failed_replicas),),
+    ),
+    Mutant(
+        "unreported",
+        "a broker reports that replicas have gone offline",
+        ((World, "report_failures", lambda *_: None),),
+    ),
+)
+"""What goes wrong where one of several log directories fails, a batch is damaged or a log meets a defect."""

@@ -16,11 +16,13 @@ import pytest
 
 from tidegauge.errors import ErrorCode
 from tidegauge.znodes import PartitionStateNode
-from tidegauge_broker.replica.messages import ACKS_ALL
+from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_proof.simulator import checker
 from tidegauge_proof.simulator.checker import Checker, Violation
 from tidegauge_proof.simulator.clients import Clients
+from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.memory_log import MemoryLog, header_of
+from tidegauge_proof.simulator.world import World
 
 Records = list[tuple[int, int]]
 A, B, C = (0, 0), (0, 1), (0, 2)
@@ -94,18 +96,17 @@ class Stage:
     def read(self, broker_id: int, asked: int, first: int) -> None:
         log = self.brokers[broker_id].log
         answer: Any = SimpleNamespace(records=log.read(first, first + 1, 1))
-        consumed: Any = SimpleNamespace(offset=asked)
-        self.checker.consumed(self.brokers[broker_id], consumed, answer)
+        self.checker.consumed(self.brokers[broker_id], asked, answer)
 
     def complain(self) -> None:
         words = self.clients.complaint(self.brokers[1].log, self.checker.lost_numbers)
         if words:
             raise Violation("ClientHistory", words)
 
-    def end_in_order(self) -> None:
+    def end_in_order(self, invariant: str = "Converges") -> None:
         for broker_id in self.brokers:
             self.commit(broker_id, self.brokers[broker_id].log.log_end_offset)
-        self.checker.converged()
+        self.checker.converged(invariant)
 
 
 def claims_more(stage: Stage, log_end_offset: int) -> None:
@@ -207,6 +208,12 @@ GUILTY_AND_INNOCENT: list[tuple[str, Callable[[], Stage], Callable[[Stage], None
         lambda s: s.end_in_order(),
     ),
     (
+        "Proceeds",
+        lambda: Stage([A, B], [A, B]),
+        lambda s: (s.write(isr=(1,)), s.end_in_order("Proceeds"))[1],
+        lambda s: s.end_in_order("Proceeds"),
+    ),
+    (
         "Converges",
         lambda: Stage([A], [A, B]),
         lambda s: (s.write(isr=(1,)), s.commit(1, 1), s.write(isr=(1, 2)), s.checker.converged())[3],
@@ -230,7 +237,7 @@ def test_an_anomaly_is_named_and_its_twin_is_acquitted(
 
 
 def test_every_kind_has_its_small_history():
-    kinds = {row[0] for row in GUILTY_AND_INNOCENT} | {"WholeBatches"}
+    kinds = {row[0] for row in GUILTY_AND_INNOCENT} | {"WholeBatches", "FailsAlone"}
     stated = {
         line.split("|")[1].strip()
         for line in (checker.__doc__ or "").splitlines()
@@ -243,6 +250,29 @@ def test_a_cut_inside_a_batch_is_named_and_one_at_its_border_is_not():
     with pytest.raises(AssertionError, match="WholeBatches"):
         cuts_inside(Stage([A, B], [A, B]), 3)
     cuts_inside(Stage([A, B], [A, B]), 2)
+
+
+def test_a_replica_that_goes_offline_by_no_fault_of_its_own_is_named():
+    """And one whose directory fails is not, nor is one whose log meets a defect."""
+
+    def two_directories() -> World:
+        settings = CoreSettings(replica_lag_time_max_ms=2000)
+        return World((1, 2), settings, TopicRules(), Checker(), Checker(), directories=2)
+
+    world = two_directories()
+    world.brokers[1].executor.fail([AT])
+    with pytest.raises(Violation, match="FailsAlone"):
+        world.brokers[1].execute([])
+    world = two_directories()
+    world.fail_directory(1, world.brokers[1].replica.directory, 0)
+    world.produce(1, ACKS_ALL, 1, 5_000)
+    assert world.brokers[1].executor.failed == {AT}
+    assert world.brokers[1].partition is None
+    assert world.partitions[1].brokers[1].partition is not None
+    world = two_directories()
+    world.brokers[1].replica.writes_left = 0
+    world.produce(1, ACKS_ALL, 1, 5_000)
+    assert world.brokers[1].executor.failed == {AT}
 
 
 # Where histories may lose

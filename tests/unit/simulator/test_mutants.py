@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from mutants import CONTROLS, MUTANTS, Mutant
+from mutants import CONTROLS, DISK_MUTANTS, MUTANTS, Mutant
 from tests.unit.simulator.model_search import as_json, random_trace, shortened
 
 from tidegauge_proof.simulator.replay import replay
@@ -51,6 +51,15 @@ def histories_until_broken(limit: int) -> str:
     return ""
 
 
+def disk_histories_until_broken(limit: int) -> str:
+    """Return the invariant that the first bad history with two log directories breaks; empty where none does."""
+    for seed in range(limit):
+        violation = history_of(seed, 500, directories=2).violation
+        if violation is not None:
+            return violation.invariant
+    return ""
+
+
 def look_for(mutant: Mutant, monkeypatch: pytest.MonkeyPatch, limit: int) -> str:
     for owner, name, value in mutant.patches:
         monkeypatch.setattr(owner, name, value)
@@ -73,6 +82,14 @@ def test_without_a_rule_something_breaks(mutant: Mutant, monkeypatch: pytest.Mon
     assert look_for(mutant, monkeypatch, 300), f"nothing breaks where this does not hold: {mutant.rule}"
 
 
+@pytest.mark.parametrize("mutant", DISK_MUTANTS, ids=lambda mutant: mutant.id)
+def test_a_failure_that_is_not_kept_to_its_partition_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
+    """With two log directories: a step that ends at the first failure, a read that loses effects, and their kind."""
+    for owner, name, value in mutant.patches:
+        monkeypatch.setattr(owner, name, value)
+    assert disk_histories_until_broken(60), f"nothing breaks where this does not hold: {mutant.rule}"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.id in SLOW], ids=lambda mutant: mutant.id)
 def test_without_a_rule_something_breaks_in_the_end(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
@@ -84,6 +101,7 @@ def test_with_every_rule_nothing_breaks(control: Mutant, monkeypatch: pytest.Mon
     for owner, name, value in control.patches:
         monkeypatch.setattr(owner, name, value)
     assert histories_until_broken(15) == ""
+    assert disk_histories_until_broken(10) == ""
     assert traces_until_broken(0, 100) == ""
 
 

@@ -17,8 +17,9 @@ from tidegauge_controller.decisions.context import ControllerSettings
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_proof.cli.simulate import simulate
 from tidegauge_proof.simulator import schedule_scenario, sim_controller
-from tidegauge_proof.simulator.actions import MAY_LOSE, MUST_SURVIVE, swarm_of
+from tidegauge_proof.simulator.actions import ACTIONS, MAY_LOSE, MUST_SURVIVE, swarm_of
 from tidegauge_proof.simulator.checker import Checker
+from tidegauge_proof.simulator.coverage import Coverage
 from tidegauge_proof.simulator.search import SearchPlan, search
 from tidegauge_proof.simulator.shrink import shrink
 from tidegauge_proof.simulator.simulation import heal, history_of, replay_schedule
@@ -45,6 +46,29 @@ def test_what_power_cuts_take_is_lost_by_name_only():
     assert any("acknowledged with acks=all: records" in words for words in lost)
 
 
+@pytest.mark.parametrize("power", [MUST_SURVIVE, MAY_LOSE])
+def test_what_happens_in_one_log_directory_stays_there(power: str):
+    """Directories fail in the midst of a step, batches are damaged, logs meet defects; other partitions never notice.
+
+    As in Kafka each partition's append and read fails by itself (ReplicaManager.appendToLocalLog, readFromLog), and
+    LogDirFailureHandler takes the replicas of a failed directory offline.
+    """
+    coverage = Coverage()
+    histories = [history_of(seed, 500, power=power, coverage=coverage, directories=2) for seed in range(12)]
+    assert [history.violation for history in histories] == [None] * len(histories)
+    assert {"fail_directory", "damage_batch", "raise_defect", "mend"} <= set(coverage.events)
+    assert {state[0] for state in coverage.states} >= {"offline", "leader", "follower", "dead"}
+
+
+def test_histories_of_one_directory_are_what_they_were():
+    """A seed of the record in docs/simulation.md means the same history with ``--directories 1``."""
+    with_one = [history_of(seed, 300, directories=1) for seed in range(8)]
+    by_seed = [history_of(seed, 300) for seed in range(8)]
+    alike = [one == other for one, other in zip(with_one, by_seed, strict=True)]
+    assert alike == [history.directories == 1 for history in by_seed]
+    assert {True, False} <= set(alike)
+
+
 @pytest.mark.parametrize(
     ("seed", "power"),
     [
@@ -59,7 +83,7 @@ def test_what_power_cuts_take_is_lost_by_name_only():
 )
 def test_what_the_long_search_told_of_is_cured(seed: int, power: str):
     """Seeds that broke an invariant, the last by the controller's own fault (docs/simulation.md, "What was found")."""
-    assert history_of(seed, 1000, power=power).violation is None
+    assert history_of(seed, 1000, power=power, directories=1).violation is None
 
 
 def test_a_broker_that_asked_to_shut_down_and_never_heard_goes_in_the_end():
@@ -160,7 +184,14 @@ def test_swarms_differ():
     assert {swarm.min_insync_replicas for swarm in swarms} == {1, 2}
     assert {len(swarm.replicas) for swarm in swarms} == {2, 3, 4}
     assert {(swarm.power, swarm.flushes) for swarm in swarms} == {("unreported", False), ("any", True)}
-    faults = list(zip(*(swarm.weights[-7:] for swarm in swarms), strict=True))
+    first = len(ACTIONS) - 7
+    faults = list(zip(*(swarm.weights[first : len(ACTIONS)] for swarm in swarms), strict=True))
+    assert all(0 in weights and max(weights) > 0 for weights in faults)
+    several = [swarm for swarm in swarms if swarm.directories == 2]
+    assert 25 < len(several) < 55
+    assert {swarm.partitions for swarm in several} == {2, 3}
+    faults = list(zip(*(swarm.weights[len(ACTIONS) : -1] for swarm in several), strict=True))
+    assert len(faults) == 3
     assert all(0 in weights and max(weights) > 0 for weights in faults)
 
 
