@@ -256,6 +256,7 @@ class BrokerProcess:
             producer_ids=self._producer_ids,
             configs=self._configs,
             create_topic=self._auto_topics.create,
+            gate=self._seams.gate(),
         )
         at = identity.endpoint
         protocols = identity.listeners.protocols
@@ -283,7 +284,7 @@ class BrokerProcess:
             self._add_services,
             self._logical_clock,
             self._service.responses,
-            self._seams.interceptors(),
+            self._service.gate,
         )
         await self._servers.start()
         await self._metrics.listen(self._identity.listeners.bound[0], self._servers.connections.counts)

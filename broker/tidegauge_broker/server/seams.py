@@ -20,6 +20,7 @@ from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.replication.fetchers import Fetchers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.gate import Gate
 from tidegauge_controller.channels import open_channel
 from tidegauge_controller.zookeeper import Dial, ZooKeeper
 
@@ -61,9 +62,9 @@ class Seams:
         """What stands between kazoo and its connections."""
         return None
 
-    def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
-        """What stands before the broker's services."""
-        return ()
+    def gate(self) -> Gate | None:
+        """Return what stands between the wires and the service, if anything does."""
+        return None
 
     def assembled(self, parts: Parts) -> None:
         """The parts are put together; nothing runs yet."""

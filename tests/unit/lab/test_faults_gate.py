@@ -1,4 +1,4 @@
-"""Calls that arrive (gate.py) and calls that leave (channels.py), on fakes of gRPC's handlers and calls."""
+"""Calls that arrive (gate.py, gated_calls.py) and that leave (channels.py), on fakes of gRPC's handlers and calls."""
 
 import asyncio
 from types import SimpleNamespace
@@ -11,8 +11,11 @@ from tidegauge.v1 import common_pb2, fetch_pb2, lab_pb2, metadata_pb2, produce_p
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.channels import Calls, LabChannel
 from tidegauge_broker.server.lab.fault_table import FaultTable
-from tidegauge_broker.server.lab.gate import Gate
+from tidegauge_broker.server.lab.gate import LabGate
+from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.service.gate import CallRefused, InjectedError
 from tidegauge_broker.server.wire.grpc.callers import CALLER_KEY, calling_broker
+from tidegauge_broker.server.wire.grpc.gated_calls import GatedCalls
 
 ERROR = common_pb2.ERROR_CODE_NOT_ENOUGH_REPLICAS
 SERVICE = "/tidegauge.v1.BrokerService/"
@@ -43,7 +46,7 @@ class Broker:
 
     def __init__(self):
         self.faults = FaultTable(1, DiskFaults(sleep=lambda _: None))
-        self.gate = Gate(self.faults)
+        self.gate = GatedCalls(LabGate(self.faults))
         self.seen = []
         self.blocked = asyncio.Event()
 
@@ -241,6 +244,39 @@ async def test_a_grpc_status_ends_the_call_before_or_after_its_effect(broker):
 async def test_metadata_is_asked_and_every_topic_gets_the_error(broker):
     broker.faults.set(failing("Metadata", error=ERROR, times=1))
     assert (await broker.ask(broker.metadata)).topics[0].error == ERROR
+
+
+# The gate itself, for any wire
+
+A_CLIENT, A_BROKER = Caller("c", "PLAINTEXT"), Caller("b", "PLAINTEXT", 2)
+
+
+async def test_a_cut_ends_each_connection_of_those_it_cuts_off_once_and_no_other(broker):
+    gate, ended = LabGate(broker.faults), []
+    client = gate.enter(A_CLIENT, lambda: ended.append("client"))
+    gate.enter(A_BROKER, lambda: ended.append("broker"))
+    gone = gate.enter(A_CLIENT, lambda: ended.append("gone"))
+    gate.leave(gone)
+    fault = broker.faults.set(cut(lab_pb2.LAB_PLANE_CLIENTS))
+    broker.faults.set(failing("Fetch", error=ERROR))
+    assert ended == ["client"]
+    assert client.broken_by == f"refused by the lab (fault {fault.fault_id})"
+    with pytest.raises(CallRefused):
+        gate.check(client)
+    gate.check(gate.enter(A_BROKER, lambda: None))
+
+
+async def test_a_request_is_admitted_with_the_error_of_its_api_and_lost_by_its_caller(broker):
+    gate = LabGate(broker.faults)
+    assert gate.is_open
+    broker.faults.set(failing("Fetch", error=ERROR, skip=1))
+    assert not gate.is_open
+    answers = [await gate.admit(api, A_CLIENT) for api in ("Fetch", "Metadata", "Fetch")]
+    assert answers == [None, None, InjectedError(ERROR)]
+    broker.faults.set(cut(lab_pb2.LAB_PLANE_CLIENTS, drop_probability=1.0))
+    with pytest.raises(CallRefused, match="refused by the lab"):
+        await gate.admit("Metadata", A_CLIENT)
+    assert await gate.admit("Metadata", A_BROKER) is None
 
 
 # Calls that leave

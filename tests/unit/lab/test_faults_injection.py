@@ -1,4 +1,4 @@
-"""Where an RPC's answer has a place for an error (injection.py), for every RPC that brokers offer."""
+"""Where an RPC's answer has a place for an error (injected_responses.py), for every RPC that brokers offer."""
 
 import pytest
 
@@ -12,10 +12,9 @@ from tidegauge.v1 import (
     produce_pb2,
     topics_pb2,
 )
-from tidegauge_broker.server.lab import injection
+from tidegauge_broker.server.wire.grpc import injected_responses as injection
 
 ERROR = common_pb2.ERROR_CODE_NOT_LEADER_OR_FOLLOWER
-FAULT = lab_pb2.ErrorFault(rpc="Produce", error=ERROR)
 
 
 def test_produce_names_each_partition_with_the_error_as_kafka_does():
@@ -26,7 +25,7 @@ def test_produce_names_each_partition_with_the_error_as_kafka_does():
             produce_pb2.ProducePartition(topic="t", partition=3),
         ],
     )
-    answer = injection.refusal(FAULT, request, injection.answer_to("ProduceStream"))
+    answer = injection.refusal(ERROR, request, injection.answer_to("ProduceStream"))
     assert isinstance(answer, produce_pb2.ProduceResponse)
     assert answer.correlation_id == 7
     assert [(one.topic, one.partition, one.error) for one in answer.partitions] == [("t", 0, ERROR), ("t", 3, ERROR)]
@@ -35,20 +34,20 @@ def test_produce_names_each_partition_with_the_error_as_kafka_does():
 
 def test_a_fetch_between_brokers_carries_it_for_the_whole():
     request = fetch_pb2.ReplicaFetchRequest(request_id=3, partitions=[fetch_pb2.FetchPartition(topic="t")])
-    answer = injection.refusal(FAULT, request, injection.answer_to("ReplicaFetch"))
+    answer = injection.refusal(ERROR, request, injection.answer_to("ReplicaFetch"))
     assert isinstance(answer, fetch_pb2.ReplicaFetchResponse)
     assert (answer.request_id, answer.error, len(answer.partitions)) == (3, ERROR, 0)
 
 
 def test_control_requests_carry_it_for_the_whole():
-    answer = injection.refusal(FAULT, control_pb2.LeaderAndIsrRequest(), injection.answer_to("LeaderAndIsr"))
+    answer = injection.refusal(ERROR, control_pb2.LeaderAndIsrRequest(), injection.answer_to("LeaderAndIsr"))
     assert isinstance(answer, control_pb2.LeaderAndIsrResponse)
     assert answer.error == ERROR
 
 
 def test_an_answer_with_a_status_carries_it_there():
     request = topics_pb2.ElectLeadersRequest(partitions=[topics_pb2.ElectPartition(topic="t", partition=0)])
-    answer = injection.refusal(FAULT, request, injection.answer_to("ElectLeaders"))
+    answer = injection.refusal(ERROR, request, injection.answer_to("ElectLeaders"))
     assert isinstance(answer, topics_pb2.ElectLeadersResponse)
     assert (answer.status.error, answer.status.message) == (ERROR, "injected by the lab")
 
@@ -58,14 +57,14 @@ def test_metadata_keeps_its_content_and_every_topic_gets_the_error():
         cluster_id="c",
         topics=[metadata_pb2.TopicMetadata(name="a"), metadata_pb2.TopicMetadata(name="b")],
     )
-    injection.with_error(FAULT, real)
+    injection.with_error(ERROR, real)
     assert real.cluster_id == "c"
     assert [(topic.name, topic.error) for topic in real.topics] == [("a", ERROR), ("b", ERROR)]
 
 
 def test_after_its_effect_every_partition_of_the_real_answer_gets_the_error():
     real = offsets_pb2.ListOffsetsResponse(partitions=[offsets_pb2.ListOffsetsResult(topic="t", partition=1)])
-    injection.with_error(FAULT, real)
+    injection.with_error(ERROR, real)
     assert real.partitions[0].error == ERROR
 
 
@@ -86,5 +85,5 @@ def test_whatever_can_be_refused_is_refused_with_the_error_somewhere_in_its_answ
     if not injection.is_for_the_whole(rpc):
         request.partitions.add(topic="t", partition=2)
     assert f"error: {common_pb2.ErrorCode.Name(ERROR)}" in str(
-        injection.refusal(fault, request, injection.answer_to(rpc))
+        injection.refusal(fault.error, request, injection.answer_to(rpc))
     )

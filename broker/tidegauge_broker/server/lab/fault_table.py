@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFault, DiskFaults
-from tidegauge_broker.server.lab import injection
+from tidegauge_broker.server.wire.grpc import injected_responses as injection
 
 IN = lab_pb2.LAB_DIRECTION_IN
 OUT = lab_pb2.LAB_DIRECTION_OUT

@@ -20,12 +20,13 @@ from tidegauge_broker.log.files import Disk
 from tidegauge_broker.log.lab_disk import DiskFaults, LabDisk
 from tidegauge_broker.server.lab.channels import Calls
 from tidegauge_broker.server.lab.fault_table import FaultTable
-from tidegauge_broker.server.lab.gate import Gate
+from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.lab.holds import Holds
 from tidegauge_broker.server.lab.servicer import LabServicer, held_from_start
 from tidegauge_broker.server.lab.zookeeper_link import ZooKeeperLink
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.seams import Parts, Seams
+from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 from tidegauge_controller.zookeeper import Dial
 
@@ -39,7 +40,7 @@ class Lab(Seams):
         self._disk_faults = DiskFaults()
         self._faults = FaultTable(broker_id, self._disk_faults)
         self._calls = Calls(self._faults, lambda address: _broker_at(metadata, address), security)
-        self._gate = Gate(self._faults)
+        self._gate = LabGate(self._faults)
         self._link = ZooKeeperLink(self._faults)
         self._holds: Holds | None = None
 
@@ -56,9 +57,9 @@ class Lab(Seams):
         """Connections that the faults meet."""
         return self._link.dial
 
-    def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
-        """The gate before all services."""
-        return (self._gate,)
+    def gate(self) -> Gate:
+        """Return the gate that the faults make."""
+        return self._gate
 
     def assembled(self, parts: Parts) -> None:
         """Hold what is held from the start."""

@@ -45,6 +45,7 @@ from tidegauge_broker.server.registration.controller_client import ProducerIds
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, endpoints_through, partition_view
+from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.open_produces import OpenProduces
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
@@ -141,7 +142,9 @@ class BrokerService:
         producer_ids: ProducerIds,
         configs: DynamicConfigs,
         create_topic: Callable[[str], None],
+        gate: Gate | None = None,
     ) -> None:
+        self.gate = gate
         self.cluster_id = cluster_id
         self.settings = settings
         self._replicas = replicas

@@ -11,7 +11,7 @@ Rules on connections (Kafka's SocketServer and ConnectionQuotas; docs/security.m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self, cast
 
 import grpc
@@ -23,9 +23,11 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.secure_channels import server_credentials
 from tidegauge.security import Security
 from tidegauge.settings import INT_MAX, Values
+from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.pending_responses import PendingResponses
 from tidegauge_broker.server.wire.grpc.connections import Connections
 from tidegauge_broker.server.wire.grpc.counted_responses import CountedResponses
+from tidegauge_broker.server.wire.grpc.gated_calls import GatedCalls
 from tidegauge_broker.server.wire.grpc.logical_time import LogicalTime
 from tidegauge_broker.server.wire.grpc.request_guard import GuardedServer
 
@@ -92,7 +94,7 @@ class RpcServers:
         add_services: adds the services to the server of a listener, by the listener's name.
         clock: the logical clock that goes with the calls between brokers.
         responses: counts those that wait to be written; it can close connections of these servers.
-        interceptors: what stands before the services.
+        gate: what stands before the services; None: nothing does.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class RpcServers:
         add_services: Callable[[grpc.aio.Server, str], None],
         clock: LogicalClock,
         responses: PendingResponses,
-        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        gate: Gate | None = None,
     ) -> None:
         self._servers: list[grpc.aio.Server] = []
         counted, timed = CountedResponses(responses), LogicalTime(clock)
@@ -115,6 +117,7 @@ class RpcServers:
         self.connections = Connections(ports, limits.connections_per_ip)
         responses.close_connection = self.connections.close_peer
         for listener in listeners.bound:
+            interceptors = () if gate is None else (GatedCalls(gate, listener.name),)
             server = grpc.aio.server(interceptors=interceptors, options=limits.options())
             # It has what the generated code uses of a server.
             add_services(cast("grpc.aio.Server", GuardedServer(server, around)), listener.name)

@@ -1,4 +1,4 @@
-"""Which answer an RPC gives when the lab wants an error: Kafka's error put where the RPC's answer has a place for it.
+"""The form of an injected error in gRPC: Kafka's error put where the RPC's response has a place for it.
 
 Rules:
     1. An answer with an error of the whole carries it there. Else it names each partition of the request with the
@@ -82,11 +82,6 @@ def check(fault: lab_pb2.ErrorFault) -> None:
         )
 
 
-def status_of(fault: lab_pb2.ErrorFault) -> grpc.StatusCode | None:
-    """The gRPC status with which the call ends; None: it gets an answer with the error."""
-    return grpc.StatusCode[fault.grpc_status] if fault.grpc_status else None
-
-
 def is_for_the_whole(rpc: str) -> bool:
     """Whether the RPC's answer has a place for an error of the whole."""
     return bool({"error", "status"} & set(METHODS[rpc].output_type.fields_by_name))
@@ -109,7 +104,7 @@ def answer_to(rpc: str) -> Message:
     return GetMessageClass(METHODS[rpc].output_type)()
 
 
-def refusal(fault: lab_pb2.ErrorFault, request: Message, answer: AnyMessage) -> AnyMessage:
+def refusal(error: int, request: Message, answer: AnyMessage) -> AnyMessage:
     """Make of an empty answer the one that refuses the request."""
     for shared in ("correlation_id", "request_id"):
         if shared in request.DESCRIPTOR.fields_by_name and shared in answer.DESCRIPTOR.fields_by_name:
@@ -117,28 +112,28 @@ def refusal(fault: lab_pb2.ErrorFault, request: Message, answer: AnyMessage) -> 
     if not {"error", "status"} & set(answer.DESCRIPTOR.fields_by_name):
         for asked in request.partitions:  # type: ignore[attr-defined]  # _by_partition holds: both have them
             answer.partitions.add(topic=asked.topic, partition=asked.partition)  # type: ignore[attr-defined]  # the same
-    return with_error(fault, answer)
+    return with_error(error, answer)
 
 
-def with_error(fault: lab_pb2.ErrorFault, answer: AnyMessage) -> AnyMessage:
+def with_error(error: int, answer: AnyMessage) -> AnyMessage:
     """Put the error into an answer; rule 1."""
-    if _put(fault, answer):
+    if _put(error, answer):
         return answer
     for field, items in answer.ListFields():
         if field.message_type is not None and _has_place(field.message_type):
             for item in items:
-                _put(fault, item)
+                _put(error, item)
     return answer
 
 
-def _put(fault: lab_pb2.ErrorFault, message: Message) -> bool:
+def _put(error: int, message: Message) -> bool:
     """Set the error, or that of the status; False: it has neither."""
     fields = message.DESCRIPTOR.fields_by_name
     if "status" in fields:
         message = message.status  # type: ignore[attr-defined]  # it has the field
     elif "error" not in fields:
         return False
-    message.error = fault.error  # type: ignore[attr-defined]  # it has the field
+    message.error = error  # type: ignore[attr-defined]  # it has the field
     for words in {"error_message", "message"} & set(message.DESCRIPTOR.fields_by_name):
         setattr(message, words, "injected by the lab")
     return True

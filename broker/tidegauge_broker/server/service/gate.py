@@ -1,0 +1,78 @@
+"""What stands between the wires and the service: a gate that refuses, delays, or answers requests in its place.
+
+The gate decides by API, caller and its own rules, for every wire; a wire says who calls, breaks the connection when the
+gate says so, and puts an injected error into its own form of the response. A broker has no gate unless the lab is on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegauge_broker.server.service.caller import Caller
+
+
+class CallRefused(Exception):
+    """The call ends without a response, as if the connection had failed. The message says why.
+
+    Attributes:
+        status: gRPC's name for the way it ends; other wires close the connection.
+    """
+
+    def __init__(self, message: str, status: str = "UNAVAILABLE") -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedError:
+    """An error that the response to one request is to carry.
+
+    Attributes:
+        error: its number in the error table; 0 where there is a status.
+        after_effect: the request takes effect all the same, and only its response is replaced.
+        status: gRPC's name of a failure without a response; None: the response carries the error.
+    """
+
+    error: int
+    after_effect: bool = False
+    status: str | None = None
+
+
+class Entry(Protocol):
+    """A call or connection that the gate can end.
+
+    Attributes:
+        broken_by: why it was ended; empty while it was not.
+    """
+
+    broken_by: str
+
+
+class Gate(Protocol):
+    """See the module."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is in force, so that requests need not be admitted."""
+
+    def enter(self, caller: Caller, end: Callable[[], object]) -> Entry:
+        """Register a call or a connection; ``end`` is called once if it has to break."""
+
+    def check(self, entry: Entry) -> None:
+        """Refuse a call that must not begin.
+
+        Raises:
+            CallRefused: its caller is cut off.
+        """
+
+    def leave(self, entry: Entry) -> None:
+        """Forget a call or a connection that has ended."""
+
+    def admit(self, api: str, caller: Caller) -> Awaitable[InjectedError | None]:
+        """Let one request pass after its delay; return the error that its response is to carry.
+
+        Raises:
+            CallRefused: the request is lost, or its caller is cut off.
+        """

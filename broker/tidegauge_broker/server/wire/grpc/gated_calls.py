@@ -1,0 +1,211 @@
+"""The service's gate before gRPC's calls: says who calls, ends calls, and puts errors into responses.
+
+Rules:
+    1. The Lab service and the health service pass no gate; SteppedRound is a follower's fetch and is met as one.
+    2. Each request of a stream is admitted by itself. Requests of one stream that are delayed wait one after another.
+    3. An error for a whole response ends the stream after it, since what follows builds on what the response promised.
+       Other errors replace one response and leave the stream.
+    4. A call that the gate refuses or breaks ends with UNAVAILABLE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate, InjectedError
+from tidegauge_broker.server.wire.grpc import injected_responses as injection
+from tidegauge_broker.server.wire.grpc.callers import calling_broker
+
+Context = grpc.aio.ServicerContext[Any, Any]
+_FREE = ("/grpc.health.", "/grpc.reflection.", "/tidegauge.v1.LabService/")
+_STEPPED_ROUND = "/tidegauge.v1.LabService/SteppedRound"
+
+
+class _Answered(Exception):
+    """The call ends with this response."""
+
+    def __init__(self, response: Message) -> None:
+        super().__init__()
+        self.response = response
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """One call in progress.
+
+    Attributes:
+        replaced: the error for a response, and its request, by the number that both share.
+    """
+
+    rpc: str
+    caller: Caller
+    entry: Entry
+    replaced: dict[int, tuple[InjectedError, Message]] = field(default_factory=dict)
+
+
+class GatedCalls(grpc.aio.ServerInterceptor):
+    """See the module.
+
+    Args:
+        gate: the service's.
+        listener: name of the listener whose server it stands in.
+    """
+
+    def __init__(self, gate: Gate, listener: str = "") -> None:
+        self._gate = gate
+        self._listener = listener
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Stand before the service's own handler."""
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method
+        if handler is None or (method.startswith(_FREE) and method != _STEPPED_ROUND):
+            return handler
+        # The gate tells callers apart by broker only; a call's peer is not known before its handler runs.
+        caller = Caller("", self._listener, calling_broker(handler_call_details.invocation_metadata))
+        rpc = method.rpartition("/")[2]
+        if handler.request_streaming and handler.response_streaming:
+            return grpc.stream_stream_rpc_method_handler(
+                self._stream(handler, rpc, caller), handler.request_deserializer, handler.response_serializer
+            )
+        if not handler.request_streaming and not handler.response_streaming:
+            return grpc.unary_unary_rpc_method_handler(
+                self._unary(handler, rpc, caller), handler.request_deserializer, handler.response_serializer
+            )
+        return handler
+
+    # One call
+
+    def _unary(self, handler: Any, rpc: str, caller: Caller) -> Callable[[Any, Context], Awaitable[Any]]:
+        async def respond(request: Any, context: Context) -> Any:
+            call = self._begin(rpc, caller)
+            try:
+                injected = None if self._gate.is_open else await self._admit(call, request)
+                real = await handler.unary_unary(request, context)
+                return real if injected is None else _replaced(rpc, injected, request, real)
+            except _Answered as instead:
+                return instead.response
+            except (CallRefused, asyncio.CancelledError) as problem:
+                refused = _why(call, problem)
+            finally:
+                self._gate.leave(call.entry)
+            await context.abort(grpc.StatusCode[refused.status], str(refused))
+            return None
+
+        return respond
+
+    def _stream(self, handler: Any, rpc: str, caller: Caller) -> Callable[[Any, Context], AsyncIterator[Any]]:
+        async def responses(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+            call = self._begin(rpc, caller)
+            try:
+                self._gate.check(call.entry)
+                async for real in handler.stream_stream(_Requests(self, call, requests), context):
+                    other = call.replaced.pop(_number_of(real), None) if call.replaced else None
+                    yield real if other is None else _replaced(rpc, *other, real)
+                    if other is not None and injection.is_for_the_whole(rpc):
+                        return
+                return
+            except _Answered as instead:
+                yield instead.response
+                return
+            except (CallRefused, asyncio.CancelledError) as problem:
+                refused = _why(call, problem)
+            finally:
+                self._gate.leave(call.entry)
+            await context.abort(grpc.StatusCode[refused.status], str(refused))
+
+        return responses
+
+    def _begin(self, rpc: str, caller: Caller) -> _Call:
+        task = asyncio.current_task()
+        assert task is not None
+        return _Call(rpc, caller, self._gate.enter(caller, task.cancel))
+
+    def admit(self, call: _Call, request: Any) -> Awaitable[Any] | None:
+        """Return what a stream's next request has to wait for, if anything is in force."""
+        return None if self._gate.is_open else self._admit_one_of_many(call, request)
+
+    async def _admit_one_of_many(self, call: _Call, request: Any) -> Any:
+        """Return the request that the service is to see; rule 3."""
+        injected = await self._admit(call, request)
+        if injected is not None:
+            call.replaced[_number_of(request)] = injected, request
+            if not injected.after_effect:  # it must reach the service in its place, but without effect
+                empty = type(request)()
+                empty.CopyFrom(request)
+                empty.ClearField("partitions")
+                return empty
+        return request
+
+    async def _admit(self, call: _Call, request: Any) -> InjectedError | None:
+        """Wait for the gate; return the error to be put into the real response."""
+        injected = await self._gate.admit(call.rpc, call.caller)
+        if injected is None:
+            return None
+        if injected.after_effect or (injected.status is None and injection.must_run(call.rpc)):
+            return injected
+        if injected.status is not None:
+            raise CallRefused("injected by the lab", injected.status)
+        if injection.METHODS[call.rpc].client_streaming and not injection.is_for_the_whole(call.rpc):
+            return injected
+        raise _Answered(injection.refusal(injected.error, request, injection.answer_to(call.rpc)))
+
+
+class _Requests:
+    """A stream's requests, each of which passes the gate."""
+
+    def __init__(self, calls: GatedCalls, call: _Call, requests: AsyncIterator[Any]) -> None:
+        self._calls = calls
+        self._call = call
+        self._requests = requests
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        request = await anext(self._requests)
+        waiting = self._calls.admit(self._call, request)
+        return request if waiting is None else await waiting
+
+
+def _replaced(rpc: str, injected: InjectedError, request: Message, real: Message) -> Message:
+    """Return the response with the error in it.
+
+    Raises:
+        CallRefused: the call ends with a gRPC status instead.
+    """
+    if injected.status is not None:
+        raise CallRefused("injected by the lab", injected.status)
+    if injected.after_effect or injection.must_run(rpc):
+        return injection.with_error(injected.error, real)
+    return injection.refusal(injected.error, request, type(real)())
+
+
+def _why(call: _Call, problem: BaseException) -> CallRefused:
+    """Return how the call ends; a cancellation that is not the gate's goes on."""
+    if isinstance(problem, CallRefused):
+        return problem
+    if not call.entry.broken_by:
+        raise problem
+    task = asyncio.current_task()
+    assert task is not None
+    task.uncancel()
+    return CallRefused(call.entry.broken_by)
+
+
+def _number_of(message: Any) -> int:
+    """Return what a response on a stream shares with its request."""
+    number = getattr(message, "correlation_id", None)
+    return int(getattr(message, "request_id", 0) if number is None else number)
