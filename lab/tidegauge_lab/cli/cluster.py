@@ -152,7 +152,7 @@ def next_commands(cluster: LocalCluster) -> list[str]:
     topic = _EXAMPLE_TOPIC
     return [
         f"  tidegauge create-topic {topic} --partitions {count} --replication-factor {min(count, 3)}{servers}",
-        f"  tidegauge produce {topic} --count 1000{servers}",
+        f"  tidegauge produce {topic} --count 1000 --partition 0{servers}",
         f"  tidegauge kill --leader-of {topic}-0{where}",
         *([f"  tidegauge start {cluster.file.brokers[0].id}{where}"] if count == 1 else []),
         f"  tidegauge wait --leader {topic}-0{servers}",

@@ -40,6 +40,7 @@ def test_the_next_commands_wait_for_the_failover_and_name_no_address(tmp_path: P
     lines = next_commands(cluster_of(3, tmp_path / "tidegauge-data"))
     assert verbs(lines) == ["create-topic", "produce", "kill", "wait", "describe-topic"]
     assert lines[-1].split()[-1] == "--replicas"
+    assert "--partition 0" in lines[1], "the partition whose leader is killed has the records"
     assert not any("-b " in line or "--dir" in line for line in lines)
 
 
