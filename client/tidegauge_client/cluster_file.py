@@ -39,17 +39,28 @@ class BootstrapServers(list[str]):
 
 @dataclass(frozen=True, slots=True)
 class BrokerEntry:
-    """One broker of the cluster; its id, port and directory never change."""
+    """One broker of the cluster; its id, ports and directory never change.
+
+    Attributes:
+        port: of gRPC.
+        kafka_port: of Kafka's own protocol; 0: the cluster was made before brokers served it.
+    """
 
     id: int
     host: str
     port: int
     dir: str
+    kafka_port: int = 0
 
     @property
     def address(self) -> str:
-        """Return ``host:port``."""
+        """Return ``host:port`` for gRPC."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def kafka_address(self) -> str | None:
+        """Return ``host:port`` for Kafka clients; None: the broker does not serve them."""
+        return f"{self.host}:{self.kafka_port}" if self.kafka_port else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,11 @@ class ClusterFile:
     def bootstrap_servers(self) -> BootstrapServers:
         """Return all brokers' addresses, with the security settings for them."""
         return BootstrapServers((entry.address for entry in self.brokers), self.security)
+
+    @property
+    def kafka_bootstrap_servers(self) -> list[str]:
+        """Return all brokers' addresses for Kafka clients."""
+        return [entry.kafka_address for entry in self.brokers if entry.kafka_address is not None]
 
     @property
     def security(self) -> Security:

@@ -107,6 +107,7 @@ class Controller:
 
     Args:
         endpoint: this broker.
+        inter_broker_listener: name of the listener through which brokers reach one another.
         zookeeper: its session.
         settings: its broker settings.
         metadata: its metadata cache.
@@ -121,6 +122,7 @@ class Controller:
         self,
         *,
         endpoint: Endpoint,
+        inter_broker_listener: str,
         zookeeper: ZooKeeper,
         settings: Values,
         metadata: MetadataView,
@@ -133,6 +135,7 @@ class Controller:
         self._logical_clock = logical_clock
         self.active_controller_id: int | None = None
         self._endpoint = endpoint
+        self._inter_broker_listener = inter_broker_listener
         self._zookeeper = zookeeper
         self._settings = settings
         self._note = note
@@ -391,6 +394,7 @@ class Controller:
             delete_topic_enable=self._settings.flag("delete.topic.enable"),
             leader_imbalance_percentage=self._settings.integer("leader.imbalance.per.broker.percentage"),
             trusts_restarted_brokers=self._settings.flag("controller.failover.trusts.restarted.brokers"),
+            inter_broker_listener=self._inter_broker_listener,
         )
 
     def _fresh(self, term: _Term) -> ControllerContext:
@@ -560,19 +564,23 @@ class Controller:
         """Return the term once it has read the live brokers; until then the client retries."""
         return self._term if self._term is not None and self._term.context.live else None
 
-    async def create_topics(self, topics: Sequence[NewTopic], timeout_ms: int) -> list[TopicOutcome]:
+    async def create_topics(
+        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+    ) -> list[TopicOutcome]:
         """Create topics; return when each partition has a leader in this broker's metadata."""
         term = self._term_with_brokers()
         if term is None:
             return [TopicOutcome(topic.name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for topic in topics]
-        return await self._topics.create(term.context, topics, timeout_ms)
+        return await self._topics.create(term.context, topics, timeout_ms, validate_only=validate_only)
 
-    async def create_partitions(self, topics: Sequence[NewPartitions], timeout_ms: int) -> list[TopicOutcome]:
+    async def create_partitions(
+        self, topics: Sequence[NewPartitions], timeout_ms: int, *, validate_only: bool = False
+    ) -> list[TopicOutcome]:
         """Add partitions; return when each new one has a leader in this broker's metadata."""
         term = self._term_with_brokers()
         if term is None:
             return [TopicOutcome(topic.name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for topic in topics]
-        return await self._topics.add_partitions(term.context, topics, timeout_ms)
+        return await self._topics.add_partitions(term.context, topics, timeout_ms, validate_only=validate_only)
 
     async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
         """Delete topics; return when this broker's metadata no longer shows them."""

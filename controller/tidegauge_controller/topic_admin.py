@@ -89,18 +89,19 @@ class TopicAdmin:
         self._stop_at = stop_at
 
     async def create(
-        self, context: ControllerContext, topics: Sequence[NewTopic], timeout_ms: int
+        self, context: ControllerContext, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
     ) -> list[TopicOutcome]:
-        """Create topics, each by itself."""
+        """Create topics, each by itself; ``validate_only``: say what would become of them, and write nothing."""
         outcomes: list[TopicOutcome] = []
         partitions: dict[str, list[TopicPartition]] = {}
         for topic in topics:
             try:
-                topic_id, partitions[topic.name] = await self._create(context, topic)
+                topic_id, created = await self._create(context, topic, validate_only=validate_only)
             except TidegaugeError as refusal:
                 outcomes.append(TopicOutcome(topic.name, refusal.code, refusal.message))
             else:
                 outcomes.append(TopicOutcome(topic.name, topic_id=topic_id))
+                partitions[topic.name] = created
         return await self._until_led(outcomes, partitions, timeout_ms)
 
     async def _until_led(
@@ -121,7 +122,9 @@ class TopicAdmin:
     def _late(outcome: TopicOutcome) -> TopicOutcome:
         return TopicOutcome(outcome.name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT, outcome.topic_id)
 
-    async def _create(self, context: ControllerContext, topic: NewTopic) -> tuple[str, list[TopicPartition]]:
+    async def _create(
+        self, context: ControllerContext, topic: NewTopic, *, validate_only: bool
+    ) -> tuple[str, list[TopicPartition]]:
         if self._metadata.knows_topic(topic.name):
             raise already_exists(topic.name)
         brokers = context.endpoints()
@@ -133,6 +136,8 @@ class TopicAdmin:
             existing=await self._zookeeper.children(BROKER_TOPICS),
             marked_for_deletion=await self._zookeeper.children(DELETE_TOPICS),
         )
+        if validate_only:
+            return "", []
         await self._write_config(topic)
         self._stop_at("CreateTopics/create config")
         topic_id = new_uuid(self._random_bytes(16))
@@ -158,21 +163,29 @@ class TopicAdmin:
                 await self._zookeeper.set(path, data)
 
     async def add_partitions(
-        self, context: ControllerContext, topics: Sequence[NewPartitions], timeout_ms: int
+        self,
+        context: ControllerContext,
+        topics: Sequence[NewPartitions],
+        timeout_ms: int,
+        *,
+        validate_only: bool = False,
     ) -> list[TopicOutcome]:
-        """Add partitions to topics, each by itself."""
+        """Add partitions to topics, each by itself; ``validate_only``: write nothing."""
         outcomes: list[TopicOutcome] = []
         partitions: dict[str, list[TopicPartition]] = {}
         for topic in topics:
             try:
-                partitions[topic.name] = await self._add_partitions(context, topic)
+                added = await self._add_partitions(context, topic, validate_only=validate_only)
             except TidegaugeError as refusal:
                 outcomes.append(TopicOutcome(topic.name, refusal.code, refusal.message))
             else:
+                partitions[topic.name] = added
                 outcomes.append(TopicOutcome(topic.name))
         return await self._until_led(outcomes, partitions, timeout_ms)
 
-    async def _add_partitions(self, context: ControllerContext, topic: NewPartitions) -> list[TopicPartition]:
+    async def _add_partitions(
+        self, context: ControllerContext, topic: NewPartitions, *, validate_only: bool
+    ) -> list[TopicPartition]:
         unknown = TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist.")
         if topic_name_problem(topic.name) is not None:
             raise unknown  # its path would be none, or that of another znode
@@ -189,6 +202,8 @@ class TopicAdmin:
             if grown is not None and node.encode() == grown.encode():
                 break  # written, though the response was lost with the connection
             added = plan_new_partitions(topic, node, context.endpoints())
+            if validate_only:
+                return []
             grown = TopicNode({**node.assignment, **added}, node.topic_id, node.adding_replicas, node.removing_replicas)
             try:
                 await self._zookeeper.set(topic_path(topic.name), grown.encode(), stat.version)

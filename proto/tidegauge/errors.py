@@ -27,14 +27,25 @@ class ErrorCode(IntEnum):
     REPLICA_NOT_AVAILABLE = 9
     MESSAGE_TOO_LARGE = 10
     STALE_CONTROLLER_EPOCH = 11
+    OFFSET_METADATA_TOO_LARGE = 12
     NETWORK_EXCEPTION = 13
     COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
     INVALID_TOPIC_EXCEPTION = 17
     RECORD_LIST_TOO_LARGE = 18
     NOT_ENOUGH_REPLICAS = 19
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
     INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -43,32 +54,55 @@ class ErrorCode(IntEnum):
     INVALID_CONFIG = 40
     NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
     POLICY_VIOLATION = 44
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SECURITY_DISABLED = 54
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
+    LOG_DIR_NOT_FOUND = 57
     UNKNOWN_PRODUCER_ID = 59
     REASSIGNMENT_IN_PROGRESS = 60
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
     INVALID_FETCH_SESSION_EPOCH = 71
+    LISTENER_NOT_FOUND = 72
     TOPIC_DELETION_DISABLED = 73
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
     STALE_BROKER_EPOCH = 77
     OFFSET_NOT_AVAILABLE = 78
+    MEMBER_ID_REQUIRED = 79
     PREFERRED_LEADER_NOT_AVAILABLE = 80
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
     ELECTION_NOT_NEEDED = 84
     NO_REASSIGNMENT_IN_PROGRESS = 85
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
+    PRODUCER_FENCED = 90
+    RESOURCE_NOT_FOUND = 91
     INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_TOPIC_ID = 103
     INCONSISTENT_CLUSTER_ID = 104
+    TRANSACTIONAL_ID_NOT_FOUND = 105
+    FETCH_SESSION_TOPIC_ID_ERROR = 106
     INELIGIBLE_REPLICA = 107
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
@@ -106,14 +140,55 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.REPLICA_NOT_AVAILABLE, retry, refresh, definite, "The replica is not available."),
         (e.MESSAGE_TOO_LARGE, no, no, definite, "A record batch is larger than max.message.bytes."),
         (e.STALE_CONTROLLER_EPOCH, no, no, definite, "The request comes from an older controller."),
+        (
+            e.OFFSET_METADATA_TOO_LARGE,
+            no,
+            no,
+            definite,
+            "The metadata of a committed offset is longer than offset.metadata.max.bytes.",
+        ),
         (e.NETWORK_EXCEPTION, retry, refresh, no, "The connection broke before the answer came."),
         (e.COORDINATOR_LOAD_IN_PROGRESS, retry, no, definite, "No block of producer ids is at hand yet."),
+        (
+            e.COORDINATOR_NOT_AVAILABLE,
+            retry,
+            refresh,
+            definite,
+            "The coordinator of the group or transaction is not available yet.",
+        ),
+        (
+            e.NOT_COORDINATOR,
+            retry,
+            refresh,
+            definite,
+            "This broker is not the coordinator of the group or transaction.",
+        ),
         (e.INVALID_TOPIC_EXCEPTION, no, no, definite, "The topic name is illegal or the topic can't be used so."),
         (e.RECORD_LIST_TOO_LARGE, no, no, definite, "The record set is larger than a segment."),
         (e.NOT_ENOUGH_REPLICAS, retry, no, definite, "Fewer in-sync replicas than min.insync.replicas."),
         (e.NOT_ENOUGH_REPLICAS_AFTER_APPEND, retry, no, no, "Appended, but with too few in-sync replicas."),
         (e.INVALID_REQUIRED_ACKS, no, no, definite, "acks must be -1 (all), 0 or 1."),
+        (e.ILLEGAL_GENERATION, no, no, definite, "The generation is not the group's current one."),
+        (
+            e.INCONSISTENT_GROUP_PROTOCOL,
+            no,
+            no,
+            definite,
+            "The member supports none of the protocols that all members of the group support.",
+        ),
+        (e.INVALID_GROUP_ID, no, no, definite, "The group id is empty or not allowed."),
+        (e.UNKNOWN_MEMBER_ID, no, no, definite, "The group has no such member."),
+        (
+            e.INVALID_SESSION_TIMEOUT,
+            no,
+            no,
+            definite,
+            "The session timeout is outside the range that the broker allows.",
+        ),
+        (e.REBALANCE_IN_PROGRESS, no, no, definite, "The group is rebalancing; the member must rejoin."),
         (e.INVALID_TIMESTAMP, no, no, definite, "A record's timestamp is outside the allowed range."),
+        (e.UNSUPPORTED_SASL_MECHANISM, no, no, definite, "The broker does not support the SASL mechanism."),
+        (e.ILLEGAL_SASL_STATE, no, no, definite, "The request is not allowed in this state of SASL authentication."),
         (e.UNSUPPORTED_VERSION, no, no, definite, "The peer does not support this request."),
         (e.TOPIC_ALREADY_EXISTS, no, no, definite, "The topic exists or is marked for deletion."),
         (e.INVALID_PARTITIONS, no, no, definite, "The number of partitions is not allowed."),
@@ -122,32 +197,85 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.INVALID_CONFIG, no, no, definite, "A setting is unknown or its value is not allowed."),
         (e.NOT_CONTROLLER, retry, refresh, definite, "This broker is not the active controller."),
         (e.INVALID_REQUEST, no, no, definite, "The request contradicts itself or lacks something."),
+        (
+            e.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            no,
+            no,
+            definite,
+            "The records are in a message format that the broker does not store.",
+        ),
         (e.POLICY_VIOLATION, no, no, definite, "The topic's cleanup.policy forbids it."),
         (e.OUT_OF_ORDER_SEQUENCE_NUMBER, no, no, definite, "The producer's sequence has a gap or is too old."),
         (e.DUPLICATE_SEQUENCE_NUMBER, no, no, definite, "Never answered: a duplicate succeeds, as in Kafka 3.9."),
         (e.INVALID_PRODUCER_EPOCH, no, no, definite, "The producer's epoch is older than the stored one."),
+        (e.INVALID_TXN_STATE, no, no, definite, "The transaction's state does not allow the operation."),
+        (e.INVALID_PRODUCER_ID_MAPPING, no, no, definite, "The producer id is not the one of the transactional id."),
+        (
+            e.INVALID_TRANSACTION_TIMEOUT,
+            no,
+            no,
+            definite,
+            "The transaction timeout is larger than transaction.max.timeout.ms.",
+        ),
+        (e.CONCURRENT_TRANSACTIONS, retry, no, definite, "Another operation of the transaction is still in progress."),
+        (e.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, no, no, definite, "The transactional id may not be used."),
+        (e.SECURITY_DISABLED, no, no, definite, "The broker has no authorizer."),
         (e.OPERATION_NOT_ATTEMPTED, no, no, definite, "The item was not tried."),
         (e.KAFKA_STORAGE_ERROR, retry, refresh, no, "The log folder is offline after a disk error."),
+        (e.LOG_DIR_NOT_FOUND, no, no, definite, "The broker has no such log directory."),
         (e.UNKNOWN_PRODUCER_ID, no, no, definite, "Never answered by a 3.9 broker."),
         (e.REASSIGNMENT_IN_PROGRESS, no, no, definite, "Partitions of the topic are being reassigned."),
+        (
+            e.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+            no,
+            no,
+            definite,
+            "Delegation tokens need an authenticated connection.",
+        ),
+        (e.NON_EMPTY_GROUP, no, no, definite, "The group has members."),
+        (e.GROUP_ID_NOT_FOUND, no, no, definite, "There is no such group."),
         (e.FETCH_SESSION_ID_NOT_FOUND, retry, no, definite, "The fetch session is not known."),
         (e.INVALID_FETCH_SESSION_EPOCH, retry, no, definite, "The fetch session's epoch does not follow."),
+        (
+            e.LISTENER_NOT_FOUND,
+            retry,
+            refresh,
+            definite,
+            "The leader has no listener of the name through which the client is connected.",
+        ),
         (e.TOPIC_DELETION_DISABLED, no, no, definite, "Topic deletion is disabled (delete.topic.enable)."),
         (e.FENCED_LEADER_EPOCH, retry, refresh, definite, "The request's leader epoch is older than the broker's."),
         (e.UNKNOWN_LEADER_EPOCH, retry, no, definite, "The request's leader epoch is newer than the broker's."),
         (e.UNSUPPORTED_COMPRESSION_TYPE, no, no, definite, "The compression codec is not supported."),
         (e.STALE_BROKER_EPOCH, no, no, definite, "The request belongs to an earlier registration."),
         (e.OFFSET_NOT_AVAILABLE, retry, no, definite, "The new leader's high watermark still lags its epoch start."),
+        (e.MEMBER_ID_REQUIRED, no, no, definite, "The member must join again with the member id of this response."),
         (e.PREFERRED_LEADER_NOT_AVAILABLE, retry, refresh, definite, "The preferred leader is not alive or in sync."),
+        (e.GROUP_MAX_SIZE_REACHED, no, no, definite, "The group has as many members as group.max.size allows."),
+        (e.FENCED_INSTANCE_ID, no, no, definite, "Another member has taken over the group instance id."),
         (e.ELIGIBLE_LEADERS_NOT_AVAILABLE, retry, refresh, definite, "No replica may become leader."),
         (e.ELECTION_NOT_NEEDED, retry, refresh, definite, "The partition has the right leader already."),
         (e.NO_REASSIGNMENT_IN_PROGRESS, no, no, definite, "No reassignment runs for the partition."),
+        (e.GROUP_SUBSCRIBED_TO_TOPIC, no, no, definite, "The group is subscribed to the topic."),
         (e.INVALID_RECORD, no, no, definite, "A record breaks a rule of the log."),
+        (e.UNSTABLE_OFFSET_COMMIT, retry, no, definite, "A transaction with offsets of the group has not ended yet."),
+        (e.PRODUCER_FENCED, no, no, definite, "A newer producer with the same transactional id has taken over."),
+        (e.RESOURCE_NOT_FOUND, no, no, definite, "There is no such resource."),
         (e.INVALID_UPDATE_VERSION, no, no, definite, "The partition epoch is not the one in ZooKeeper."),
         (e.UNKNOWN_TOPIC_ID, retry, refresh, definite, "The topic id is not known."),
         (e.INCONSISTENT_TOPIC_ID, retry, refresh, definite, "The topic id differs from partition.metadata."),
         (e.INCONSISTENT_CLUSTER_ID, no, no, definite, "The request was made for another cluster."),
+        (e.TRANSACTIONAL_ID_NOT_FOUND, no, no, definite, "There is no such transactional id."),
+        (
+            e.FETCH_SESSION_TOPIC_ID_ERROR,
+            retry,
+            no,
+            definite,
+            "The fetch session was opened by topic names and is used by topic ids, or the reverse.",
+        ),
         (e.INELIGIBLE_REPLICA, no, no, definite, "A proposed in-sync replica is not alive or shuts down."),
+        (e.MISMATCHED_ENDPOINT_TYPE, no, no, definite, "The request is for controllers, not for brokers."),
+        (e.UNSUPPORTED_ENDPOINT_TYPE, no, no, definite, "There is no such endpoint type."),
     ]
     return {row[0]: ErrorInfo(*row) for row in rows}
 

@@ -4,8 +4,12 @@
 addresses of the listener through which it asks, a broker those of ``inter.broker.listener.name``.
 So a cluster in containers has one listener for the containers' own network and one for the host.
 
-A listener's protocol stands in ``listener.security.protocol.map``: PLAINTEXT or SSL. One that is not there has the
-protocol of its name, or PLAINTEXT; Kafka refuses such a name.
+A listener speaks one wire protocol, by ``listener.wire.protocol.map``: KAFKA (Kafka's own) or GRPC. One that is not
+there speaks gRPC if its name begins with GRPC, else Kafka's protocol. Brokers use gRPC among themselves; a broker whose
+listeners all speak Kafka's protocol gets one for gRPC, on the port of its first listener + 10000.
+
+A listener's security protocol stands in ``listener.security.protocol.map``: PLAINTEXT or SSL. One that is not there has
+the protocol of its name (GRPC_SSL: SSL), or PLAINTEXT; Kafka refuses such a name.
 Source: SocketServer, KafkaConfig (validateValues), EndPoint.
 """
 
@@ -21,6 +25,11 @@ _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.]+\]|
 _EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - only compared with
 PLAINTEXT = "PLAINTEXT"
 SSL = "SSL"
+KAFKA = "KAFKA"
+GRPC = "GRPC"
+GRPC_SSL = "GRPC_SSL"
+GRPC_PORT_OFFSET = 10_000
+"""From the port of the first listener to that of a gRPC listener that nobody has named."""
 _UNSERVED = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -49,17 +58,31 @@ class Listeners(NamedTuple):
         advertised: what clients are told, by the same names.
         inter_broker: the advertised listener that brokers use among themselves.
         protocols: PLAINTEXT or SSL by the listener's name.
+        wires: KAFKA or GRPC by the listener's name.
+        added: the gRPC listener that the settings do not name; None: they name one.
     """
 
     bound: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
     inter_broker: Listener
     protocols: Mapping[str, str]
+    wires: Mapping[str, str]
+    added: Listener | None = None
 
     @property
     def inter_broker_protocol(self) -> str:
         """What brokers speak among themselves."""
         return self.protocols[self.inter_broker.name]
+
+    def bound_by(self, wire: str) -> tuple[Listener, ...]:
+        """Return the listeners that speak this wire protocol."""
+        return tuple(listener for listener in self.bound if self.wires[listener.name] == wire)
+
+    @property
+    def registered(self) -> Listener:
+        """The address in ``host`` and ``port`` of the broker's znode: Kafka's is that of its first PLAINTEXT one."""
+        plain = (one for one in self.advertised if self.protocols[one.name] == PLAINTEXT)
+        return next((one for one in plain if self.wires[one.name] == KAFKA), self.inter_broker)
 
 
 def parse_listeners(text: str, setting: str) -> tuple[Listener, ...]:
@@ -88,6 +111,7 @@ def resolve_listeners(
     inter_broker_name: str | None,
     protocol_map: Sequence[str],
     inter_broker_protocol: str | None = None,
+    wire_map: Sequence[str] = (),
 ) -> Listeners:
     """What the settings of one broker say together.
 
@@ -97,15 +121,23 @@ def resolve_listeners(
         inter_broker_name: ``inter.broker.listener.name``.
         protocol_map: ``listener.security.protocol.map``.
         inter_broker_protocol: ``security.inter.broker.protocol``.
+        wire_map: ``listener.wire.protocol.map``.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, one of them is malformed or does not fit the others.
     """
     bound = parse_listeners(listeners, "listeners")
+    told = parse_listeners(advertised, "advertised.listeners") if advertised else bound
+    wires = _wires(bound, wire_map)
+    added = None
+    if GRPC not in wires.values():
+        added = _grpc_listener(bound[0], _protocols(bound, protocol_map)[bound[0].name], inter_broker_protocol)
+        wires[added.name] = GRPC
+        bound = (*bound, added)
+        told = (*told, added._replace(host=told[0].host) if advertised else added)
     ports = [listener.port for listener in bound]
     if len(set(ports)) < len(ports):
         raise _invalid("listeners", listeners, "each listener must have a different port")
-    told = parse_listeners(advertised, "advertised.listeners") if advertised else bound
     names = {listener.name for listener in bound}
     for listener in told:
         if listener.name not in names:
@@ -128,8 +160,31 @@ def resolve_listeners(
             inter_broker_name,
             "only one of inter.broker.listener.name and security.inter.broker.protocol may be set",
         )
-    inter_broker = _inter_broker(told, inter_broker_name, protocols, inter_broker_protocol)
-    return Listeners(tuple(_own_address(listener) for listener in bound), told, inter_broker, protocols)
+    inter_broker = _inter_broker(told, inter_broker_name, protocols, inter_broker_protocol, wires)
+    return Listeners(tuple(_own_address(listener) for listener in bound), told, inter_broker, protocols, wires, added)
+
+
+def _wires(bound: Sequence[Listener], wire_map: Sequence[str]) -> dict[str, str]:
+    """Each listener's wire protocol; see the module."""
+    given = {name.upper(): wire.upper() for name, _, wire in (entry.partition(":") for entry in wire_map)}
+    setting, text = "listener.wire.protocol.map", ",".join(wire_map)
+    for name, wire in given.items():
+        if wire not in {KAFKA, GRPC}:
+            raise _invalid(setting, text, f"{name} would be {wire or 'nothing'}; it must be KAFKA or GRPC")
+    return {one.name: given.get(one.name, GRPC if one.name.startswith(GRPC) else KAFKA) for one in bound}
+
+
+def _grpc_listener(first: Listener, protocol: str, inter_broker_protocol: str | None) -> Listener:
+    """Return the gRPC listener of a broker whose settings name none."""
+    name = GRPC_SSL if (inter_broker_protocol or protocol) == SSL else GRPC
+    port = first.port + GRPC_PORT_OFFSET
+    if port > 65_535:
+        raise _invalid(
+            "listeners",
+            str(first),
+            f"brokers use gRPC among themselves, and there is no port {port} for it; add {name}://HOST:PORT",
+        )
+    return Listener(name, first.host, port)
 
 
 def _own_address(listener: Listener) -> Listener:
@@ -137,31 +192,50 @@ def _own_address(listener: Listener) -> Listener:
 
 
 def _inter_broker(
-    told: tuple[Listener, ...], name: str | None, protocols: Mapping[str, str], protocol: str | None
+    told: tuple[Listener, ...],
+    name: str | None,
+    protocols: Mapping[str, str],
+    protocol: str | None,
+    wires: Mapping[str, str],
 ) -> Listener:
+    of_brokers = [listener for listener in told if wires[listener.name] == GRPC]
     if name is not None:
-        for listener in told:
+        for listener in of_brokers:
             if listener.name == name.upper():
                 return listener
+        if wires.get(name.upper()) == KAFKA and any(listener.name == name.upper() for listener in told):
+            raise _invalid(
+                "inter.broker.listener.name",
+                name,
+                "brokers use gRPC among themselves, and this listener speaks Kafka's protocol; name one whose name "
+                "begins with GRPC, or map this one to GRPC in listener.wire.protocol.map",
+            )
         known = ", ".join(listener.name for listener in told)
         raise _invalid("inter.broker.listener.name", name, f"it must be the name of an advertised listener: {known}")
     if protocol is not None:
-        for listener in told:
+        for listener in of_brokers:
             if protocols[listener.name] == protocol:
                 return listener
         raise _invalid(
             "security.inter.broker.protocol",
             protocol,
-            f"no advertised listener has it; write listeners={protocol}://...",
+            "no advertised gRPC listener has it; write "
+            f"listeners={GRPC_SSL if protocol == SSL else GRPC}://HOST:PORT beside the others",
         )
-    return next((listener for listener in told if listener.name == PLAINTEXT), told[0])
+    if not of_brokers:
+        raise _invalid(
+            "advertised.listeners",
+            ",".join(map(str, told)),
+            "brokers use gRPC among themselves, and no gRPC listener is advertised",
+        )
+    return of_brokers[0]
 
 
 def _protocols(bound: Sequence[Listener], protocol_map: Sequence[str]) -> dict[str, str]:
     """Each listener's protocol; see the module."""
     given = {name.upper(): protocol.upper() for name, _, protocol in (entry.partition(":") for entry in protocol_map)}
-    known = (PLAINTEXT, SSL, *_UNSERVED)
-    found = {one.name: given.get(one.name, one.name if one.name in known else PLAINTEXT) for one in bound}
+    by_name = {name: name for name in (PLAINTEXT, SSL, *_UNSERVED)} | {GRPC_SSL: SSL}
+    found = {one.name: given.get(one.name, by_name.get(one.name, PLAINTEXT)) for one in bound}
     for name, protocol in found.items():
         if protocol not in {PLAINTEXT, SSL}:
             raise _invalid(

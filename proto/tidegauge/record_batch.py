@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 
+Buffer = bytes | bytearray | memoryview
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
 """Base offset and batch length: what stands before the bytes that batchLength counts."""

@@ -13,7 +13,7 @@ from typing import Any
 import cramjam
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.record_batch import COMPRESSION_MASK, COMPRESSION_NAMES, HEADER_BYTES
+from tidegauge.record_batch import COMPRESSION_MASK, COMPRESSION_NAMES, HEADER_BYTES, Buffer
 
 MAX_INFLATED_BYTES = 104_857_600
 """socket.request.max.bytes by default: more could not have been sent uncompressed."""
@@ -23,7 +23,7 @@ _LEAST_ROOM_BYTES = 1 << 17
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-def inflated(batch: bytes, limit_bytes: int = MAX_INFLATED_BYTES) -> bytes | bytearray:
+def inflated(batch: Buffer, limit_bytes: int = MAX_INFLATED_BYTES) -> Buffer:
     """A batch with its records decompressed, for a decoder: of the header it looks at offsets and times alone.
 
     Args:

@@ -210,6 +210,21 @@ def _invalid(setting: str, value: str, why: str) -> TidegaugeError:
     return TidegaugeError(ErrorCode.INVALID_CONFIG, f"Invalid value {value} for configuration {setting}: {why}")
 
 
+def server_context(security: Security, *, needs_client_certificate: bool) -> ssl.SSLContext:
+    """Return Python's own TLS for a listener that does not speak gRPC.
+
+    Args:
+        security: with a certificate and its key.
+        needs_client_certificate: whether clients must show one of the authorities' (``ssl.client.auth``).
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    _load_own(context, security, "ssl.keystore")
+    if needs_client_certificate:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=(security.authorities or b"").decode())
+    return context
+
+
 def verifying_context(security: Security) -> ssl.SSLContext:
     """How Python's own TLS would check the other side: for looking at what went wrong."""
     context = ssl.create_default_context(cadata=None if security.authorities is None else security.authorities.decode())

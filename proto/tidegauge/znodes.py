@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from tidegauge.control import Endpoint
 from tidegauge.errors import TidegaugeError
 from tidegauge.listeners import Listener, parse_listeners
 from tidegauge.partition import TopicPartition
@@ -198,9 +199,9 @@ def decode_cluster_id(data: bytes | None) -> str:
 class BrokerNode:
     """``/brokers/ids/N``, version 5: where a broker is reached. Its czxid is the broker epoch.
 
-    Host and port are those that brokers use among themselves. (Kafka's are of the first plaintext listener, whatever
-    its use, and null where there is none; the two differ only where there are several, or TLS.) ``protocols`` are those
-    of the listeners, by name; PLAINTEXT where it is silent.
+    Host and port are those of the first PLAINTEXT listener with Kafka's protocol, as Kafka's; where there is none
+    (Kafka writes null) those that brokers use among themselves. ``protocols`` are those of the listeners, by name;
+    PLAINTEXT where it is silent.
     """
 
     broker_id: int
@@ -228,6 +229,12 @@ class BrokerNode:
             "timestamp": str(self.timestamp_ms),
         }
         return _encode(value)
+
+    def endpoint(self, listener: str) -> Endpoint:
+        """Return where brokers reach this one: through the listener of this name, else at host and port."""
+        at = next((one for one in self.listeners if one.name == listener), None)
+        host, port = (self.host, self.port) if at is None else (at.host, at.port)
+        return Endpoint(self.broker_id, host, port, self.rack, self.listeners)
 
     @classmethod
     @lru_cache(maxsize=_MOST_KEPT)

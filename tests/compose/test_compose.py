@@ -131,7 +131,7 @@ async def test_the_command_line_works_inside_and_outside(project: Project) -> No
     """Each side is told addresses that it can reach."""
     inside = await asyncio.to_thread(project.tools, "describe-cluster", "-o", "json")
     assert {broker["address"] for broker in json.loads(inside)["brokers"]} == {
-        "broker-0:9092", "broker-1:9092", "broker-2:9092",
+        "broker-0:19092", "broker-1:19092", "broker-2:19092",
     }  # fmt: skip
     async with Admin(project.bootstrap_servers) as admin:
         outside = await admin.metadata()
@@ -168,7 +168,7 @@ async def test_what_is_in_the_volumes_outlives_the_containers(project: Project) 
 
 async def test_a_container_is_healthy_when_its_broker_answers(project: Project) -> None:
     """The health check is `tidegauge health`: a frozen broker is not ready, and it is again when it goes on."""
-    health = ("exec", "-T", "broker-1", "tidegauge", "health", "-b", "127.0.0.1:9092")
+    health = ("exec", "-T", "broker-1", "tidegauge", "health", "-b", "127.0.0.1:19092")
     signal = "import os, sys; [os.kill(int(p), int(sys.argv[1])) for p in os.listdir('/proc') if p.isdecimal() and "
     signal += "b'--environment' in open(f'/proc/{p}/cmdline', 'rb').read() and int(p) not in (1, os.getpid())]"
     send = ("exec", "-T", "broker-1", "python", "-c", signal)
@@ -187,8 +187,8 @@ async def test_a_container_is_healthy_when_its_broker_answers(project: Project) 
 async def test_addresses_that_cannot_work_are_refused_at_start(project: Project) -> None:
     """One that nobody can reach, and one that is another broker's: in a sentence, and the container ends."""
     for address, words in (
-        ("INTERNAL://0.0.0.0:9092", "can't be reached by anybody"),
-        ("INTERNAL://broker-0:9092", "already registered by broker 0"),
+        ("GRPC://0.0.0.0:19092", "can't be reached by anybody"),
+        ("GRPC://broker-0:19092", "already registered by broker 0"),
     ):
         changed = ("-e", "KAFKA_BROKER_ID=7", "-e", "KAFKA_LOG_DIRS=/tmp/data")
         changed += ("-e", f"KAFKA_ADVERTISED_LISTENERS={address}")

@@ -42,9 +42,9 @@ def authority(tmp_path: Path) -> Authority:
 @contextlib.asynccontextmanager
 async def serving(port: int, limits: Limits, tls: grpc.ServerCredentials | None = None) -> AsyncIterator[RpcServers]:
     """A listener on the port."""
-    protocol = "PLAINTEXT" if tls is None else SSL
+    name = "GRPC" if tls is None else "GRPC_SSL"
     servers = RpcServers(
-        resolve_listeners(f"{protocol}://127.0.0.1:{port}", None, None, BOTH),
+        resolve_listeners(f"{name}://127.0.0.1:{port}", None, None, BOTH),
         limits,
         tls,
         lambda server, _: health_pb2_grpc.add_HealthServicer_to_server(HealthServicer(), server),
@@ -120,12 +120,12 @@ async def test_who_says_nothing_and_who_connects_too_often_is_dropped(
                 for _ in range(25)
             ]
             until(lambda: caplog.text.count(sentence) >= 15, what="the newest connections are closed")
-            until(lambda: servers.connections.counts()["PLAINTEXT"] <= 10, what="gRPC has let them go")
+            until(lambda: servers.connections.counts()["GRPC"] <= 10, what="gRPC has let them go")
             for one in silent:
                 with contextlib.suppress(ConnectionError):
                     while one.recv(4096):
                         pass  # the broker's first frames, and then its end of the connection
-        until(lambda: servers.connections.counts()["PLAINTEXT"] == 0, what="all are gone")
+        until(lambda: servers.connections.counts()["GRPC"] == 0, what="all are gone")
 
     async with serving(port, Limits(1 << 20, connections_per_ip=10, idle_ms=2_000)) as servers:
         await asyncio.to_thread(crowd, servers)

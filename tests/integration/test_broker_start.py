@@ -34,7 +34,7 @@ class Broker:
         self.other_port = port + 1
         self.settings = {
             "broker.id": "7",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"GRPC://127.0.0.1:{self.port}",
             "zookeeper.connect": f"{zookeeper}/{chroot}",
             "zookeeper.session.timeout.ms": "4000",
             "zookeeper.connection.timeout.ms": "60000",
@@ -91,7 +91,7 @@ def broker(zookeeper, tmp_path, request, next_base_port) -> Iterator[Broker]:
 
 def test_a_broker_starts_is_ready_and_stops_cleanly(broker):
     """A listener without a host is on the loopback address alone: another address of the same machine refuses."""
-    process = broker.start(listeners=f"PLAINTEXT://:{broker.port}")
+    process = broker.start(listeners=f"GRPC://:{broker.port}")
     until(broker.is_ready)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", broker.port), 30)
@@ -122,7 +122,7 @@ def test_a_folder_of_another_cluster_is_refused(broker):
 def test_a_folder_in_use_is_refused(broker):
     broker.start()
     until(broker.is_ready)
-    sentence = broker.refused(broker_id="7", listeners=f"PLAINTEXT://127.0.0.1:{broker.other_port}")
+    sentence = broker.refused(broker_id="7", listeners=f"GRPC://127.0.0.1:{broker.other_port}")
     assert str(broker.folder / "data") in sentence
 
 
@@ -141,8 +141,8 @@ def test_an_address_that_another_broker_advertises_is_refused(broker):
     sentence = broker.refused(
         broker_id="8",
         log_dirs=str(broker.folder / "other"),
-        listeners=f"PLAINTEXT://127.0.0.1:{broker.other_port}",
-        advertised_listeners=f"PLAINTEXT://127.0.0.1:{broker.port}",
+        listeners=f"GRPC://127.0.0.1:{broker.other_port}",
+        advertised_listeners=f"GRPC://127.0.0.1:{broker.port}",
     )
     assert f"Configured end points 127.0.0.1:{broker.port} in advertised listeners" in sentence
     assert "already registered by broker 7" in sentence

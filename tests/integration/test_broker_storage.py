@@ -56,7 +56,7 @@ class Brokers:
     def start(self, broker_id: int) -> None:
         settings = FAST | {
             "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{self.addresses[broker_id]}",
+            "listeners": f"GRPC://{self.addresses[broker_id]}",
             "zookeeper.connect": self.zookeeper,
             "log.dirs": f"{self.data(broker_id, 'a')},{self.data(broker_id, 'b')}",
         }

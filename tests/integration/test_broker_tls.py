@@ -197,6 +197,7 @@ async def test_inside_in_plain_text_and_outside_in_tls(
         "broker.id": "3",
         "listeners": f"INSIDE://127.0.0.1:{inside},OUTSIDE://localhost:{outside}",
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:SSL",
+        "listener.wire.protocol.map": "INSIDE:GRPC,OUTSIDE:GRPC",
         "inter.broker.listener.name": "INSIDE",
         "zookeeper.connect": f"{zookeeper}/two-listeners",
         "log.dirs": str(tmp_path / "data"),

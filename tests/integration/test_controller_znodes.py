@@ -83,11 +83,11 @@ async def test_every_znode_of_a_young_cluster_and_of_a_topic(cluster: LocalClust
         assert node == {
             "version": 5,
             "host": broker.host,
-            "port": broker.port,
-            "endpoints": [f"PLAINTEXT://{broker.address}"],
+            "port": broker.kafka_port,
+            "endpoints": [f"PLAINTEXT://{broker.kafka_address}", f"GRPC://{broker.address}"],
             "jmx_port": -1,
             "timestamp": node["timestamp"],
-            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT", "GRPC": "PLAINTEXT"},
             "features": {},
             "rack": "cellar",
         }

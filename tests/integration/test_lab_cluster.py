@@ -40,10 +40,15 @@ def test_up_is_ready_and_status_says_all(cluster: LocalCluster) -> None:
     assert status["zookeeper"]["pid"] is None, "an external ZooKeeper's process is not known"
     assert status["controller"]["broker"] in {0, 1, 2}
     assert status["controller"]["epoch"] >= 1
-    assert [list(broker) for broker in status["brokers"]] == [["id", "pid", "state", "address", "dir"]] * 3
+    assert [list(broker) for broker in status["brokers"]] == [
+        ["id", "pid", "state", "address", "kafka_address", "dir"]
+    ] * 3
     assert [(broker["id"], broker["state"]) for broker in status["brokers"]] == [(0, "up"), (1, "up"), (2, "up")]
     assert len({broker["pid"] for broker in status["brokers"]}) == 3
     assert [broker["address"] for broker in status["brokers"]] == cluster.bootstrap_servers
+    assert [broker["kafka_address"] for broker in status["brokers"]] == cluster.kafka_bootstrap_servers
+    assert status["bootstrap_servers"] == ",".join(cluster.bootstrap_servers)
+    assert status["kafka_bootstrap_servers"] == ",".join(cluster.kafka_bootstrap_servers)
     assert cluster.up() == [], "a second up changes nothing"
     cluster.wait_ready(150)
 
@@ -68,6 +73,7 @@ def test_kill_and_start_keep_id_port_and_folder(cluster: LocalCluster) -> None:
         "pid": None,
         "state": "down",
         "address": address,
+        "kafka_address": cluster.file.broker(1).kafka_address,
         "dir": "",
     }
     [again] = cluster.kill(1)

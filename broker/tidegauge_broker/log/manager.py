@@ -57,6 +57,7 @@ class LogManager:
         now_ms: Callable[[], int],
     ) -> None:
         self._folders = folders
+        self.directories = [folder.path for folder in self._folders]  # in the order of log.dirs
         self._broker = broker
         self._topic_values = topic_values
         self._now_ms = now_ms

@@ -118,7 +118,7 @@ class PartitionLog:
 
     # Appending
 
-    def append_as_leader(self, records: bytes, header: BatchHeader, log_append_time_ms: int = -1) -> None:
+    def append_as_leader(self, records: Buffer, header: BatchHeader, log_append_time_ms: int = -1) -> None:
         """Append one producer batch.
 
         Args:

@@ -23,6 +23,7 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
+from tidegauge.record_batch import Buffer
 from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
 from tidegauge_broker.replica.delayed_produce import DelayedProduce
 from tidegauge_broker.replica.effects import (
@@ -54,7 +55,7 @@ from tidegauge_broker.replica.messages import (
 )
 from tidegauge_broker.replica.partition import Partition, Role
 from tidegauge_broker.replica.ports import LoadedLog
-from tidegauge_broker.replica.producer_state import ProducerState
+from tidegauge_broker.replica.producer_state import ProducerEntry, ProducerState
 from tidegauge_broker.replica.quota import is_throttled
 from tidegauge_broker.replica.rounds import Admits
 from tidegauge_broker.replica.serving import ServedPartitions
@@ -326,7 +327,7 @@ class BrokerCore(ServedPartitions):
     def _append(
         self,
         topic_partition: TopicPartition,
-        records: bytes,
+        records: Buffer,
         acks: int,
         now_ms: int,
         touched: list[Partition],
@@ -481,6 +482,11 @@ class BrokerCore(ServedPartitions):
         purgatories = (self._produces, self._fetches, self._deletions)
         waiting = (purgatory.next_deadline_ms() for purgatory in purgatories)
         return min(self._next_shrink_ms, self._next_producer_expiry_ms, *(at for at in waiting if at is not None))
+
+    def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerEntry] | ErrorCode:
+        """Return what this leader knows of a partition's idempotent producers, or why it does not lead it."""
+        partition, error = self._leader_of(topic_partition, None)
+        return error if partition is None else partition.producer_state.entries()
 
     def log_truncated(self, topic_partition: TopicPartition, producer_state: ProducerState) -> None:
         """A TruncateLog or TruncateFully effect was executed; the producer state was rebuilt."""

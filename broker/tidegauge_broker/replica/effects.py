@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tidegauge.control import IsrProposal
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import BatchHeader
+from tidegauge.record_batch import BatchHeader, Buffer
 from tidegauge_broker.replica.messages import DeleteRecordsResult, EpochEntry, FetchResult, ProduceResult
 
 
@@ -27,7 +27,7 @@ class AppendAsLeader:
     """
 
     topic_partition: TopicPartition
-    records: bytes
+    records: Buffer
     header: BatchHeader
     log_append_time_ms: int = -1
 

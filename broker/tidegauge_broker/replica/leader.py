@@ -16,6 +16,7 @@ from collections.abc import Collection
 from tidegauge.control import IsrProposal, IsrVerdict, PartitionState
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.in_sync import effective_min_isr, high_watermark_bound, is_caught_up, may_move
+from tidegauge.record_batch import Buffer
 from tidegauge_broker.replica.effects import AppendAsLeader, Effect, ProposeIsr
 from tidegauge_broker.replica.isr import CommittedIsr, IsrState, PendingExpand, PendingShrink
 from tidegauge_broker.replica.messages import (
@@ -86,7 +87,7 @@ class Leader:
 
     # Appending
 
-    def append(self, records: bytes, acks: int, now_ms: int, out: list[Effect]) -> tuple[ProduceResult, int]:
+    def append(self, records: Buffer, acks: int, now_ms: int, out: list[Effect]) -> tuple[ProduceResult, int]:
         """Check a producer's batch and append it. Nothing is appended unless every check holds.
 
         The order is Kafka's (2.1) and decides which error is told: one batch, min.insync.replicas, the batch itself,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import Buffer
 
 ACKS_ALL = -1
 NO_LIMIT_MS = 2**63 - 1
@@ -52,7 +53,7 @@ class ProducePartition:
     """Exactly one record batch for one partition, as the producer made it."""
 
     topic_partition: TopicPartition
-    records: bytes
+    records: Buffer
 
 
 @dataclass(slots=True)

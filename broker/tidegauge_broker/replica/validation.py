@@ -23,6 +23,7 @@ from tidegauge.record_batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
     BatchHeader,
+    Buffer,
     crc_matches,
     iterate_headers,
 )
@@ -34,7 +35,7 @@ _LEAST_RECORD_BYTES = 7
 """Length, attributes, two deltas, key and value that are null, and no headers: a byte each."""
 
 
-def only_batch(records: bytes) -> BatchHeader:
+def only_batch(records: Buffer) -> BatchHeader:
     """The header of a produce request's one batch; checked before anything is asked of the partition.
 
     Raises:
@@ -46,7 +47,7 @@ def only_batch(records: bytes) -> BatchHeader:
     return headers[0]
 
 
-def check_batch(records: bytes, header: BatchHeader, name: TopicPartition, rules: TopicRules, now_ms: int) -> None:
+def check_batch(records: Buffer, header: BatchHeader, name: TopicPartition, rules: TopicRules, now_ms: int) -> None:
     """Check a batch against the partition's rules.
 
     Raises:
@@ -100,7 +101,7 @@ def _header_problem(header: BatchHeader) -> str | None:
     return None
 
 
-def _check_records(records: bytes, header: BatchHeader, name: TopicPartition, rules: TopicRules, now_ms: int) -> None:
+def _check_records(records: Buffer, header: BatchHeader, name: TopicPartition, rules: TopicRules, now_ms: int) -> None:
     """Offsets, keys and times."""
     if not rules.log_append_time and header.attributes & LOG_APPEND_TIME_BIT:
         raise TidegaugeError(

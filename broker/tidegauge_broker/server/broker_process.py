@@ -27,7 +27,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from grpc_reflection.v1alpha._async import ReflectionServicer
 
 from tidegauge.control import Endpoint
-from tidegauge.listeners import Listeners
+from tidegauge.listeners import GRPC, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import PLAIN, SSL, Security
 from tidegauge.settings import BrokerSettings, Values
@@ -72,6 +72,7 @@ from tidegauge_broker.server.wire.grpc.controller import ControllerServicer
 from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 from tidegauge_broker.server.wire.grpc.servers import Limits, RpcServers, tls_of
+from tidegauge_broker.server.wire.kafka.servers import KafkaServers
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
 
@@ -212,6 +213,7 @@ class BrokerProcess:
         self._replicas = ReplicaManager(core, self._logs, self._events, self._now_ms, self._in_pool)
         self._controller = Controller(
             endpoint=identity.endpoint,
+            inter_broker_listener=identity.listeners.inter_broker.name,
             zookeeper=self._zookeeper,
             settings=settings,
             metadata=self._metadata,
@@ -260,7 +262,8 @@ class BrokerProcess:
         )
         at = identity.endpoint
         protocols = identity.listeners.protocols
-        node = BrokerNode(identity.broker_id, at.host, at.port, self._now_ms(), at.rack, at.listeners, protocols)
+        known = identity.listeners.registered
+        node = BrokerNode(identity.broker_id, known.host, known.port, self._now_ms(), at.rack, at.listeners, protocols)
         self._registration = Registration(self._zookeeper, node, self._registered, self._session_changed)
         self._metrics.assembled(self._service, self._replicas, self._metadata, self._controller)
         self._seams.assembled(
@@ -277,19 +280,30 @@ class BrokerProcess:
         )
 
     async def _listen(self) -> None:
+        security = self._identity.security
         self._servers = RpcServers(
             self._identity.listeners,
             Limits.of(self._settings),
-            tls_of(self._settings, self._identity.security) if self._identity.security.is_tls else None,
+            tls_of(self._settings, security) if security.is_tls else None,
             self._add_services,
             self._logical_clock,
             self._service.responses,
             self._service.gate,
         )
+        self._kafka_servers = KafkaServers(
+            self._identity.listeners, self._service, self._settings, security, self._now_ms
+        )
+        close_grpc = self._service.responses.close_connection
+        close_kafka = self._kafka_servers.close_connection
+        self._service.responses.close_connection = lambda name: None if close_kafka(name) else close_grpc(name)
         await self._servers.start()
-        await self._metrics.listen(self._identity.listeners.bound[0], self._servers.connections.counts)
+        await self._kafka_servers.start()
+        await self._metrics.listen(self._identity.listeners.bound_by(GRPC)[0], self._connection_counts)
         await self._set_health("", serving=True)
         await self._set_health(READY_SERVICE, serving=False)
+
+    def _connection_counts(self) -> dict[str, int]:
+        return self._servers.connections.counts() | self._kafka_servers.counts()
 
     def _add_services(self, server: grpc.aio.Server, listener: str) -> None:
         service = self._service
@@ -457,6 +471,7 @@ class BrokerProcess:
             telling.cancel()
         for task in self._tasks:
             await task.close()
+        await self._kafka_servers.stop()
         await self._servers.stop()
         self._service.responses.close()
         await self._replicas.until_quiet()
@@ -476,6 +491,8 @@ class BrokerProcess:
     async def _abandon(self) -> None:
         """The start failed: give back what was taken."""
         await self._metrics.close()
+        if hasattr(self, "_kafka_servers"):
+            await self._kafka_servers.stop()
         if hasattr(self, "_servers"):
             await self._servers.stop(grace_seconds=None)
         if hasattr(self, "_replicas"):

@@ -49,6 +49,7 @@ def identity_of(settings: Values) -> BrokerIdentity:
         settings["inter.broker.listener.name"],
         settings["listener.security.protocol.map"],
         settings["security.inter.broker.protocol"],
+        settings["listener.wire.protocol.map"],
     )
     ssl_settings = {name: settings[name] for name in settings.table if name.startswith("ssl.")}
     security = security_of(ssl_settings, SSL if SSL in listeners.protocols.values() else PLAINTEXT)
@@ -117,6 +118,8 @@ def broker(config: Path | None, *, environment: bool, override: tuple[str, ...],
         allow_many_files()
         if identity.security.is_tls:
             native_log.take_over()
+        if identity.listeners.added is not None:
+            LOG.info("No gRPC listener is set: brokers and gRPC clients use %s", identity.listeners.added)
         for name in unknown:
             LOG.warning("The setting %s is unknown here and has no effect", name)
         exit_code = asyncio.run(_serve(identity, settings))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from tidegauge.control import Endpoint, PartitionsResponse, UpdateMetadataRequest
+from tidegauge.control import PartitionsResponse, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import (
@@ -47,8 +47,8 @@ from tidegauge_controller.decisions.steps import (
 )
 
 
-def read_brokers() -> Steps[dict[int, LiveBroker]]:
-    """Return the registered brokers with their epochs."""
+def read_brokers(inter_broker_listener: str) -> Steps[dict[int, LiveBroker]]:
+    """Return the registered brokers with their epochs, at the addresses of the listener of this name."""
     names: list[str] | None = yield ReadChildren(BROKER_IDS)
     broker_ids = sorted(int(name) for name in names or [] if name.isdigit())
     results: list[ReadResult] = yield Read(tuple(broker_path(broker_id) for broker_id in broker_ids))
@@ -60,9 +60,7 @@ def read_brokers() -> Steps[dict[int, LiveBroker]]:
             node = BrokerNode.decode(broker_id, result.data)
         except MalformedZnode:
             continue
-        found[broker_id] = LiveBroker(
-            Endpoint(broker_id, node.host, node.port, node.rack, node.listeners), result.stat.czxid
-        )
+        found[broker_id] = LiveBroker(node.endpoint(inter_broker_listener), result.stat.czxid)
     return found
 
 
@@ -77,7 +75,7 @@ def update_metadata(
 
 def process_broker_change(context: ControllerContext) -> Steps[None]:
     """Compare the registered brokers with the known ones: handle new, bounced and dead ones, in this order."""
-    now = yield from read_brokers()
+    now = yield from read_brokers(context.settings.inter_broker_listener)
     known = context.live
     new = sorted(now.keys() - known.keys())
     dead = sorted(known.keys() - now.keys())

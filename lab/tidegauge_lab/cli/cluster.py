@@ -48,7 +48,16 @@ _EXAMPLE_TOPIC = "orders"
     help="The cluster's own ZooKeeper listens there.  [default: 12181, or the next free one]",
 )
 @click.option(
-    "--base-port", type=click.IntRange(1, 65535), metavar="N", help="Broker ID listens on N+ID.  [default: 19092]"
+    "--kafka-port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="Broker ID serves Kafka clients on N+ID.  [default: 9092, or the next free ones]",
+)
+@click.option(
+    "--base-port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="Broker ID serves gRPC on N+ID.  [default: 19092, or the next free ones]",
 )
 @click.option("-d", "--detach", is_flag=True, help="Return when the cluster is ready, and leave it running.")
 @directory_option
@@ -60,6 +69,7 @@ def up(
     settings: tuple[str, ...],
     zookeeper: str | None,
     zookeeper_port: int | None,
+    kafka_port: int | None,
     base_port: int | None,
     detach: bool,
     directory: Path,
@@ -72,7 +82,9 @@ def up(
         )
     try:
         given = read_assignments(settings, "--set")
-        cluster = LocalCluster.create(directory, brokers, profile, given, zookeeper, base_port, zookeeper_port)
+        cluster = LocalCluster.create(
+            directory, brokers, profile, given, zookeeper, base_port, zookeeper_port, kafka_port
+        )
     except TidegaugeError as problem:
         if problem.code is ErrorCode.INVALID_CONFIG:  # a wrong --set: nothing was contacted, nothing is changed
             fail(problem.message, output, code=problem.code, exit_code=EXIT_USAGE)
@@ -133,6 +145,8 @@ def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
         lines.append(f"Broker {broker['id']}   {broker['address']}  {broker['state']}{_process(broker['pid'])}{mark}")
     if controller["broker"] is None:
         lines.append("There is no active controller")
+    if status_now["kafka_bootstrap_servers"]:
+        lines.append(f"Kafka clients use {status_now['kafka_bootstrap_servers']}")
     lines.append(f"Data {cluster.directory}, logs {cluster.logs}")
     return lines
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.listeners import GRPC, GRPC_SSL
 from tidegauge.security import PLAINTEXT, security_of
 from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings
 from tidegauge.settings.broker_security import PATHS
@@ -34,7 +35,16 @@ PROFILES: dict[str, dict[str, str]] = {
 DEFAULT_PROFILE = "fast"
 OF_THE_LAB = {"auto.create.topics.enable": "false", "lab.enable": "true"}
 DECIDED_BY_UP = frozenset(
-    {"broker.id", "listeners", "advertised.listeners", "zookeeper.connect", "log.dirs", "event.log.file"}
+    {
+        "broker.id",
+        "listeners",
+        "advertised.listeners",
+        "listener.wire.protocol.map",
+        "inter.broker.listener.name",
+        "zookeeper.connect",
+        "log.dirs",
+        "event.log.file",
+    }
 )
 
 
@@ -62,8 +72,14 @@ def check_settings(settings: Mapping[str, str], profile: str) -> None:
 
 
 def protocol_of(settings: Mapping[str, str]) -> str:
-    """What all brokers and clients of the cluster speak: each broker has one listener."""
+    """PLAINTEXT or SSL, of all listeners of the cluster."""
     return settings.get("security.inter.broker.protocol", PLAINTEXT)
+
+
+def listeners_of(broker: BrokerEntry, protocol: str) -> list[str]:
+    """A broker's listeners: for Kafka clients, named by the protocol as in Kafka, and for gRPC."""
+    of_grpc = f"{GRPC if protocol == PLAINTEXT else GRPC_SSL}://{broker.address}"
+    return [of_grpc] if broker.kafka_address is None else [f"{protocol}://{broker.kafka_address}", of_grpc]
 
 
 def with_whole_paths(settings: Mapping[str, str]) -> dict[str, str]:
@@ -84,7 +100,7 @@ def server_properties(
     sections = {
         "This broker; written anew at every start by `tidegauge up` or `start`.": {
             "broker.id": str(broker.id),
-            "listeners": f"{protocol_of(settings)}://{broker.host}:{broker.port}",
+            "listeners": ",".join(listeners_of(broker, protocol_of(settings))),
             "zookeeper.connect": zookeeper_connect,
             "log.dirs": str(directory / f"broker-{broker.id}" / "data"),
             "event.log.file": str(directory / "logs" / event_log.file_name(f"broker-{broker.id}")),

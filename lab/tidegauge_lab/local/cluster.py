@@ -61,17 +61,20 @@ class LocalCluster:
         zookeeper: str | None = None,
         base_port: int | None = None,
         zookeeper_port: int | None = None,
+        kafka_port: int | None = None,
     ) -> LocalCluster:
         """Write ``cluster.json``, or what may change in it, without starting anything.
 
-        None means: as it is in the folder; in a new one 3 brokers, profile ``fast``, a ZooKeeper of its own, ports
-        from 19092 on. ``notes`` tell what a user should know, such as other ports.
+        None means: as it is in the folder; in a new one 3 brokers, profile ``fast``, a ZooKeeper of its own, gRPC
+        ports from 19092 on, and ports for Kafka clients from 9092 on. ``notes`` tell what a user should know, such as
+        other ports.
 
         Raises:
             TidegaugeError: a wrong setting, a busy port, a contradiction to what the folder holds; for a new one, no
                 Java or PySpark, or no ZooKeeper at the given address. Nothing is written.
         """
-        wanted = Wanted(brokers, profile, with_whole_paths(settings or {}), zookeeper, base_port, zookeeper_port)
+        paths = with_whole_paths(settings or {})
+        wanted = Wanted(brokers, profile, paths, zookeeper, base_port, zookeeper_port, kafka_port)
         directory = Path(directory).absolute()
         with ports.Reservations().choosing(directory) as reserved:
             recorded = load_cluster_file(directory) if (directory / FILE_NAME).exists() else None
@@ -92,6 +95,11 @@ class LocalCluster:
     def bootstrap_servers(self) -> BootstrapServers:
         """Addresses of all brokers, whether they run or not, and how to speak with them."""
         return self.file.bootstrap_servers
+
+    @property
+    def kafka_bootstrap_servers(self) -> list[str]:
+        """Addresses of all brokers for Kafka clients, whether they run or not."""
+        return self.file.kafka_bootstrap_servers
 
     @property
     def logs(self) -> Path:
@@ -173,6 +181,8 @@ class LocalCluster:
         alive = [broker_id for broker_id, process in states.items() if process.state is not ProcessState.DOWN]
         controller = readiness.controller_of(self._views(up), alive)
         return {
+            "bootstrap_servers": ",".join(self.bootstrap_servers),
+            "kafka_bootstrap_servers": ",".join(self.kafka_bootstrap_servers),
             "zookeeper": self._zookeeper_status(),
             "controller": controller._asdict(),
             "brokers": [
@@ -181,6 +191,7 @@ class LocalCluster:
                     "pid": states[broker.id].pid,
                     "state": states[broker.id].state.value,
                     "address": broker.address,
+                    "kafka_address": broker.kafka_address,
                     "dir": str(self.directory / f"broker-{broker.id}"),
                 }
                 for broker in sorted(self.file.brokers, key=lambda broker: broker.id)

@@ -34,6 +34,7 @@ class Wanted:
     zookeeper: str | None = None
     base_port: int | None = None
     zookeeper_port: int | None = None
+    kafka_port: int | None = None
 
 
 class Plan(NamedTuple):
@@ -56,16 +57,28 @@ def first_plan(
     check_settings(wanted.settings, profile)
     _check_count(brokers)
     _check_path(directory)
-    chosen = _broker_ports(range(brokers), wanted.base_port, taken, free)
-    notes = _moved([ports.FIRST_BROKER_PORT + broker_id for broker_id in range(brokers)], chosen, wanted.base_port)
+    chosen = _broker_ports(range(brokers), ports.FIRST_BROKER_PORT, wanted.base_port, "--base-port", taken, free)
+    of_kafka = _broker_ports(
+        range(brokers), ports.FIRST_KAFKA_PORT, wanted.kafka_port, "--kafka-port", taken | {*chosen}, free
+    )
+    if shared := sorted({*chosen} & {*of_kafka}):
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"port {shared[0]} would be one of gRPC and one for Kafka clients; give --base-port and --kafka-port ports "
+            f"that are {brokers} apart",
+        )
+    notes = [
+        *_moved(range(brokers), ports.FIRST_BROKER_PORT, chosen, wanted.base_port, "gRPC"),
+        *_moved(range(brokers), ports.FIRST_KAFKA_PORT, of_kafka, wanted.kafka_port, "Kafka clients"),
+    ]
     if wanted.zookeeper is not None:
         _check_whose_port(wanted)
         split_address(wanted.zookeeper)
         address = wanted.zookeeper
     elif wanted.zookeeper_port is not None:
-        address = f"{ports.HOST}:{_requested_zookeeper_port(wanted.zookeeper_port, chosen, free)}"
+        address = f"{ports.HOST}:{_requested_zookeeper_port(wanted.zookeeper_port, [*chosen, *of_kafka], free)}"
     else:
-        [port] = ports.choose_ports([ports.FIRST_ZOOKEEPER_PORT], taken={*chosen, *taken}, free=free)
+        [port] = ports.choose_ports([ports.FIRST_ZOOKEEPER_PORT], taken={*chosen, *of_kafka, *taken}, free=free)
         if port != ports.FIRST_ZOOKEEPER_PORT:
             notes.append(f"port {ports.FIRST_ZOOKEEPER_PORT} is taken: ZooKeeper gets {port}")
         address = f"{ports.HOST}:{port}"
@@ -73,7 +86,9 @@ def first_plan(
         zookeeper_address=address,
         zookeeper_managed=wanted.zookeeper is None,
         profile=profile,
-        brokers=[entry(directory, broker_id, port) for broker_id, port in enumerate(chosen)],
+        brokers=[
+            entry(directory, broker_id, *both) for broker_id, both in enumerate(zip(chosen, of_kafka, strict=True))
+        ],
         settings=dict(wanted.settings),
     )
     return Plan(file, notes)
@@ -100,6 +115,9 @@ def next_plan(
     first = recorded.brokers[0].port
     if wanted.base_port is not None and wanted.base_port != first:
         raise _contradiction(directory, f"has its brokers from port {first} on")
+    first_of_kafka = recorded.brokers[0].kafka_port
+    if wanted.kafka_port is not None and first_of_kafka and wanted.kafka_port != first_of_kafka:
+        raise _contradiction(directory, f"serves Kafka clients from port {first_of_kafka} on")
     count = len(recorded.brokers) if wanted.brokers is None else wanted.brokers
     if count < len(recorded.brokers):
         raise _contradiction(directory, f"has {len(recorded.brokers)} brokers, and each holds data")
@@ -107,36 +125,60 @@ def next_plan(
     settings = {**recorded.settings, **wanted.settings}
     check_settings(settings, profile)
     _check_count(count)
-    known = [entry(directory, broker.id, broker.port) for broker in recorded.brokers]
+    known = [entry(directory, broker.id, broker.port, broker.kafka_port) for broker in recorded.brokers]
     new_ids = range(len(known), count)
-    used = {broker.port for broker in known} | {port for _, port in split_address(recorded.zookeeper_address)}
+    used = {port for broker in known for port in (broker.port, broker.kafka_port)} | {
+        port for _, port in split_address(recorded.zookeeper_address)
+    }
     first_wanted = [max(broker.port for broker in known) + 1 + place for place in range(len(new_ids))]
     chosen = ports.choose_ports(first_wanted, taken={*used, *taken}, free=free)
-    added = [entry(directory, broker_id, port) for broker_id, port in zip(new_ids, chosen, strict=True)]
-    notes = [f"broker {broker.id} is new in this cluster, on port {broker.port}" for broker in added]
-    return Plan(replace(recorded, profile=profile, settings=settings, brokers=[*known, *added]), notes)
+    added = [entry(directory, broker_id, port, 0) for broker_id, port in zip(new_ids, chosen, strict=True)]
+    brokers = _with_kafka_ports([*known, *added], wanted.kafka_port, used | {*chosen, *taken}, free)
+    notes = [
+        f"broker {broker.id} is new in this cluster, on port {broker.port} (gRPC) and {broker.kafka_port} (Kafka)"
+        for broker in brokers[len(known) :]
+    ]
+    return Plan(replace(recorded, profile=profile, settings=settings, brokers=brokers), notes)
 
 
-def entry(directory: Path, broker_id: int, port: int) -> BrokerEntry:
+def _with_kafka_ports(
+    brokers: list[BrokerEntry], first: int | None, taken: set[int], free: Callable[[int], bool]
+) -> list[BrokerEntry]:
+    """The brokers, each with a port for Kafka clients: those that have none get the next free ones."""
+    lacking = [broker for broker in brokers if not broker.kafka_port]
+    last = max((broker.kafka_port for broker in brokers), default=0)
+    begin = last + 1 if last else first or ports.FIRST_KAFKA_PORT
+    wanted = [begin + place for place in range(len(lacking))]
+    chosen = iter(ports.choose_ports(wanted, taken=taken, free=free))
+    return [broker if broker.kafka_port else replace(broker, kafka_port=next(chosen)) for broker in brokers]
+
+
+def entry(directory: Path, broker_id: int, port: int, kafka_port: int) -> BrokerEntry:
     """A broker of this folder."""
-    return BrokerEntry(broker_id, ports.HOST, port, str(directory / f"broker-{broker_id}"))
+    return BrokerEntry(broker_id, ports.HOST, port, str(directory / f"broker-{broker_id}"), kafka_port)
 
 
 def ports_of(file: ClusterFile) -> list[int]:
     """Ports that processes of the cluster bind."""
     zookeeper = [port for _, port in split_address(file.zookeeper_address)] if file.zookeeper_managed else []
-    return [*(broker.port for broker in file.brokers), *zookeeper]
+    of_brokers = [port for broker in file.brokers for port in (broker.port, broker.kafka_port) if port]
+    return [*of_brokers, *zookeeper]
 
 
 def _broker_ports(
-    broker_ids: range, base_port: int | None, taken: frozenset[int], free: Callable[[int], bool]
+    broker_ids: range,
+    first: int,
+    asked: int | None,
+    option: str,
+    taken: frozenset[int],
+    free: Callable[[int], bool],
 ) -> list[int]:
-    if base_port is None:
-        wanted = [ports.FIRST_BROKER_PORT + broker_id for broker_id in broker_ids]
-        return ports.choose_ports(wanted, taken=taken, free=free)
-    chosen = [base_port + broker_id for broker_id in broker_ids]
+    """A port for each broker: from the first one that was asked for, or the next free ones from a default."""
+    if asked is None:
+        return ports.choose_ports([first + broker_id for broker_id in broker_ids], taken=taken, free=free)
+    chosen = [asked + broker_id for broker_id in broker_ids]
     for broker_id, port in enumerate(chosen):
-        ports.require_free(port, f"broker {broker_id}", free=free)
+        ports.require_free(port, f"broker {broker_id}", option=option, free=free)
     return chosen
 
 
@@ -163,11 +205,12 @@ def _requested_zookeeper_port(port: int, of_brokers: list[int], free: Callable[[
     return port
 
 
-def _moved(wanted: list[int], chosen: list[int], base_port: int | None) -> list[str]:
-    if base_port is not None or wanted == chosen:
+def _moved(broker_ids: range, first: int, chosen: list[int], asked: int | None, of: str) -> list[str]:
+    wanted = [first + broker_id for broker_id in broker_ids]
+    if asked is not None or wanted == chosen:
         return []
     taken = ", ".join(str(port) for port in range(wanted[0], chosen[-1]) if port not in chosen)
-    return [f"taken: port {taken}; the brokers get {', '.join(map(str, chosen))}"]
+    return [f"taken: port {taken}; the brokers get {', '.join(map(str, chosen))} for {of}"]
 
 
 def _check_count(brokers: int) -> None:

@@ -1,7 +1,8 @@
 """Which ports a cluster gets, and who holds one that is taken.
 
 Rules (design, section 6, row ``up``):
-- At the first ``up`` of a folder broker N gets 19092+N and ZooKeeper 12181, or the next free ones if those are taken.
+- At the first ``up`` of a folder broker N gets 9092+N for Kafka clients and 19092+N for gRPC, and ZooKeeper 12181, or
+  the next free ones if those are taken.
 - A port that was recorded or asked for is never exchanged: if it is busy, its holder is named.
 
 Busy means that somebody listens there; connections of an earlier server that linger (TIME_WAIT) do not count, since
@@ -27,6 +28,7 @@ from tidegauge_lab.local import layout
 
 HOST = "127.0.0.1"
 FIRST_BROKER_PORT = 19092
+FIRST_KAFKA_PORT = 9092
 FIRST_ZOOKEEPER_PORT = 12181
 LAST_PORT = 65535
 _LISTEN = "0A"
@@ -66,8 +68,14 @@ def choose_ports(
     return chosen
 
 
-def require_free(port: int, owner: str, *, free: Callable[[int], bool] = is_free) -> None:
+def require_free(port: int, owner: str, *, option: str | None = None, free: Callable[[int], bool] = is_free) -> None:
     """Refuse a busy port.
+
+    Args:
+        port: which.
+        owner: who would get it, for people.
+        option: of ``up``, that moves it; None: it is recorded, and can't be moved.
+        free: whether a port is free.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, with the name of the process that listens there.
@@ -75,10 +83,12 @@ def require_free(port: int, owner: str, *, free: Callable[[int], bool] = is_free
     if not 0 < port <= LAST_PORT:
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"port {port} of {owner} is not between 1 and {LAST_PORT}")
     if not free(port):
+        what_to_do = "a cluster keeps its ports, so end that process or use another folder (--dir)"
+        if option is not None:
+            what_to_do = f"end that process, or give other ports with {option}"
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"port {port} of {owner} is in use by {holder_of(port)}; a cluster keeps its ports, so end that process "
-            "or use another folder (--dir)",
+            f"port {port} of {owner} is in use by {holder_of(port)}; {what_to_do}",
         )
 
 

@@ -37,7 +37,10 @@ def require_ports(file: ClusterFile, broker_ids: Collection[int], *, with_zookee
         [(_, port)] = zookeeper.split_address(file.zookeeper_address)
         ports.require_free(port, "ZooKeeper")
     for broker_id in sorted(broker_ids):
-        ports.require_free(file.broker(broker_id).port, f"broker {broker_id}")
+        broker = file.broker(broker_id)
+        ports.require_free(broker.port, f"broker {broker_id}")
+        if broker.kafka_port:
+            ports.require_free(broker.kafka_port, f"broker {broker_id}, for Kafka clients,")
 
 
 def start_zookeeper(directory: Path, file: ClusterFile) -> int:

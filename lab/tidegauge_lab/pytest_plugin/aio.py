@@ -47,6 +47,11 @@ class AsyncCluster(AsyncFaults):
         return ",".join(self.bootstrap_server_list)
 
     @property
+    def kafka_bootstrap_servers(self) -> str:
+        """``host:port,host:port`` of all brokers for Kafka clients, whether they run or not."""
+        return ",".join(self.local.kafka_bootstrap_servers)
+
+    @property
     def bootstrap_server_list(self) -> list[str]:
         """The same as a list of ``host:port``; of a cluster with TLS it also says how to speak there."""
         return self.local.bootstrap_servers

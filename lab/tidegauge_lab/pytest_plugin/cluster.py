@@ -120,6 +120,11 @@ class Cluster:
         return self.aio.bootstrap_servers
 
     @property
+    def kafka_bootstrap_servers(self) -> str:
+        """``host:port,host:port`` of all brokers for Kafka clients."""
+        return self.aio.kafka_bootstrap_servers
+
+    @property
     def bootstrap_server_list(self) -> list[str]:
         """The same as a list of ``host:port``."""
         return self.aio.bootstrap_server_list

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.record_batch import NO_PRODUCER_ID, BatchHeader, crc_matches, iterate_headers, patch, read_header
+from tidegauge.record_batch import NO_PRODUCER_ID, BatchHeader, Buffer, crc_matches, iterate_headers, patch, read_header
 from tidegauge_broker.replica.messages import EpochEntry
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
@@ -191,7 +191,7 @@ def header_of(data: bytes) -> BatchHeader:
     return read_header(data)
 
 
-def patched(data: bytes, header: BatchHeader) -> bytes:
+def patched(data: Buffer, header: BatchHeader) -> bytes:
     """The batch as a leader writes it: with the base offset and the leader epoch of the header."""
     buffer = bytearray(data)
     patch(buffer, 0, header.base_offset, header.leader_epoch)

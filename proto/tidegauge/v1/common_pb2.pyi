@@ -49,10 +49,16 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """A batch is larger than max.message.bytes."""
     ERROR_CODE_STALE_CONTROLLER_EPOCH: _ErrorCode.ValueType  # 11
     """A control request came from an older controller, or carries no newer leader epoch."""
+    ERROR_CODE_OFFSET_METADATA_TOO_LARGE: _ErrorCode.ValueType  # 12
+    """The metadata of a committed offset is longer than offset.metadata.max.bytes."""
     ERROR_CODE_NETWORK_EXCEPTION: _ErrorCode.ValueType  # 13
     """The connection broke before the answer came; the outcome is unknown."""
     ERROR_CODE_COORDINATOR_LOAD_IN_PROGRESS: _ErrorCode.ValueType  # 14
     """The broker has no producer id block at hand yet."""
+    ERROR_CODE_COORDINATOR_NOT_AVAILABLE: _ErrorCode.ValueType  # 15
+    """The coordinator of the group or transaction is not available yet."""
+    ERROR_CODE_NOT_COORDINATOR: _ErrorCode.ValueType  # 16
+    """This broker is not the coordinator of the group or transaction."""
     ERROR_CODE_INVALID_TOPIC_EXCEPTION: _ErrorCode.ValueType  # 17
     """The topic name is not legal, or the topic cannot be used so."""
     ERROR_CODE_RECORD_LIST_TOO_LARGE: _ErrorCode.ValueType  # 18
@@ -63,8 +69,24 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Appended, but fewer in-sync replicas than min.insync.replicas when it was committed."""
     ERROR_CODE_INVALID_REQUIRED_ACKS: _ErrorCode.ValueType  # 21
     """acks is none of -1, 0, 1."""
+    ERROR_CODE_ILLEGAL_GENERATION: _ErrorCode.ValueType  # 22
+    """The generation is not the group's current one."""
+    ERROR_CODE_INCONSISTENT_GROUP_PROTOCOL: _ErrorCode.ValueType  # 23
+    """The member supports none of the protocols that all members of the group support."""
+    ERROR_CODE_INVALID_GROUP_ID: _ErrorCode.ValueType  # 24
+    """The group id is empty or not allowed."""
+    ERROR_CODE_UNKNOWN_MEMBER_ID: _ErrorCode.ValueType  # 25
+    """The group has no such member."""
+    ERROR_CODE_INVALID_SESSION_TIMEOUT: _ErrorCode.ValueType  # 26
+    """The session timeout is outside the range that the broker allows."""
+    ERROR_CODE_REBALANCE_IN_PROGRESS: _ErrorCode.ValueType  # 27
+    """The group is rebalancing; the member must rejoin."""
     ERROR_CODE_INVALID_TIMESTAMP: _ErrorCode.ValueType  # 32
     """A record's timestamp is outside the allowed range."""
+    ERROR_CODE_UNSUPPORTED_SASL_MECHANISM: _ErrorCode.ValueType  # 33
+    """The broker does not support the SASL mechanism."""
+    ERROR_CODE_ILLEGAL_SASL_STATE: _ErrorCode.ValueType  # 34
+    """The request is not allowed in this state of SASL authentication."""
     ERROR_CODE_UNSUPPORTED_VERSION: _ErrorCode.ValueType  # 35
     """The peer does not support this request."""
     ERROR_CODE_TOPIC_ALREADY_EXISTS: _ErrorCode.ValueType  # 36
@@ -81,6 +103,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """This broker is not the active controller."""
     ERROR_CODE_INVALID_REQUEST: _ErrorCode.ValueType  # 42
     """The request contradicts itself or lacks something."""
+    ERROR_CODE_UNSUPPORTED_FOR_MESSAGE_FORMAT: _ErrorCode.ValueType  # 43
+    """The records are in a message format that the broker does not store."""
     ERROR_CODE_POLICY_VIOLATION: _ErrorCode.ValueType  # 44
     """The log's cleanup policy forbids it."""
     ERROR_CODE_OUT_OF_ORDER_SEQUENCE_NUMBER: _ErrorCode.ValueType  # 45
@@ -89,18 +113,40 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Defined by Kafka; never answered by a 3.9 broker (a duplicate succeeds)."""
     ERROR_CODE_INVALID_PRODUCER_EPOCH: _ErrorCode.ValueType  # 47
     """The producer's epoch is older than the one stored."""
+    ERROR_CODE_INVALID_TXN_STATE: _ErrorCode.ValueType  # 48
+    """The transaction's state does not allow the operation."""
+    ERROR_CODE_INVALID_PRODUCER_ID_MAPPING: _ErrorCode.ValueType  # 49
+    """The producer id is not the one of the transactional id."""
+    ERROR_CODE_INVALID_TRANSACTION_TIMEOUT: _ErrorCode.ValueType  # 50
+    """The transaction timeout is larger than transaction.max.timeout.ms."""
+    ERROR_CODE_CONCURRENT_TRANSACTIONS: _ErrorCode.ValueType  # 51
+    """Another operation of the transaction is still in progress."""
+    ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 53
+    """The transactional id may not be used."""
+    ERROR_CODE_SECURITY_DISABLED: _ErrorCode.ValueType  # 54
+    """The broker has no authorizer."""
     ERROR_CODE_OPERATION_NOT_ATTEMPTED: _ErrorCode.ValueType  # 55
     """The item was not tried."""
     ERROR_CODE_KAFKA_STORAGE_ERROR: _ErrorCode.ValueType  # 56
     """The log folder is offline."""
+    ERROR_CODE_LOG_DIR_NOT_FOUND: _ErrorCode.ValueType  # 57
+    """The broker has no such log directory."""
     ERROR_CODE_UNKNOWN_PRODUCER_ID: _ErrorCode.ValueType  # 59
     """Defined by Kafka; not answered by a 3.9 broker."""
     ERROR_CODE_REASSIGNMENT_IN_PROGRESS: _ErrorCode.ValueType  # 60
     """Partitions of the topic are being reassigned."""
+    ERROR_CODE_DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: _ErrorCode.ValueType  # 64
+    """Delegation tokens need an authenticated connection."""
+    ERROR_CODE_NON_EMPTY_GROUP: _ErrorCode.ValueType  # 68
+    """The group has members."""
+    ERROR_CODE_GROUP_ID_NOT_FOUND: _ErrorCode.ValueType  # 69
+    """There is no such group."""
     ERROR_CODE_FETCH_SESSION_ID_NOT_FOUND: _ErrorCode.ValueType  # 70
     """The fetch session is not known."""
     ERROR_CODE_INVALID_FETCH_SESSION_EPOCH: _ErrorCode.ValueType  # 71
     """The fetch session's epoch does not follow."""
+    ERROR_CODE_LISTENER_NOT_FOUND: _ErrorCode.ValueType  # 72
+    """The leader has no listener of the name through which the client is connected."""
     ERROR_CODE_TOPIC_DELETION_DISABLED: _ErrorCode.ValueType  # 73
     """Topic deletion is switched off."""
     ERROR_CODE_FENCED_LEADER_EPOCH: _ErrorCode.ValueType  # 74
@@ -113,16 +159,30 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The request was made for or by an earlier registration of the broker."""
     ERROR_CODE_OFFSET_NOT_AVAILABLE: _ErrorCode.ValueType  # 78
     """The new leader's high watermark has not reached its epoch's start yet."""
+    ERROR_CODE_MEMBER_ID_REQUIRED: _ErrorCode.ValueType  # 79
+    """The member must join again with the member id of this response."""
     ERROR_CODE_PREFERRED_LEADER_NOT_AVAILABLE: _ErrorCode.ValueType  # 80
     """The preferred leader is not alive or not in sync."""
+    ERROR_CODE_GROUP_MAX_SIZE_REACHED: _ErrorCode.ValueType  # 81
+    """The group has as many members as group.max.size allows."""
+    ERROR_CODE_FENCED_INSTANCE_ID: _ErrorCode.ValueType  # 82
+    """Another member has taken over the group instance id."""
     ERROR_CODE_ELIGIBLE_LEADERS_NOT_AVAILABLE: _ErrorCode.ValueType  # 83
     """No replica may become leader."""
     ERROR_CODE_ELECTION_NOT_NEEDED: _ErrorCode.ValueType  # 84
     """The partition has the right leader already."""
     ERROR_CODE_NO_REASSIGNMENT_IN_PROGRESS: _ErrorCode.ValueType  # 85
     """No reassignment runs for the partition."""
+    ERROR_CODE_GROUP_SUBSCRIBED_TO_TOPIC: _ErrorCode.ValueType  # 86
+    """The group is subscribed to the topic."""
     ERROR_CODE_INVALID_RECORD: _ErrorCode.ValueType  # 87
     """A record breaks a rule of the log."""
+    ERROR_CODE_UNSTABLE_OFFSET_COMMIT: _ErrorCode.ValueType  # 88
+    """A transaction with offsets of the group has not ended yet."""
+    ERROR_CODE_PRODUCER_FENCED: _ErrorCode.ValueType  # 90
+    """A newer producer with the same transactional id has taken over."""
+    ERROR_CODE_RESOURCE_NOT_FOUND: _ErrorCode.ValueType  # 91
+    """There is no such resource."""
     ERROR_CODE_INVALID_UPDATE_VERSION: _ErrorCode.ValueType  # 95
     """The partition epoch is not the one in ZooKeeper."""
     ERROR_CODE_UNKNOWN_TOPIC_ID: _ErrorCode.ValueType  # 100
@@ -131,8 +191,16 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The topic id is not the one stored in partition.metadata."""
     ERROR_CODE_INCONSISTENT_CLUSTER_ID: _ErrorCode.ValueType  # 104
     """The request was made for another cluster."""
+    ERROR_CODE_TRANSACTIONAL_ID_NOT_FOUND: _ErrorCode.ValueType  # 105
+    """There is no such transactional id."""
+    ERROR_CODE_FETCH_SESSION_TOPIC_ID_ERROR: _ErrorCode.ValueType  # 106
+    """The fetch session was opened by topic names and is used by topic ids, or the reverse."""
     ERROR_CODE_INELIGIBLE_REPLICA: _ErrorCode.ValueType  # 107
     """A proposed in-sync replica is not alive or is shutting down."""
+    ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 114
+    """The request is for controllers, not for brokers."""
+    ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 115
+    """There is no such endpoint type."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Kafka's error numbers. They are forever: an unknown number is read as ERROR_CODE_UNKNOWN_SERVER_ERROR.
@@ -163,10 +231,16 @@ ERROR_CODE_MESSAGE_TOO_LARGE: ErrorCode.ValueType  # 10
 """A batch is larger than max.message.bytes."""
 ERROR_CODE_STALE_CONTROLLER_EPOCH: ErrorCode.ValueType  # 11
 """A control request came from an older controller, or carries no newer leader epoch."""
+ERROR_CODE_OFFSET_METADATA_TOO_LARGE: ErrorCode.ValueType  # 12
+"""The metadata of a committed offset is longer than offset.metadata.max.bytes."""
 ERROR_CODE_NETWORK_EXCEPTION: ErrorCode.ValueType  # 13
 """The connection broke before the answer came; the outcome is unknown."""
 ERROR_CODE_COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.ValueType  # 14
 """The broker has no producer id block at hand yet."""
+ERROR_CODE_COORDINATOR_NOT_AVAILABLE: ErrorCode.ValueType  # 15
+"""The coordinator of the group or transaction is not available yet."""
+ERROR_CODE_NOT_COORDINATOR: ErrorCode.ValueType  # 16
+"""This broker is not the coordinator of the group or transaction."""
 ERROR_CODE_INVALID_TOPIC_EXCEPTION: ErrorCode.ValueType  # 17
 """The topic name is not legal, or the topic cannot be used so."""
 ERROR_CODE_RECORD_LIST_TOO_LARGE: ErrorCode.ValueType  # 18
@@ -177,8 +251,24 @@ ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.ValueType  # 20
 """Appended, but fewer in-sync replicas than min.insync.replicas when it was committed."""
 ERROR_CODE_INVALID_REQUIRED_ACKS: ErrorCode.ValueType  # 21
 """acks is none of -1, 0, 1."""
+ERROR_CODE_ILLEGAL_GENERATION: ErrorCode.ValueType  # 22
+"""The generation is not the group's current one."""
+ERROR_CODE_INCONSISTENT_GROUP_PROTOCOL: ErrorCode.ValueType  # 23
+"""The member supports none of the protocols that all members of the group support."""
+ERROR_CODE_INVALID_GROUP_ID: ErrorCode.ValueType  # 24
+"""The group id is empty or not allowed."""
+ERROR_CODE_UNKNOWN_MEMBER_ID: ErrorCode.ValueType  # 25
+"""The group has no such member."""
+ERROR_CODE_INVALID_SESSION_TIMEOUT: ErrorCode.ValueType  # 26
+"""The session timeout is outside the range that the broker allows."""
+ERROR_CODE_REBALANCE_IN_PROGRESS: ErrorCode.ValueType  # 27
+"""The group is rebalancing; the member must rejoin."""
 ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 32
 """A record's timestamp is outside the allowed range."""
+ERROR_CODE_UNSUPPORTED_SASL_MECHANISM: ErrorCode.ValueType  # 33
+"""The broker does not support the SASL mechanism."""
+ERROR_CODE_ILLEGAL_SASL_STATE: ErrorCode.ValueType  # 34
+"""The request is not allowed in this state of SASL authentication."""
 ERROR_CODE_UNSUPPORTED_VERSION: ErrorCode.ValueType  # 35
 """The peer does not support this request."""
 ERROR_CODE_TOPIC_ALREADY_EXISTS: ErrorCode.ValueType  # 36
@@ -195,6 +285,8 @@ ERROR_CODE_NOT_CONTROLLER: ErrorCode.ValueType  # 41
 """This broker is not the active controller."""
 ERROR_CODE_INVALID_REQUEST: ErrorCode.ValueType  # 42
 """The request contradicts itself or lacks something."""
+ERROR_CODE_UNSUPPORTED_FOR_MESSAGE_FORMAT: ErrorCode.ValueType  # 43
+"""The records are in a message format that the broker does not store."""
 ERROR_CODE_POLICY_VIOLATION: ErrorCode.ValueType  # 44
 """The log's cleanup policy forbids it."""
 ERROR_CODE_OUT_OF_ORDER_SEQUENCE_NUMBER: ErrorCode.ValueType  # 45
@@ -203,18 +295,40 @@ ERROR_CODE_DUPLICATE_SEQUENCE_NUMBER: ErrorCode.ValueType  # 46
 """Defined by Kafka; never answered by a 3.9 broker (a duplicate succeeds)."""
 ERROR_CODE_INVALID_PRODUCER_EPOCH: ErrorCode.ValueType  # 47
 """The producer's epoch is older than the one stored."""
+ERROR_CODE_INVALID_TXN_STATE: ErrorCode.ValueType  # 48
+"""The transaction's state does not allow the operation."""
+ERROR_CODE_INVALID_PRODUCER_ID_MAPPING: ErrorCode.ValueType  # 49
+"""The producer id is not the one of the transactional id."""
+ERROR_CODE_INVALID_TRANSACTION_TIMEOUT: ErrorCode.ValueType  # 50
+"""The transaction timeout is larger than transaction.max.timeout.ms."""
+ERROR_CODE_CONCURRENT_TRANSACTIONS: ErrorCode.ValueType  # 51
+"""Another operation of the transaction is still in progress."""
+ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 53
+"""The transactional id may not be used."""
+ERROR_CODE_SECURITY_DISABLED: ErrorCode.ValueType  # 54
+"""The broker has no authorizer."""
 ERROR_CODE_OPERATION_NOT_ATTEMPTED: ErrorCode.ValueType  # 55
 """The item was not tried."""
 ERROR_CODE_KAFKA_STORAGE_ERROR: ErrorCode.ValueType  # 56
 """The log folder is offline."""
+ERROR_CODE_LOG_DIR_NOT_FOUND: ErrorCode.ValueType  # 57
+"""The broker has no such log directory."""
 ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 59
 """Defined by Kafka; not answered by a 3.9 broker."""
 ERROR_CODE_REASSIGNMENT_IN_PROGRESS: ErrorCode.ValueType  # 60
 """Partitions of the topic are being reassigned."""
+ERROR_CODE_DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: ErrorCode.ValueType  # 64
+"""Delegation tokens need an authenticated connection."""
+ERROR_CODE_NON_EMPTY_GROUP: ErrorCode.ValueType  # 68
+"""The group has members."""
+ERROR_CODE_GROUP_ID_NOT_FOUND: ErrorCode.ValueType  # 69
+"""There is no such group."""
 ERROR_CODE_FETCH_SESSION_ID_NOT_FOUND: ErrorCode.ValueType  # 70
 """The fetch session is not known."""
 ERROR_CODE_INVALID_FETCH_SESSION_EPOCH: ErrorCode.ValueType  # 71
 """The fetch session's epoch does not follow."""
+ERROR_CODE_LISTENER_NOT_FOUND: ErrorCode.ValueType  # 72
+"""The leader has no listener of the name through which the client is connected."""
 ERROR_CODE_TOPIC_DELETION_DISABLED: ErrorCode.ValueType  # 73
 """Topic deletion is switched off."""
 ERROR_CODE_FENCED_LEADER_EPOCH: ErrorCode.ValueType  # 74
@@ -227,16 +341,30 @@ ERROR_CODE_STALE_BROKER_EPOCH: ErrorCode.ValueType  # 77
 """The request was made for or by an earlier registration of the broker."""
 ERROR_CODE_OFFSET_NOT_AVAILABLE: ErrorCode.ValueType  # 78
 """The new leader's high watermark has not reached its epoch's start yet."""
+ERROR_CODE_MEMBER_ID_REQUIRED: ErrorCode.ValueType  # 79
+"""The member must join again with the member id of this response."""
 ERROR_CODE_PREFERRED_LEADER_NOT_AVAILABLE: ErrorCode.ValueType  # 80
 """The preferred leader is not alive or not in sync."""
+ERROR_CODE_GROUP_MAX_SIZE_REACHED: ErrorCode.ValueType  # 81
+"""The group has as many members as group.max.size allows."""
+ERROR_CODE_FENCED_INSTANCE_ID: ErrorCode.ValueType  # 82
+"""Another member has taken over the group instance id."""
 ERROR_CODE_ELIGIBLE_LEADERS_NOT_AVAILABLE: ErrorCode.ValueType  # 83
 """No replica may become leader."""
 ERROR_CODE_ELECTION_NOT_NEEDED: ErrorCode.ValueType  # 84
 """The partition has the right leader already."""
 ERROR_CODE_NO_REASSIGNMENT_IN_PROGRESS: ErrorCode.ValueType  # 85
 """No reassignment runs for the partition."""
+ERROR_CODE_GROUP_SUBSCRIBED_TO_TOPIC: ErrorCode.ValueType  # 86
+"""The group is subscribed to the topic."""
 ERROR_CODE_INVALID_RECORD: ErrorCode.ValueType  # 87
 """A record breaks a rule of the log."""
+ERROR_CODE_UNSTABLE_OFFSET_COMMIT: ErrorCode.ValueType  # 88
+"""A transaction with offsets of the group has not ended yet."""
+ERROR_CODE_PRODUCER_FENCED: ErrorCode.ValueType  # 90
+"""A newer producer with the same transactional id has taken over."""
+ERROR_CODE_RESOURCE_NOT_FOUND: ErrorCode.ValueType  # 91
+"""There is no such resource."""
 ERROR_CODE_INVALID_UPDATE_VERSION: ErrorCode.ValueType  # 95
 """The partition epoch is not the one in ZooKeeper."""
 ERROR_CODE_UNKNOWN_TOPIC_ID: ErrorCode.ValueType  # 100
@@ -245,8 +373,16 @@ ERROR_CODE_INCONSISTENT_TOPIC_ID: ErrorCode.ValueType  # 103
 """The topic id is not the one stored in partition.metadata."""
 ERROR_CODE_INCONSISTENT_CLUSTER_ID: ErrorCode.ValueType  # 104
 """The request was made for another cluster."""
+ERROR_CODE_TRANSACTIONAL_ID_NOT_FOUND: ErrorCode.ValueType  # 105
+"""There is no such transactional id."""
+ERROR_CODE_FETCH_SESSION_TOPIC_ID_ERROR: ErrorCode.ValueType  # 106
+"""The fetch session was opened by topic names and is used by topic ids, or the reverse."""
 ERROR_CODE_INELIGIBLE_REPLICA: ErrorCode.ValueType  # 107
 """A proposed in-sync replica is not alive or is shutting down."""
+ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: ErrorCode.ValueType  # 114
+"""The request is for controllers, not for brokers."""
+ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: ErrorCode.ValueType  # 115
+"""There is no such endpoint type."""
 global___ErrorCode = ErrorCode
 
 @typing.final

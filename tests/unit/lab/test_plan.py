@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,20 +26,23 @@ def made(**wanted: object) -> ClusterFile:
 
 def test_a_new_cluster_has_three_brokers_a_zookeeper_and_the_fast_profile() -> None:
     file = made()
-    assert [(broker.id, broker.address, broker.dir) for broker in file.brokers] == [
-        (0, "127.0.0.1:19092", "/cluster/broker-0"),
-        (1, "127.0.0.1:19093", "/cluster/broker-1"),
-        (2, "127.0.0.1:19094", "/cluster/broker-2"),
+    assert [(broker.id, broker.address, broker.kafka_address, broker.dir) for broker in file.brokers] == [
+        (0, "127.0.0.1:19092", "127.0.0.1:9092", "/cluster/broker-0"),
+        (1, "127.0.0.1:19093", "127.0.0.1:9093", "/cluster/broker-1"),
+        (2, "127.0.0.1:19094", "127.0.0.1:9094", "/cluster/broker-2"),
     ]
+    assert file.kafka_bootstrap_servers == ["127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:9094"]
     assert (file.zookeeper_address, file.zookeeper_managed, file.profile) == ("127.0.0.1:12181", True, "fast")
-    assert sorted(ports_of(file)) == [12181, 19092, 19093, 19094]
+    assert sorted(ports_of(file)) == [9092, 9093, 9094, 12181, 19092, 19093, 19094]
 
 
 def test_other_ports_than_the_usual_ones_are_said() -> None:
-    plan = first_plan(HOME, Wanted(), free=lambda port: port not in {12181, 19093})
+    plan = first_plan(HOME, Wanted(), free=lambda port: port not in {9094, 12181, 19093})
     assert [broker.port for broker in plan.file.brokers] == [19092, 19094, 19095]
     assert plan.file.zookeeper_address == "127.0.0.1:12182"
-    assert any("19093" in note for note in plan.notes)
+    assert [broker.kafka_port for broker in plan.file.brokers] == [9092, 9093, 9095]
+    assert any("taken: port 19093;" in note and "for gRPC" in note for note in plan.notes)
+    assert any("taken: port 9094;" in note and "for Kafka clients" in note for note in plan.notes)
     assert any("12181" in note and "12182" in note for note in plan.notes)
     assert first_plan(HOME, Wanted(), free=all_free).notes == []
 
@@ -53,6 +57,11 @@ def test_requested_ports_are_taken_as_they_are_or_refused() -> None:
     assert [broker.port for broker in made(base_port=20000, brokers=2).brokers] == [20000, 20001]
     with pytest.raises(TidegaugeError, match="port 20001 of broker 1 is in use"):
         first_plan(HOME, Wanted(base_port=20000), free=lambda port: port != 20001)
+    assert [broker.kafka_port for broker in made(kafka_port=30000, brokers=2).brokers] == [30000, 30001]
+    with pytest.raises(TidegaugeError, match=r"port 30001 of broker 1 is in use .* give other ports with --kafka-port"):
+        first_plan(HOME, Wanted(kafka_port=30000), free=lambda port: port != 30001)
+    with pytest.raises(TidegaugeError, match="port 20001 would be one of gRPC and one for Kafka clients"):
+        made(base_port=20000, kafka_port=20001)
 
 
 def test_a_requested_zookeeper_port_is_taken_as_it_is_or_refused() -> None:
@@ -68,7 +77,7 @@ def test_a_requested_zookeeper_port_is_taken_as_it_is_or_refused() -> None:
 def test_a_foreign_zookeeper_is_recorded_and_not_managed() -> None:
     file = made(zookeeper="one:2181,two:2182/tide")
     assert (file.zookeeper_address, file.zookeeper_managed) == ("one:2181,two:2182/tide", False)
-    assert ports_of(file) == [19092, 19093, 19094]
+    assert sorted(ports_of(file)) == [9092, 9093, 9094, 19092, 19093, 19094]
     with pytest.raises(TidegaugeError, match="no ZooKeeper address"):
         made(zookeeper="one:many")
 
@@ -90,13 +99,32 @@ def test_a_moved_folder_is_named_anew() -> None:
 def test_brokers_may_be_added_on_ports_of_their_own() -> None:
     plan = next_plan(HOME, made(), Wanted(brokers=5), free=lambda port: port != 19095)
     assert [broker.port for broker in plan.file.brokers] == [19092, 19093, 19094, 19096, 19097]
+    assert [broker.kafka_port for broker in plan.file.brokers] == [9092, 9093, 9094, 9095, 9096]
     assert [broker.id for broker in plan.file.brokers] == list(range(5))
+
+
+def test_a_cluster_from_before_kafka_listeners_gets_ports_for_them() -> None:
+    recorded = made()
+    old = replace(recorded, brokers=[replace(broker, kafka_port=0) for broker in recorded.brokers])
+    assert old.kafka_bootstrap_servers == []
+    file = next_plan(HOME, old, Wanted(), free=lambda port: port != 9093).file
+    assert [(broker.port, broker.kafka_port) for broker in file.brokers] == [
+        (19092, 9092),
+        (19093, 9094),
+        (19094, 9095),
+    ]
 
 
 @pytest.mark.parametrize(
     "wanted",
-    [Wanted(brokers=2), Wanted(zookeeper="other:2181"), Wanted(base_port=20000), Wanted(zookeeper_port=22181)],
-    ids=["fewer brokers", "another ZooKeeper", "other ports", "another port of ZooKeeper"],
+    [
+        Wanted(brokers=2),
+        Wanted(zookeeper="other:2181"),
+        Wanted(base_port=20000),
+        Wanted(zookeeper_port=22181),
+        Wanted(kafka_port=9093),
+    ],
+    ids=["fewer brokers", "another ZooKeeper", "other ports", "another port of ZooKeeper", "other ports for Kafka"],
 )
 def test_what_contradicts_the_data_in_the_folder_is_refused(wanted: Wanted) -> None:
     with pytest.raises(TidegaugeError, match="can't be changed"):
@@ -159,7 +187,7 @@ def test_server_properties_say_who_the_broker_is_and_set_wins() -> None:
     assert values == {
         **PROFILES["fast"],
         "broker.id": "1",
-        "listeners": "PLAINTEXT://127.0.0.1:19093",
+        "listeners": "PLAINTEXT://127.0.0.1:9093,GRPC://127.0.0.1:19093",
         "zookeeper.connect": "z:1",
         "log.dirs": "/cluster/broker-1/data",
         "event.log.file": "/cluster/logs/broker-1.events.jsonl",

@@ -14,9 +14,51 @@ PLAIN = ("PLAINTEXT:PLAINTEXT",)
 
 
 def test_one_listener_is_bound_and_told() -> None:
-    found = resolve_listeners("PLAINTEXT://127.0.0.1:19092", None, None, PLAIN)
-    assert found.bound == found.advertised == (Listener("PLAINTEXT", "127.0.0.1", 19092),)
+    found = resolve_listeners("GRPC://127.0.0.1:19092", None, None, PLAIN)
+    assert found.bound == found.advertised == (Listener("GRPC", "127.0.0.1", 19092),)
     assert found.inter_broker.address == "127.0.0.1:19092"
+    assert found.added is None
+
+
+def test_a_listener_speaks_the_wire_protocol_of_its_name_or_of_the_map() -> None:
+    """Kafka's protocol, as in Kafka, unless the name begins with GRPC or the map says otherwise."""
+    listeners = "PLAINTEXT://h:1,GRPC://h:2,GRPC_SSL://h:3,INTERNAL://h:4,GRPCISH://h:5"
+    found = resolve_listeners(listeners, None, None, PLAIN, wire_map=("internal:grpc", "GRPCISH:KAFKA"))
+    assert found.wires == {
+        "PLAINTEXT": "KAFKA",
+        "GRPC": "GRPC",
+        "GRPC_SSL": "GRPC",
+        "INTERNAL": "GRPC",
+        "GRPCISH": "KAFKA",
+    }
+    assert [one.name for one in found.bound_by("KAFKA")] == ["PLAINTEXT", "GRPCISH"]
+    assert found.protocols == dict.fromkeys(found.wires, "PLAINTEXT") | {"GRPC_SSL": "SSL"}
+    assert found.inter_broker.name == "GRPC"
+    assert found.registered == Listener("PLAINTEXT", "h", 1)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "inter_broker_protocol", "added"),
+    [
+        ("PLAINTEXT://h:9092", None, Listener("GRPC", "h", 19092)),
+        ("SSL://h:9093", None, Listener("GRPC_SSL", "h", 19093)),
+        ("PLAINTEXT://h:9092,SSL://h:9093", None, Listener("GRPC", "h", 19092)),
+        ("PLAINTEXT://h:9092,SSL://h:9093", "SSL", Listener("GRPC_SSL", "h", 19092)),
+    ],
+)
+def test_a_broker_without_a_grpc_listener_gets_one(
+    listeners: str, inter_broker_protocol: str | None, added: Listener
+) -> None:
+    """On the port of its first listener + 10000: brokers use gRPC among themselves."""
+    both = ("PLAINTEXT:PLAINTEXT", "SSL:SSL")
+    found = resolve_listeners(listeners, None, None, both, inter_broker_protocol)
+    assert found.added == found.bound[-1] == found.inter_broker == added
+
+
+def test_the_listener_that_was_added_is_advertised_on_the_advertised_host() -> None:
+    found = resolve_listeners("A://0.0.0.0:9092", "A://public:1234", None, PLAIN)
+    assert str(found.bound[1]) == "GRPC://0.0.0.0:19092"
+    assert found.advertised == (Listener("A", "public", 1234), Listener("GRPC", "public", 19092))
 
 
 def test_a_listener_without_host_is_on_the_loopback_address_only() -> None:
@@ -27,7 +69,7 @@ def test_a_broker_that_is_told_nothing_of_listeners_is_on_the_loopback_address_o
     """Kafka binds every address."""
     settings, _ = parse_broker_settings({})
     found = resolve_listeners(settings.text("listeners"), settings["advertised.listeners"], None, PLAIN)
-    assert [listener.host for listener in (*found.bound, *found.advertised)] == ["127.0.0.1"] * 2
+    assert [listener.host for listener in (*found.bound, *found.advertised)] == ["127.0.0.1"] * 4
 
 
 def test_inside_and_outside_have_addresses_of_their_own() -> None:
@@ -36,6 +78,7 @@ def test_inside_and_outside_have_addresses_of_their_own() -> None:
         "INTERNAL://broker-0:9092,EXTERNAL://127.0.0.1:19092",
         "INTERNAL",
         ("INTERNAL:PLAINTEXT", "EXTERNAL:PLAINTEXT"),
+        wire_map=("INTERNAL:GRPC", "EXTERNAL:GRPC"),
     )
     assert found.inter_broker == Listener("INTERNAL", "broker-0", 9092)
     endpoint = Endpoint(0, "broker-0", 9092, None, found.advertised)
@@ -61,7 +104,10 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
         ("A://h:1", "B://h:1", None, PLAIN, "there is no listener B in listeners=A://h:1"),
         ("A://h:1", "A://0.0.0.0:1", None, PLAIN, "can't be reached by anybody"),
         ("A://h:1", "A://:1", None, PLAIN, "an empty host can't be reached by anybody"),
-        ("A://h:1", None, "B", PLAIN, "it must be the name of an advertised listener: A"),
+        ("A://h:1", None, "B", PLAIN, "it must be the name of an advertised listener: A, GRPC"),
+        ("A://h:1", None, "A", PLAIN, "brokers use gRPC among themselves, and this listener speaks Kafka's protocol"),
+        ("A://h:60000", None, None, PLAIN, "there is no port 70000 for it; add GRPC://HOST:PORT"),
+        ("A://h:1,GRPC://h:2", "A://h:1", None, PLAIN, "no gRPC listener is advertised"),
         ("A://h:1", None, None, ("A:SASL_SSL",), "A would be SASL_SSL; it must be PLAINTEXT or SSL"),
     ],
 )

@@ -110,17 +110,18 @@ def test_a_listener_with_tls_needs_a_certificate_and_one_with_client_auth_author
 
 def test_a_listeners_protocol_is_mapped_and_brokers_choose_theirs() -> None:
     """listener.security.protocol.map, security.inter.broker.protocol, inter.broker.listener.name."""
-    two = "PLAINTEXT://127.0.0.1:1,SSL://127.0.0.1:2"
+    two = "GRPC://127.0.0.1:1,GRPC_SSL://127.0.0.1:2"
     found = resolve_listeners(two, None, None, BOTH)
-    assert found.protocols == {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL"}
-    assert (found.inter_broker.name, found.inter_broker_protocol) == ("PLAINTEXT", "PLAINTEXT")
+    assert found.protocols == {"GRPC": "PLAINTEXT", "GRPC_SSL": "SSL"}
+    assert (found.inter_broker.name, found.inter_broker_protocol) == ("GRPC", "PLAINTEXT")
     assert resolve_listeners(two, None, None, BOTH, "SSL").inter_broker_protocol == "SSL"
-    mapped = resolve_listeners("OUT://127.0.0.1:1,IN://127.0.0.1:2", None, "IN", ("OUT:SSL", "IN:PLAINTEXT"))
+    in_and_out = ("OUT:SSL", "IN:PLAINTEXT")
+    mapped = resolve_listeners("OUT://127.0.0.1:1,IN://127.0.0.1:2", None, "IN", in_and_out, None, ("IN:GRPC",))
     assert (mapped.protocols, mapped.inter_broker_protocol) == ({"OUT": "SSL", "IN": "PLAINTEXT"}, "PLAINTEXT")
     with pytest.raises(TidegaugeError, match=r"only one of inter\.broker\.listener\.name and security"):
-        resolve_listeners(two, None, "SSL", BOTH, "SSL")
-    with pytest.raises(TidegaugeError, match="no advertised listener has it"):
-        resolve_listeners("PLAINTEXT://127.0.0.1:1", None, None, BOTH, "SSL")
+        resolve_listeners(two, None, "GRPC_SSL", BOTH, "SSL")
+    with pytest.raises(TidegaugeError, match="no advertised gRPC listener has it"):
+        resolve_listeners("GRPC://127.0.0.1:1", None, None, BOTH, "SSL")
 
 
 @pytest.mark.parametrize(

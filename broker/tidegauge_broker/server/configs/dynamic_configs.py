@@ -164,7 +164,9 @@ class DynamicConfigs:
         self._check_own_name(name)
         return self._settings.views()
 
-    async def alter_topic(self, topic: str, changes: Mapping[str, str], deleted: Collection[str]) -> int:
+    async def alter_topic(
+        self, topic: str, changes: Mapping[str, str], deleted: Collection[str], *, validate_only: bool = False
+    ) -> int:
         """Alter a topic's settings; returns the change's number.
 
         Raises:
@@ -182,9 +184,11 @@ class DynamicConfigs:
                 parse_topic_settings(wanted, self._settings.live)
             return wanted
 
-        return await self._alter(f"topics/{topic}", change)
+        return await self._alter(f"topics/{topic}", change, validate_only=validate_only)
 
-    async def alter_broker(self, name: str, changes: Mapping[str, str], deleted: Collection[str]) -> int:
+    async def alter_broker(
+        self, name: str, changes: Mapping[str, str], deleted: Collection[str], *, validate_only: bool = False
+    ) -> int:
         """Alter this broker's dynamic settings; with an empty name, those of all brokers. Returns the change's number.
 
         Raises:
@@ -199,9 +203,14 @@ class DynamicConfigs:
             self._settings.check(wanted, for_all=not name)
             return wanted
 
-        return await self._alter(f"brokers/{name or DEFAULT_ENTITY}", change)
+        return await self._alter(f"brokers/{name or DEFAULT_ENTITY}", change, validate_only=validate_only)
 
-    async def _alter(self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> int:
+    async def _alter(
+        self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], *, validate_only: bool
+    ) -> int:
+        if validate_only:
+            change(await self._admin.read(entity))
+            return -1
         try:
             number = await self._admin.alter(entity, change)
         except ZooKeeperError as problem:

@@ -24,6 +24,8 @@ class MetadataCache:
         self._brokers: dict[int, Endpoint] = {}
         self._live: frozenset[int] = frozenset()
         self._topics: dict[str, dict[int, UpdateMetadataPartition]] = {}
+        self._ids: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._changed = asyncio.Event()
         self.is_filled = False
         """Whether the controller has told anything since the start."""
@@ -40,12 +42,24 @@ class MetadataCache:
                 partitions.pop(partition, None)
                 if not partitions and self._topics.pop(topic, None) is not None:
                     gone.add(topic)
+                    self._set_id(topic, "")
             else:
                 self._topics.setdefault(topic, {})[partition] = entry
+                if self._ids.get(topic, "") != entry.state.topic_id:
+                    self._set_id(topic, entry.state.topic_id)
         self.is_filled = True
         self._changed.set()
         self._changed = asyncio.Event()
         return gone
+
+    def _set_id(self, topic: str, topic_id: str) -> None:
+        """Remember a topic's id, which is another one when the topic was created again; empty: it has none."""
+        before = self._ids.pop(topic, None)
+        if before is not None and self._names.get(before) == topic:
+            del self._names[before]
+        if topic_id:
+            self._ids[topic] = topic_id
+            self._names[topic_id] = topic
 
     # For the core
 
@@ -97,6 +111,14 @@ class MetadataCache:
     def topics(self) -> Iterable[str]:
         """All topics, by name."""
         return sorted(self._topics)
+
+    def topic_name(self, topic_id: str) -> str | None:
+        """Return the name of the topic with this id."""
+        return self._names.get(topic_id)
+
+    def topic_id(self, topic: str) -> str | None:
+        """Return the id of the topic with this name."""
+        return self._ids.get(topic)
 
     def partitions(self, topic: str) -> Mapping[int, UpdateMetadataPartition]:
         """A topic's partitions by index; empty for an unknown topic."""

@@ -81,10 +81,17 @@ class MeteredService(BrokerService):
         self._took("ListOffsets", begin, failed=answer[0].error is not ErrorCode.NONE)
         return answer
 
-    def metadata(self, caller: Caller, topics: Collection[str] | None, *, may_create: bool) -> ClusterView:
+    def metadata(
+        self,
+        caller: Caller,
+        topics: Collection[str] | None,
+        *,
+        may_create: bool,
+        names_missing_listeners: bool = False,
+    ) -> ClusterView:
         """Timed."""
         begin = time.monotonic()
-        view = super().metadata(caller, topics, may_create=may_create)
+        view = super().metadata(caller, topics, may_create=may_create, names_missing_listeners=names_missing_listeners)
         self._took("Metadata", begin)
         return view
 

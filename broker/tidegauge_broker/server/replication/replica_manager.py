@@ -22,9 +22,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tidegauge.control import (
     IsrProposal,
@@ -85,6 +87,24 @@ def topic_rules(values: Values) -> TopicRules:
         leader_throttled_replicas=values["leader.replication.throttled.replicas"],
         follower_throttled_replicas=values["follower.replication.throttled.replicas"],
     )
+
+
+class ReplicaSize(NamedTuple):
+    """A replica in its log directory: bytes of its log, and by how much the log ends below the high watermark."""
+
+    size_bytes: int
+    offset_lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectoryView:
+    """A log directory; sizes are those of its file system, -1 where they are unknown."""
+
+    path: str
+    error: ErrorCode
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    replicas: Mapping[TopicPartition, ReplicaSize] = field(default_factory=dict)
 
 
 class ReplicaManager:
@@ -402,6 +422,24 @@ class ReplicaManager:
         """Write replication-offset-checkpoint with the values of this moment."""
         values = self.core.high_watermarks()
         await self._in_log_pool(lambda: self.logs.write_high_watermarks(values))
+
+    def describe_log_directories(self) -> list[LogDirectoryView]:
+        """Return the log directories in the order of ``log.dirs``; an offline one has KAFKA_STORAGE_ERROR alone."""
+        high_watermarks = self.core.high_watermarks()
+        offline = set(self.logs.offline_directories)
+        views = []
+        for directory in self.logs.directories:
+            if directory in offline:
+                views.append(LogDirectoryView(str(directory), ErrorCode.KAFKA_STORAGE_ERROR))
+                continue
+            usage = shutil.disk_usage(directory)
+            replicas = {
+                at: ReplicaSize(log.size_bytes, max(0, high_watermarks.get(at, 0) - log.log_end_offset))
+                for at, log in sorted(self.logs.logs.items())
+                if log.directory.parent == directory
+            }
+            views.append(LogDirectoryView(str(directory), ErrorCode.NONE, usage.total, usage.free, replicas))
+        return views
 
     def logs_on_disk(self, topic_partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOnDisk]:
         """Return how large the logs are, and where; replicas without a log are left out."""

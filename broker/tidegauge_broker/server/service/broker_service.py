@@ -17,6 +17,7 @@ from enum import IntEnum
 from tidegauge.control import (
     AlterPartitionRequest,
     AlterPartitionResponse,
+    Endpoint,
     LeaderAndIsrRequest,
     PartitionsResponse,
     StopReplicaRequest,
@@ -39,10 +40,11 @@ from tidegauge_broker.replica.messages import (
     RecordsToDelete,
     ReplicaView,
 )
+from tidegauge_broker.replica.producer_state import ProducerEntry
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.controller_client import ProducerIds
-from tidegauge_broker.server.replication.replica_manager import ReplicaManager
+from tidegauge_broker.server.replication.replica_manager import LogDirectoryView, ReplicaManager
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, endpoints_through, partition_view
 from tidegauge_broker.server.service.gate import Gate
@@ -246,19 +248,37 @@ class BrokerService:
         logs = self._replicas.logs_on_disk([view.topic_partition for view in views])
         return [(view, logs.get(view.topic_partition, LogOnDisk())) for view in views]
 
-    def metadata(self, caller: Caller, topics: Collection[str] | None, *, may_create: bool) -> ClusterView:
+    def describe_log_directories(self) -> list[LogDirectoryView]:
+        """Return this broker's log directories, with the replicas in each."""
+        return self._replicas.describe_log_directories()
+
+    def describe_producers(self, topic_partition: TopicPartition) -> Sequence[ProducerEntry] | ErrorCode:
+        """Return what the leader of a partition knows of idempotent producers, if this broker is the leader."""
+        return self._replicas.core.describe_producers(topic_partition)
+
+    def metadata(
+        self,
+        caller: Caller,
+        topics: Collection[str] | None,
+        *,
+        may_create: bool,
+        names_missing_listeners: bool = False,
+    ) -> ClusterView:
         """Return this broker's metadata cache as the caller's listener shows it.
 
         Args:
             caller: whose listener it is.
             topics: by name; None: all.
             may_create: an unknown topic is created in the background if the broker allows it too
-                (``auto.create.topics.enable``).
+                (``auto.create.topics.enable``); it has LEADER_NOT_AVAILABLE then.
+            names_missing_listeners: whether the caller knows the error LISTENER_NOT_FOUND.
         """
-        if may_create and self.settings.flag("auto.create.topics.enable"):
-            for name in topics or ():
-                if not self._metadata.knows_topic(name) and topic_name_problem(name) is None:
-                    self._create_topic(name)
+        creates = may_create and self.settings.flag("auto.create.topics.enable")
+        created: set[str] = set()
+        for name in topics or () if creates else ():
+            if not self._metadata.knows_topic(name) and topic_name_problem(name) is None:
+                self._create_topic(name)
+                created.add(name)
         brokers = endpoints_through(caller.listener, self._metadata.endpoints())
         live = {endpoint.broker_id for endpoint in brokers}
         return ClusterView(
@@ -266,28 +286,60 @@ class BrokerService:
             self._controller.active_controller_id,
             self._replicas.core.controller_epoch,
             brokers,
-            [self._topic(name, live) for name in (self._metadata.topics() if topics is None else topics)],
+            [
+                TopicView(name, ErrorCode.LEADER_NOT_AVAILABLE, "The topic is being created.")
+                if name in created
+                else self._topic(name, live, self._metadata.live_brokers() if names_missing_listeners else ())
+                for name in (self._metadata.topics() if topics is None else topics)
+            ],
         )
 
-    def _topic(self, name: str, live: Collection[int]) -> TopicView:
+    def _topic(self, name: str, live: Collection[int], registered: Collection[int]) -> TopicView:
         entries = list(self._metadata.partitions(name).values())
         if entries:
             topic_id = entries[0].state.topic_id
-            return TopicView(name, topic_id=topic_id, partitions=[partition_view(entry, live) for entry in entries])
+            views = [partition_view(entry, live, registered) for entry in entries]
+            return TopicView(name, topic_id=topic_id, partitions=views)
         problem = topic_name_problem(name)
         if problem is not None:
             return TopicView(name, ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         return TopicView(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
+    def knows(self, topic_partition: TopicPartition) -> bool:
+        """Return whether this broker's metadata cache has the partition."""
+        return self._metadata.knows(topic_partition)
+
+    def topic_name(self, topic_id: str) -> str | None:
+        """Return the name of the topic with this id; None where this broker knows none."""
+        return self._metadata.topic_name(topic_id)
+
+    def topic_id(self, name: str) -> str | None:
+        """Return the id of the topic with this name; None where this broker knows none."""
+        return self._metadata.topic_id(name)
+
+    def endpoint(self, caller: Caller, broker_id: int) -> Endpoint | None:
+        """Return the address of a live broker on the caller's listener; None: it has none."""
+        endpoint = self._metadata.endpoint(broker_id)
+        return None if endpoint is None else endpoint.through(caller.listener)
+
     # Admins
 
-    async def create_topics(self, topics: Sequence[NewTopic], timeout_ms: int) -> list[TopicOutcome]:
-        """Create topics, if this broker is the controller."""
-        return await self._controller.create_topics(topics, timeout_ms)
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the active controller, as far as it knows."""
+        return self._controller.active_controller_id == self.broker_id
 
-    async def create_partitions(self, topics: Sequence[NewPartitions], timeout_ms: int) -> list[TopicOutcome]:
+    async def create_topics(
+        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+    ) -> list[TopicOutcome]:
+        """Create topics, if this broker is the controller."""
+        return await self._controller.create_topics(topics, timeout_ms, validate_only=validate_only)
+
+    async def create_partitions(
+        self, topics: Sequence[NewPartitions], timeout_ms: int, *, validate_only: bool = False
+    ) -> list[TopicOutcome]:
         """Add partitions, if this broker is the controller."""
-        return await self._controller.create_partitions(topics, timeout_ms)
+        return await self._controller.create_partitions(topics, timeout_ms, validate_only=validate_only)
 
     async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
         """Delete topics, if this broker is the controller."""
@@ -318,7 +370,13 @@ class BrokerService:
         return Reassignments(ErrorCode.NOT_CONTROLLER) if found is None else Reassignments(partitions=found)
 
     async def alter_configs(
-        self, resource_type: int, name: str, changed: Mapping[str, str], deleted: Sequence[str]
+        self,
+        resource_type: int,
+        name: str,
+        changed: Mapping[str, str],
+        deleted: Sequence[str],
+        *,
+        validate_only: bool = False,
     ) -> AlteredConfigs:
         """Change dynamic settings of one resource: all of the request, or nothing.
 
@@ -327,13 +385,14 @@ class BrokerService:
             name: of a topic or a broker; empty for the default of all brokers.
             changed: new values by setting.
             deleted: settings that return to their default.
+            validate_only: say what would become of it, and change nothing.
         """
         try:
             match resource_type:
                 case ConfigResourceType.TOPIC:
-                    number = await self.configs.alter_topic(name, changed, deleted)
+                    number = await self.configs.alter_topic(name, changed, deleted, validate_only=validate_only)
                 case ConfigResourceType.BROKER:
-                    number = await self.configs.alter_broker(name, changed, deleted)
+                    number = await self.configs.alter_broker(name, changed, deleted, validate_only=validate_only)
                 case _:
                     return AlteredConfigs(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}")
         except TidegaugeError as problem:

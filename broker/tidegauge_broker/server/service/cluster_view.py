@@ -3,7 +3,8 @@
 Rules:
     1. A client is given the addresses of the listener through which it asks. A broker without that listener can't be
        reached through it and counts as dead in the response: what it leads has no leader, its replicas are offline.
-    2. A partition whose leader is dead or unknown has the error LEADER_NOT_AVAILABLE and no leader.
+    2. A partition whose leader is dead or unknown has the error LEADER_NOT_AVAILABLE and no leader. One whose leader is
+       alive and lacks the listener has LISTENER_NOT_FOUND, where the caller knows that error (KIP-226).
 
 Source: ZkMetadataCache.getPartitionMetadata, getAliveEndpoint and maybeFilterAliveReplicas.
 """
@@ -69,18 +70,23 @@ def endpoints_through(listener: str, brokers: Iterable[Endpoint]) -> list[Endpoi
     return [endpoint for endpoint in (one.through(listener) for one in brokers) if endpoint is not None]
 
 
-def partition_view(entry: UpdateMetadataPartition, live: Collection[int]) -> PartitionView:
+def partition_view(
+    entry: UpdateMetadataPartition, live: Collection[int], registered: Collection[int] = ()
+) -> PartitionView:
     """Return what a client is told of a partition; rule 2.
 
     Args:
         entry: what the controller sent.
         live: ids of the brokers that the client can reach.
+        registered: ids of all brokers that are alive; empty where the caller does not know LISTENER_NOT_FOUND.
     """
     state = entry.state
     is_led = state.leader in live
+    lacks_listener = not is_led and state.leader in registered
+    error = ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
     return PartitionView(
         partition=state.topic_partition.partition,
-        error=ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        error=ErrorCode.NONE if is_led else error,
         leader=state.leader if is_led else None,
         leader_epoch=state.leader_epoch,
         replicas=state.replicas,

@@ -18,7 +18,7 @@ import grpc
 import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.listeners import SSL, Listener, Listeners
+from tidegauge.listeners import GRPC, SSL, Listener, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.secure_channels import server_credentials
 from tidegauge.security import Security
@@ -88,7 +88,7 @@ class RpcServers:
     """Servers that offer the same services on several addresses.
 
     Args:
-        listeners: what to bind.
+        listeners: those that speak gRPC are bound.
         limits: on connections and requests.
         tls: for the listeners with TLS; None: there is none.
         add_services: adds the services to the server of a listener, by the listener's name.
@@ -113,10 +113,11 @@ class RpcServers:
         def around(service: str, method: str, handler: Any) -> Any:
             return counted.around(service, method, timed.around(handler))
 
-        ports = {listener.port: listener.name for listener in listeners.bound}
+        bound = listeners.bound_by(GRPC)
+        ports = {listener.port: listener.name for listener in bound}
         self.connections = Connections(ports, limits.connections_per_ip)
         responses.close_connection = self.connections.close_peer
-        for listener in listeners.bound:
+        for listener in bound:
             interceptors = () if gate is None else (GatedCalls(gate, listener.name),)
             server = grpc.aio.server(interceptors=interceptors, options=limits.options())
             # It has what the generated code uses of a server.

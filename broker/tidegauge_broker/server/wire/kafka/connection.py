@@ -1,0 +1,378 @@
+"""One connection of Kafka's protocol: frames in, responses out, in the order of the requests.
+
+Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
+    1. A frame's size is from 1 to ``socket.request.max.bytes``; anything else, an unknown API or version, and a body
+       that cannot be read close the connection without a response, with one line in the log. ApiVersions of an unknown
+       version is responded to, in version 0 (KIP-511).
+    2. A connection's requests are handled one at a time: the next begins when the response before has been handed to
+       the socket and the client reads. Only a Produce may begin behind Produces that wait for their acks; batches
+       are appended, and responses sent, in the order of the requests. Kafka itself waits; a client sees no difference.
+    3. While a request waits for its turn nothing more is read, so a connection holds one read's worth of requests.
+    4. With acks=0 there is no response; an error closes the connection, since nothing else could tell the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from tidegauge.kafka.apis import API_VERSIONS, APIS, PRODUCE
+from tidegauge.kafka.compiler import MalformedMessage
+from tidegauge.kafka.frames import (
+    RequestHeader,
+    UnsupportedRequest,
+    decode,
+    encode,
+    read_request_header,
+    response_header,
+)
+from tidegauge.kafka.records import Buffer
+from tidegauge_broker.server.service import Caller
+from tidegauge_broker.server.service.pending_responses import PendingResponse
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Encoded, Handler, Held, Pending, Silent
+
+LOG = logging.getLogger("tidegauge.kafka")
+READ_BYTES = 256 * 1024
+_FIRST_FRAME_BYTES = 1024 * 1024
+_SHARED_FRAME_BYTES = 16 * 1024
+"""An incomplete frame that is larger gets a buffer of its own."""
+_COALESCED_BYTES = 64 * 1024
+MAX_UNACKED_PRODUCES = 100
+"""Maximum number of Produce requests of one connection that wait for their acks at a time."""
+_HTTP2_PREFACE = int.from_bytes(b"PRI ", "big")
+_SCRATCH = memoryview(bytearray(READ_BYTES))
+"""All connections read into this buffer: between a read and the copy of its bytes nothing else runs."""
+_NUMBERS = itertools.count(1)
+
+
+class Owner(Protocol):
+    """What a connection needs of the listener that accepted it."""
+
+    name: str
+    max_request_bytes: int
+    handlers: dict[int, Handler]
+
+    def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
+        """Return what a handler is given."""
+
+    def opened(self, connection: KafkaConnection) -> bool:
+        """Count the connection; False closes it at once."""
+
+    def closed(self, connection: KafkaConnection) -> None:
+        """Forget the connection."""
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A request whose response is not sent yet."""
+
+    header: RequestHeader
+    parts: Sequence[Buffer] | None = None
+    waits_for: asyncio.Future[Any] | None = None
+    pending: PendingResponse | None = None
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    """See the module. Every method runs on the event loop."""
+
+    def __init__(self, owner: Owner, now_ms: Callable[[], int]) -> None:
+        self._owner = owner
+        self._now_ms = now_ms
+        self._transport: asyncio.Transport | None = None
+        self.peer_host = "?"
+        self.caller = Caller("kafka:?", owner.name)
+        self._rest = b""
+        self._large: bytearray | None = None
+        self._large_bytes = 0
+        self._filled_bytes = 0
+        self._frames: deque[memoryview] = deque()
+        self._slots: deque[_Slot] = deque()
+        self._problem: str | None = None
+        self._writable = True
+        self._unwritten: list[PendingResponse] = []
+        self._reading = True
+        self._handling = False
+        self.used_ms = now_ms()
+
+    # The transport's events
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, unless the listener has no room."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=0)  # so that resume_writing says that everything is written
+        peer = transport.get_extra_info("peername")
+        self.peer_host = str(peer[0]) if isinstance(peer, tuple) else "?"
+        self.caller = Caller(f"kafka:{peer}:{next(_NUMBERS)}", self._owner.name)
+        if not self._owner.opened(self):
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give up what is in flight."""
+        del exc
+        self._transport = None
+        self._frames.clear()
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            if slot.waits_for is not None:
+                slot.waits_for.cancel()
+            if slot.pending is not None:
+                slot.pending.release()
+        self._all_written()
+        self._owner.closed(self)
+
+    def pause_writing(self) -> None:
+        """Begin no further request before the client has read its responses."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read."""
+        self._writable = True
+        self._all_written()
+        self._go_on()
+
+    def _all_written(self) -> None:
+        """Count the responses no longer: they are written, or nobody reads them any more."""
+        unwritten, self._unwritten = self._unwritten, []
+        for pending in unwritten:
+            pending.release()
+
+    def eof_received(self) -> bool:
+        """Close: a client that sends no more does not wait for responses either."""
+        return False
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes are read to."""
+        del sizehint
+        if self._large is None:
+            return _SCRATCH
+        if self._filled_bytes == len(self._large):
+            # It grows as bytes come: a size that is only announced takes no memory.
+            grown = bytearray(min(self._large_bytes, 2 * len(self._large)))
+            grown[: self._filled_bytes] = self._large
+            self._large = grown
+        return memoryview(self._large)[self._filled_bytes :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take in what was read."""
+        self.used_ms = self._now_ms()
+        if self._large is not None:
+            self._filled_bytes += nbytes
+            if self._filled_bytes == self._large_bytes:
+                self._frames.append(memoryview(self._large))
+                self._large = None
+        else:
+            self._split(self._rest + bytes(_SCRATCH[:nbytes]))
+        self._go_on()
+
+    def _split(self, data: bytes) -> None:
+        """Cut bytes into frames; what is left waits for more, a larger frame in a buffer of its own."""
+        view = memoryview(data)
+        at, end = 0, len(data)
+        while end - at >= 4 and self._problem is None:
+            size = int.from_bytes(view[at : at + 4], "big", signed=True)
+            if not 0 < size <= self._owner.max_request_bytes:
+                self._problem = _size_problem(size, self._owner.max_request_bytes)
+                break
+            if end - at - 4 < size:
+                if size > _SHARED_FRAME_BYTES:
+                    self._filled_bytes = end - at - 4
+                    self._large_bytes = size
+                    self._large = bytearray(min(size, _FIRST_FRAME_BYTES))
+                    self._large[: self._filled_bytes] = view[at + 4 :]
+                    at = end
+                break
+            at += 4
+            self._frames.append(view[at : at + size])
+            at += size
+        self._rest = bytes(view[at:]) if at < end else b""
+
+    # Requests
+
+    def _go_on(self) -> None:
+        """Begin what may begin, send what may be sent, and read on if nothing waits."""
+        if self._handling:
+            return  # a handler has completed a response at once; the loop below goes on with it
+        self._handling = True
+        try:
+            while self._transport is not None and self._frames and self._writable and self._may_begin(self._frames[0]):
+                self._begin(self._frames.popleft())
+                self._send()
+        finally:
+            self._handling = False
+        transport = self._transport
+        if transport is None:
+            return
+        if self._problem is not None and not self._frames and not self._slots:
+            self._close(self._problem)
+            return
+        wants = not self._frames and self._problem is None and self._writable
+        if wants != self._reading:
+            self._reading = wants
+            if wants:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+
+    def _may_begin(self, frame: memoryview) -> bool:
+        if not self._slots:
+            return True
+        return (
+            len(self._slots) < MAX_UNACKED_PRODUCES
+            and _is_produce(frame)
+            and all(slot.header.key == PRODUCE for slot in self._slots)
+        )
+
+    def _begin(self, frame: memoryview) -> None:
+        try:
+            header = read_request_header(frame)
+            handler = self._owner.handlers.get(header.key)
+            if handler is None:
+                raise UnsupportedRequest(f"{APIS[header.key].name} is not served (API key {header.key})")
+            if header.key == API_VERSIONS and not APIS[API_VERSIONS].has(header.version):
+                message: Any = None  # the body of an unknown version is not read
+            else:
+                message, _ = decode(header.key, header.version, frame, header.body_at)
+            slot = _Slot(header)
+            self._slots.append(slot)
+            self._respond(slot, handler(message, self._owner.context(self, header)))
+        except (MalformedMessage, UnsupportedRequest, CloseConnection) as problem:
+            self._close(str(problem))
+        except Exception:
+            LOG.exception("A request of %s failed; its connection is closed", self.peer_host)
+            self._close(None)
+
+    def _respond(self, slot: _Slot, response: Any) -> None:
+        if isinstance(response, Silent):
+            self._slots.remove(slot)
+        elif isinstance(response, Pending):
+            self._wait(slot, response.future, response.respond)
+        elif asyncio.iscoroutine(response):
+            self._wait(slot, asyncio.get_running_loop().create_task(response), None)
+        else:
+            self._complete(slot, response)
+
+    def _complete(self, slot: _Slot, response: Any) -> None:
+        """Take a response; it is sent when it is the next in order."""
+        if isinstance(response, Held):
+            slot.pending = response.pending
+            response = response.message
+        slot.parts = _encoded(slot.header, response)
+
+    def _wait(self, slot: _Slot, future: asyncio.Future[Any], respond: Callable[[Any], Any] | None) -> None:
+        slot.waits_for = future
+        if future.done():
+            self._done(slot, respond, future)
+        else:
+            future.add_done_callback(partial(self._done, slot, respond))
+
+    def _done(self, slot: _Slot, respond: Callable[[Any], Any] | None, future: asyncio.Future[Any]) -> None:
+        slot.waits_for = None
+        if future.cancelled():
+            self._close(None)
+            return
+        problem = future.exception()
+        if self._transport is None:
+            if problem is None and isinstance(future.result(), Held):
+                future.result().pending.release()
+            return
+        if problem is not None:
+            if isinstance(problem, CloseConnection):
+                self._close(str(problem))
+            else:
+                LOG.error("A request of %s failed; its connection is closed", self.peer_host, exc_info=problem)
+                self._close(None)
+            return
+        result = future.result()
+        try:
+            self._complete(slot, result if respond is None else respond(result))
+        except Exception:
+            LOG.exception("A response to %s failed; its connection is closed", self.peer_host)
+            self._close(None)
+            return
+        self._send()
+        self._go_on()
+
+    # Responses
+
+    def _send(self) -> None:
+        """Write the responses that are ready and next in order."""
+        ready: list[Buffer] = []
+        while self._slots and self._slots[0].parts is not None:
+            slot = self._slots.popleft()
+            ready += slot.parts or ()
+            if slot.pending is not None:
+                self._unwritten.append(slot.pending)
+        transport = self._transport
+        if not ready or transport is None:
+            return
+        self.used_ms = self._now_ms()
+        small: list[Buffer] = []
+        small_bytes = 0
+        for part in ready:
+            if len(part) >= _COALESCED_BYTES:
+                transport.write(b"".join(small))
+                transport.write(part)
+                small, small_bytes = [], 0
+            else:
+                small.append(part)
+                small_bytes += len(part)
+        if small_bytes:
+            transport.write(b"".join(small))
+        if self._writable:
+            self._all_written()
+
+    # The end
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is in flight and no response waits for the client."""
+        return not self._slots and not self._frames and self._writable
+
+    def close(self) -> None:
+        """End the connection."""
+        self._close(None)
+
+    def abort(self) -> None:
+        """End the connection and drop what is not written."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _close(self, reason: str | None) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if reason is not None:
+            LOG.info("Closing the connection of /%s: %s", self.peer_host, reason)
+        self._transport = None
+        self._frames.clear()
+        if self._writable:
+            transport.close()
+        else:
+            transport.abort()
+
+
+def _is_produce(frame: memoryview) -> bool:
+    return len(frame) >= 2 and frame[0] == 0 and frame[1] == PRODUCE
+
+
+def _size_problem(size: int, max_bytes: int) -> str:
+    if size == _HTTP2_PREFACE:
+        return "an HTTP/2 client, such as gRPC's, on a listener of Kafka's protocol; use the gRPC listener's port"
+    return f"a frame of {size} bytes; sizes are from 1 to {max_bytes} (socket.request.max.bytes)"
+
+
+def _encoded(header: RequestHeader, response: Any) -> Sequence[Buffer]:
+    if isinstance(response, Encoded):
+        body: list[Buffer] = [response.body]
+        version = response.version
+    else:
+        version = header.version
+        body = encode(header.key, version, response)
+    return [response_header(header.key, version, header.correlation_id, sum(map(len, body))), *body]

@@ -1,0 +1,47 @@
+"""ApiVersions (18), versions 0-4: which APIs, in which versions, this broker serves.
+
+A version that is not known is responded to in version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions alone;
+its body is not read (KIP-511). From version 3 on a client software name or version that is empty or contains other than
+letters, digits, dots and dashes gets INVALID_REQUEST and no list.
+Source: ``KafkaApis.handleApiVersionsRequest``, ``ApiVersionsRequest.isValid``.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.apis import API_VERSIONS, APIS
+from tidegauge.kafka.frames import encode, joined
+from tidegauge.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from tidegauge_broker.server.wire.kafka.request import Context, Encoded, Handler
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handler_for(served: Sequence[int]) -> Handler:
+    """Return the handler of a broker that serves these API keys."""
+
+    @functools.cache
+    def versions(version: int) -> Encoded:
+        keys = [ApiVersion(key, APIS[key].first, APIS[key].last) for key in served]
+        response = ApiVersionsResponse(api_keys=keys, finalized_features_epoch=0)
+        return Encoded(joined(encode(API_VERSIONS, version, response)), version)
+
+    def handle(request: ApiVersionsRequest | None, context: Context) -> Encoded:
+        api = APIS[API_VERSIONS]
+        if request is None:
+            keys = [ApiVersion(API_VERSIONS, api.first, api.last)]
+            response = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, keys)
+            return Encoded(joined(encode(API_VERSIONS, 0, response)), 0)
+        version = context.version
+        if version >= 3:
+            names = (request.client_software_name, request.client_software_version)
+            if not all(map(_SOFTWARE.fullmatch, names)):
+                response = ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
+                return Encoded(joined(encode(API_VERSIONS, version, response)), version)
+        return versions(version)
+
+    return handle

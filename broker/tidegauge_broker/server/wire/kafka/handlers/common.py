@@ -1,0 +1,68 @@
+"""What several handlers share: topic ids in both of their forms, and leaders as a client of a listener sees them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+from collections.abc import Sequence
+
+from tidegauge.control import Endpoint
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.fields import NIL_UUID
+from tidegauge.settings import SettingView
+from tidegauge.settings.dynamic import DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT, DYNAMIC_TOPIC, STATIC
+from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge_broker.server.wire.kafka.request import Context
+
+NOT_ASKED_FOR = -2147483648
+"""Value of authorized operations that the client did not ask for."""
+TOPIC_OPERATIONS = 3576
+CLUSTER_OPERATIONS = 8096
+"""All operations of a topic and of the cluster as bits of ``AclOperation``: all are allowed without an authorizer."""
+
+SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5}
+"""Numbers of ``DescribeConfigsResponse.ConfigSource``."""
+
+
+@functools.lru_cache(10_000)
+def topic_id_bytes(topic_id: str) -> bytes:
+    """Return the sixteen bytes of a topic id; of no id, or one that is none of Kafka's, ``NIL_UUID``."""
+    try:
+        found = base64.urlsafe_b64decode(topic_id + "==")
+    except (ValueError, binascii.Error):
+        return NIL_UUID
+    return found if len(found) == 16 else NIL_UUID
+
+
+@functools.lru_cache(10_000)
+def topic_id_text(topic_id: bytes) -> str:
+    """Return a topic id as ``Uuid.toString`` writes it: base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def endpoint_of(context: Context, broker_id: int) -> Endpoint | None:
+    """Return the address of a live broker on the listener of the request; None where it has none."""
+    return context.service.endpoint(context.caller, broker_id)
+
+
+def known_epoch(epoch: int) -> int | None:
+    """Return an epoch, None where the client knows none: it is then not checked."""
+    return None if epoch < 0 else epoch
+
+
+def message_of(error: ErrorCode, message: str) -> str | None:
+    """Return an error's message: none for success, and for an error without a message of its own."""
+    return None if error is ErrorCode.NONE else message or None
+
+
+def dynamic_values(entries: Sequence[SettingView], resource_type: int, name: str) -> dict[str, str]:
+    """Return what is set dynamically of a resource itself, by setting: what AlterConfigs replaces."""
+    source = DYNAMIC_TOPIC if resource_type == ConfigResourceType.TOPIC else DYNAMIC_BROKER if name else DYNAMIC_DEFAULT
+    found = {}
+    for entry in entries:
+        own = entry.value if entry.source == source else None
+        own = next((one.value for one in entry.synonyms if one.source == source), own)
+        if own is not None:
+            found[entry.name] = own
+    return found

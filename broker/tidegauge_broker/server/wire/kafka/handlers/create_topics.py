@@ -1,0 +1,100 @@
+"""CreateTopics (19), versions 0-7: at the controller only; elsewhere every topic has NOT_CONTROLLER.
+
+A count of -1 is the broker's default. The response comes when this broker's metadata shows leaders for all partitions,
+or with REQUEST_TIMED_OUT, though the topics may still be created. From version 5 on it has the topic's counts and its
+settings. Source: ``KafkaApis.handleCreateTopicsRequest``, ``ZkAdminManager.createTopics``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.fields import NIL_UUID
+from tidegauge.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of, topic_id_bytes
+from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_controller.admin import NewTopic, TopicOutcome
+
+_DEFAULT = -1
+_FIRST_WITH_DETAILS = 5
+
+
+async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+    """Create topics, each for itself."""
+    named = Counter(topic.name for topic in request.topics)
+    outcomes: dict[str, TopicOutcome] = {}
+    wanted: list[NewTopic] = []
+    for topic in request.topics:
+        if topic.name in outcomes:
+            continue
+        try:
+            wanted.append(_new_topic(topic, [name for name, times in named.items() if times > 1]))
+        except TidegaugeError as problem:
+            outcomes[topic.name] = TopicOutcome(topic.name, problem.code, problem.message)
+    created = await context.service.create_topics(wanted, request.timeout_ms, validate_only=request.validate_only)
+    outcomes |= {outcome.name: outcome for outcome in created}
+    if any(outcome.error is ErrorCode.NOT_CONTROLLER for outcome in created):
+        outcomes = {name: TopicOutcome(name, ErrorCode.NOT_CONTROLLER) for name in named}
+    return CreateTopicsResponse(topics=[await _result(outcomes[name], context) for name in named])
+
+
+def _new_topic(topic: CreatableTopic, duplicates: Collection[str]) -> NewTopic:
+    """Return what the controller is asked for.
+
+    Raises:
+        TidegaugeError: the request contradicts itself.
+    """
+    if topic.name in duplicates:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"Create topics request from client contains multiple entries for the following topics: {topic.name}",
+        )
+    if topic.assignments and (topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT):
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the "
+            "same time.",
+        )
+    for config in topic.configs:
+        if config.value is None:
+            raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}")
+    by_partition = {item.partition_index: tuple(item.broker_ids) for item in topic.assignments}
+    if sorted(by_partition) != list(range(len(topic.assignments))):
+        raise TidegaugeError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+        )
+    return NewTopic(
+        topic.name,
+        None if topic.num_partitions == _DEFAULT else topic.num_partitions,
+        None if topic.replication_factor == _DEFAULT else topic.replication_factor,
+        [by_partition[partition] for partition in sorted(by_partition)],
+        {config.name: config.value or "" for config in topic.configs},
+    )
+
+
+async def _result(outcome: TopicOutcome, context: Context) -> CreatableTopicResult:
+    result = CreatableTopicResult(
+        outcome.name,
+        topic_id_bytes(outcome.topic_id) if outcome.topic_id else NIL_UUID,
+        outcome.error,
+        "" if outcome.error is ErrorCode.NOT_CONTROLLER else message_of(outcome.error, outcome.message),
+    )
+    if outcome.error is ErrorCode.NONE and outcome.topic_id and context.version >= _FIRST_WITH_DETAILS:
+        view = context.service.metadata(context.caller, [outcome.name], may_create=False).topics[0]
+        described = await context.service.describe_configs(ConfigResourceType.TOPIC, outcome.name)
+        result.num_partitions = len(view.partitions)
+        result.replication_factor = len(view.partitions[0].replicas) if view.partitions else -1
+        result.configs = [
+            CreatableTopicConfigs(entry.name, entry.value, entry.is_read_only, SOURCES[entry.source])
+            for entry in described.entries
+        ]
+    return result

@@ -1,0 +1,50 @@
+"""DeleteRecords (21), versions 0-2: raise log start offsets; -1 is the high watermark.
+
+The response comes when all live replicas have followed, or with REQUEST_TIMED_OUT.
+Source: ``KafkaApis.handleDeleteRecordsRequest``, ``ReplicaManager.deleteRecords``.
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.messages import DeleteRecordsResult, RecordsToDelete
+from tidegauge_broker.server.wire.kafka.request import Context
+
+_HIGH_WATERMARK = -1
+
+
+async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+    """Delete the records below offsets."""
+    results: dict[TopicPartition, DeleteRecordsResult] = {}
+    wanted: list[RecordsToDelete] = []
+    for topic in request.topics:
+        for item in topic.partitions:
+            at = TopicPartition(topic.name, item.partition_index)
+            if not context.service.knows(at):
+                results[at] = DeleteRecordsResult(at, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, low_watermark=-1)
+            elif item.offset < _HIGH_WATERMARK:
+                results[at] = DeleteRecordsResult(at, ErrorCode.OFFSET_OUT_OF_RANGE, low_watermark=-1)
+            else:
+                wanted.append(RecordsToDelete(at, None if item.offset == _HIGH_WATERMARK else item.offset))
+    found = await context.service.delete_records(wanted, request.timeout_ms)
+    results |= {result.topic_partition: result for result in found}
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                topic.name,
+                [_result(results[TopicPartition(topic.name, item.partition_index)]) for item in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _result(result: DeleteRecordsResult) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(result.topic_partition.partition, result.low_watermark, result.error)

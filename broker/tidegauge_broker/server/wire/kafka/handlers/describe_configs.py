@@ -1,0 +1,66 @@
+"""DescribeConfigs (32), versions 0-4: settings of topics and of this broker, or what is set for all brokers.
+
+A broker is asked for its own settings; another id gets INVALID_REQUEST, the empty name is the default of all. Names
+that a resource does not have are skipped. Values of sensitive settings are null.
+Source: ``ConfigHelper.describeConfigs``, ``KafkaApis.handleDescribeConfigsRequest``.
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS, SettingView
+from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of
+from tidegauge_broker.server.wire.kafka.request import Context
+
+_TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7, "CLASS": 8, "PASSWORD": 9}
+
+
+async def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+    """Describe resources, each for itself."""
+    return DescribeConfigsResponse(results=[await _describe(one, request, context) for one in request.resources])
+
+
+async def _describe(
+    resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context
+) -> DescribeConfigsResult:
+    found = await context.service.describe_configs(resource.resource_type, resource.resource_name)
+    keys = resource.configuration_keys
+    return DescribeConfigsResult(
+        found.error,
+        message_of(found.error, found.message),
+        resource.resource_type,
+        resource.resource_name,
+        [
+            _entry(entry, request, is_topic=resource.resource_type == ConfigResourceType.TOPIC)
+            for entry in (found.entries if found.error is ErrorCode.NONE else ())
+            if keys is None or entry.name in keys
+        ],
+    )
+
+
+def _entry(view: SettingView, request: DescribeConfigsRequest, *, is_topic: bool) -> DescribeConfigsResourceResult:
+    setting = (TOPIC_SETTINGS if is_topic else BROKER_SETTINGS).get(view.name)
+    is_sensitive = setting is not None and setting.is_sensitive
+    return DescribeConfigsResourceResult(
+        view.name,
+        None if is_sensitive else view.value,
+        view.is_read_only,
+        view.is_default,
+        SOURCES[view.source],
+        is_sensitive,
+        [
+            DescribeConfigsSynonym(one.name, None if is_sensitive else one.value, SOURCES[one.source])
+            for one in (view.synonyms if request.include_synonyms else ())
+        ],
+        0 if setting is None else _TYPES[setting.type_name],
+        setting.meaning if request.include_documentation and setting is not None else None,
+    )

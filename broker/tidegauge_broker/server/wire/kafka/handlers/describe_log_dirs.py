@@ -1,0 +1,43 @@
+"""DescribeLogDirs (35), versions 0-4: this broker's log directories, with the sizes and lags of the replicas in them.
+
+Null means all topics. ``offset_lag`` is by how much the log end offset lies below the high watermark, 0 if it does not.
+Total and usable bytes (version 4, KIP-827) are those of the file system.
+Source: ``KafkaApis.handleDescribeLogDirsRequest``, ``ReplicaManager.describeLogDirs``.
+"""
+
+from __future__ import annotations
+
+from tidegauge.kafka.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.request import Context
+
+
+def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+    """Describe the log directories."""
+    asked = None
+    if request.topics is not None:
+        asked = {TopicPartition(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
+    results = []
+    for directory in context.service.describe_log_directories():
+        topics: dict[str, list[DescribeLogDirsPartition]] = {}
+        for at, replica in directory.replicas.items():
+            if asked is None or at in asked:
+                topics.setdefault(at.topic, []).append(
+                    DescribeLogDirsPartition(at.partition, replica.size_bytes, replica.offset_lag)
+                )
+        results.append(
+            DescribeLogDirsResult(
+                directory.error,
+                directory.path,
+                [DescribeLogDirsTopic(topic, partitions) for topic, partitions in topics.items()],
+                directory.total_bytes,
+                directory.usable_bytes,
+            )
+        )
+    return DescribeLogDirsResponse(results=results)

@@ -1,0 +1,201 @@
+"""Fetch (1), versions 0-17: read record batches, at once or when there are enough or the time is over.
+
+Sessions: ``sessions.py`` (version 7 on). Versions 0 to 3 want message formats before RecordBatch v2; batches are not
+converted, so each partition has UNSUPPORTED_VERSION, as with Kafka's ``message.downconversion.enable=false``. Topics
+are named by id from version 13 on; an unknown id has UNKNOWN_TOPIC_ID.
+A partition with an error has -1 for all offsets and no records, never null ones (KAFKA-18646). The leader is named
+with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, from version 16 on with its address (KIP-951).
+There are no transactions: the last stable offset is the high watermark, and no transaction is aborted.
+Followers replicate over gRPC; a Fetch with a replica id closes its connection.
+Source: ``KafkaApis.handleFetchRequest``, ``FetchSession.scala``, ``ReplicaManager.fetchMessages``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica import messages as core
+from tidegauge_broker.server.service.pending_responses import PendingResponse
+from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of, known_epoch, topic_id_text
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Held
+from tidegauge_broker.server.wire.kafka.sessions import Asked, FetchSession, Place, Topic
+
+_FIRST_WITH_BATCHES = 4
+_FIRST_WITH_IDS = 13
+_FIRST_WITH_REPLICA_STATE = 15
+_FIRST_WITH_ENDPOINTS = 16
+_READ_COMMITTED = 1
+_UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+"""Errors from before the log is looked at: Kafka's aborted transactions are then empty, after that null."""
+_NAMES_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
+_CONSUMER_IDS = {-1, -2}
+"""A consumer, and kafka-replica-verification, which is served as one."""
+
+
+class _Read(NamedTuple):
+    """One partition's part of the response."""
+
+    place: Place
+    result: core.FetchResult
+    records: bytes
+
+
+async def handle(request: FetchRequest, context: Context) -> FetchResponse | Held:
+    """Read for a consumer."""
+    _refuse_followers(request, context)
+    uses_ids = context.version >= _FIRST_WITH_IDS
+    asked = {
+        Place(topic.topic_id if uses_ids else topic.topic, item.partition): _asked(item)
+        for topic in request.topics
+        for item in topic.partitions
+    }
+    forgotten = [
+        Place(topic.topic_id if uses_ids else topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+    opened = context.sessions.open(
+        request.session_id,
+        request.session_epoch,
+        asked,
+        forgotten,
+        uses_ids=uses_ids,
+        now_ms=context.now_ms(),
+    )
+    if isinstance(opened, ErrorCode):
+        return FetchResponse(error_code=opened)
+    reads, pending = await _read(request, opened.partitions, context)
+    session = opened.session
+    if session is not None:
+        reads = _told(session, reads, everything=opened.is_new)
+    message = _response(reads, context, 0 if session is None else session.id, request.isolation_level)
+    return Held(message, pending)
+
+
+def _refuse_followers(request: FetchRequest, context: Context) -> None:
+    replica_id = request.replica_id
+    if context.version >= _FIRST_WITH_REPLICA_STATE:
+        replica_id = -1 if request.replica_state is None else request.replica_state.replica_id
+    if replica_id not in _CONSUMER_IDS:
+        raise CloseConnection(f"broker {replica_id} asks as a follower; followers replicate over gRPC here")
+
+
+def _asked(item: FetchPartition) -> Asked:
+    return Asked(
+        item.fetch_offset,
+        item.partition_max_bytes,
+        item.current_leader_epoch,
+        item.last_fetched_epoch,
+        item.log_start_offset,
+    )
+
+
+def _told(session: FetchSession, reads: list[_Read], *, everything: bool) -> list[_Read]:
+    """Return what the response names: all at the start of a session, then what is new."""
+    return [read for read in reads if session.has_news(read.place, read.result, read.records) or everything]
+
+
+async def _read(
+    request: FetchRequest, partitions: Mapping[Place, Asked], context: Context
+) -> tuple[list[_Read], PendingResponse]:
+    """Return what every partition gives, in their order, and what counts the response until it is written."""
+    refused: dict[Place, core.FetchResult] = {}
+    wanted: dict[TopicPartition, Place] = {}
+    asked: list[core.FetchPartition] = []
+    for place, item in partitions.items():
+        name = _name(place.topic, context)
+        at = TopicPartition(name or "", place.partition)
+        if name is None:
+            refused[place] = core.FetchResult(at, ErrorCode.UNKNOWN_TOPIC_ID)
+        elif context.version < _FIRST_WITH_BATCHES and context.service.knows(at):
+            refused[place] = core.FetchResult(at, ErrorCode.UNSUPPORTED_VERSION)
+        else:
+            wanted[at] = place
+            asked.append(
+                core.FetchPartition(
+                    at,
+                    item.fetch_offset,
+                    item.max_bytes,
+                    known_epoch(item.current_leader_epoch),
+                    known_epoch(item.last_fetched_epoch),
+                )
+            )
+    response = await context.service.fetch(
+        context.caller,
+        core.FetchRequest(
+            core.CONSUMER,
+            0 if refused else request.max_wait_ms,
+            request.min_bytes,
+            request.max_bytes,
+            asked,
+        ),
+    )
+    found = {wanted[result.topic_partition]: (result, records) for result, records in response.partitions}
+    reads = [_Read(place, *found.get(place, (refused.get(place), b""))) for place in partitions]  # type: ignore[arg-type]  # one of both has it
+    return reads, response.pending
+
+
+def _name(topic: Topic, context: Context) -> str | None:
+    return topic if isinstance(topic, str) else context.service.topic_name(topic_id_text(topic))
+
+
+def _response(reads: list[_Read], context: Context, session_id: int, isolation_level: int) -> FetchResponse:
+    leaders: dict[int, NodeEndpoint] = {}
+    topics: list[FetchableTopicResponse] = []
+    for topic, of_topic in _by_topic(reads):
+        partitions = [_partition(read, context, isolation_level, leaders) for read in of_topic]
+        if isinstance(topic, str):
+            topics.append(FetchableTopicResponse(topic=topic, partitions=partitions))
+        else:
+            topics.append(FetchableTopicResponse(topic_id=topic, partitions=partitions))
+    return FetchResponse(session_id=session_id, responses=topics, node_endpoints=list(leaders.values()))
+
+
+def _by_topic(reads: list[_Read]) -> Iterator[tuple[Topic, list[_Read]]]:
+    """Partitions of a topic that follow one another, in their order."""
+    group: list[_Read] = []
+    for read in reads:
+        if group and group[0].place.topic != read.place.topic:
+            yield group[0].place.topic, group
+            group = []
+        group.append(read)
+    if group:
+        yield group[0].place.topic, group
+
+
+def _partition(read: _Read, context: Context, isolation_level: int, leaders: dict[int, NodeEndpoint]) -> PartitionData:
+    result = read.result
+    if result.error is not ErrorCode.NONE:
+        aborted = () if result.error in _UNKNOWN else None
+        response = PartitionData(read.place.partition, result.error, -1, aborted_transactions=aborted)
+        hint = result.leader_hint
+        if result.error in _NAMES_LEADER and hint is not None:
+            response.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
+            at = endpoint_of(context, hint.leader)
+            if at is not None and context.version >= _FIRST_WITH_ENDPOINTS:
+                leaders[hint.leader] = NodeEndpoint(at.broker_id, at.host, at.port, at.rack)
+        return response
+    diverging = result.diverging
+    return PartitionData(
+        read.place.partition,
+        0,
+        result.high_watermark,
+        result.high_watermark,
+        result.log_start_offset,
+        None if diverging is None else EpochEndOffset(diverging.epoch, diverging.end_offset),
+        aborted_transactions=() if isolation_level == _READ_COMMITTED else None,
+        records=read.records,
+    )

@@ -1,0 +1,112 @@
+"""IncrementalAlterConfigs (44), versions 0-1: set, delete, append to or subtract from dynamic settings (KIP-339).
+
+Append and subtract are for lists. A setting that is named twice gets INVALID_REQUEST. Any broker takes topics.
+Source: ``ConfigAdminManager.prepareIncrementalConfigs``, ``ZkAdminManager.incrementalAlterConfigs``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import IntEnum
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge_broker.server.wire.kafka.handlers.common import dynamic_values, message_of
+from tidegauge_broker.server.wire.kafka.request import Context
+
+
+class Operation(IntEnum):
+    """Kafka's numbers of ``AlterConfigOp.OpType``."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+async def handle(request: IncrementalAlterConfigsRequest, context: Context) -> IncrementalAlterConfigsResponse:
+    """Alter settings, each resource for itself."""
+    named = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    responses = []
+    for resource in request.resources:
+        if named[resource.resource_type, resource.resource_name] > 1:
+            error, message = ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+        else:
+            error, message = await _alter(resource, context, validate_only=request.validate_only)
+        responses.append(
+            AlterConfigsResourceResponse(
+                error, message_of(error, message), resource.resource_type, resource.resource_name
+            )
+        )
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+async def _alter(resource: AlterConfigsResource, context: Context, *, validate_only: bool) -> tuple[ErrorCode, str]:
+    problem = _problem(resource)
+    if problem is not None:
+        return problem
+    described = await context.service.describe_configs(resource.resource_type, resource.resource_name)
+    if described.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return described.error, f"The topic '{resource.resource_name}' does not exist."
+    if described.error is not ErrorCode.NONE:
+        return described.error, described.message
+    table = TOPIC_SETTINGS if resource.resource_type == ConfigResourceType.TOPIC else BROKER_SETTINGS
+    current = {entry.name: entry.value or "" for entry in described.entries}
+    current |= dynamic_values(described.entries, resource.resource_type, resource.resource_name)
+    changed: dict[str, str] = {}
+    deleted: list[str] = []
+    for config in resource.configs:
+        if config.config_operation == Operation.DELETE:
+            deleted.append(config.name)
+            continue
+        if config.config_operation != Operation.SET:
+            setting = table.get(config.name)
+            if setting is None or setting.kind != "list":
+                word = Operation(config.config_operation).name.lower()
+                return (
+                    ErrorCode.INVALID_CONFIG,
+                    f"Config value {word} is not allowed for config key: {config.name}",
+                )
+        changed[config.name] = _changed(config, current.get(config.name, ""))
+    altered = await context.service.alter_configs(
+        resource.resource_type, resource.resource_name, changed, deleted, validate_only=validate_only
+    )
+    return altered.error, altered.message
+
+
+def _problem(resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:
+    """Return what is wrong with a resource in itself."""
+    names = Counter(config.name for config in resource.configs)
+    if any(times > 1 for times in names.values()):
+        return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
+    unknown = [one.config_operation for one in resource.configs if one.config_operation not in set(Operation)]
+    if unknown:
+        return ErrorCode.INVALID_REQUEST, f"Unknown config operation {unknown[0]}"
+    nulls = [
+        config.name
+        for config in resource.configs
+        if config.value is None and config.config_operation != Operation.DELETE
+    ]
+    if nulls:
+        return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
+    return None
+
+
+def _changed(config: AlterableConfig, current: str) -> str:
+    """Return a setting's new text."""
+    value = config.value or ""
+    if config.config_operation == Operation.SET:
+        return value
+    before = [part for part in current.split(",") if part]
+    named = value.split(",")
+    if config.config_operation == Operation.APPEND:
+        return ",".join([*before, *(part for part in named if part not in before)])
+    return ",".join(part for part in before if part not in named)

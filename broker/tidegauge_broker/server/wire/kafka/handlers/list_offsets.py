@@ -1,0 +1,84 @@
+"""ListOffsets (2), versions 0-9: offsets by time.
+
+-1 is the high watermark, -2 the log start offset, -3 (version 7 on) the largest timestamp's, -4 (8 on) the first
+offset that is not in tiered storage, -5 (9 on) the last one that is; there is no tiered storage. A time or a special
+value that the version does not have gets UNSUPPORTED_VERSION; a partition that is named twice INVALID_REQUEST. Right
+after an election, until the high watermark has passed the new epoch's start, the response is OFFSET_NOT_AVAILABLE,
+before version 5 LEADER_NOT_AVAILABLE. Version 0 has a list of offsets: the one asked for, and for the latest, where
+two are wanted, the earliest too.
+Source: ``KafkaApis.handleListOffsetRequestV1AndAbove``, ``ListOffsetsRequest``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.handlers.common import known_epoch
+from tidegauge_broker.server.wire.kafka.request import Context
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+_FIRST_VERSIONS = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_FIRST_WITH_OFFSET_NOT_AVAILABLE = 5
+
+
+def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    """Return an offset for each partition."""
+    named = Counter((topic.name, item.partition_index) for topic in request.topics for item in topic.partitions)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                topic.name,
+                [
+                    _partition(TopicPartition(topic.name, item.partition_index), item, context, named)
+                    for item in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(
+    at: TopicPartition, item: ListOffsetsPartition, context: Context, named: Counter[tuple[str, int]]
+) -> ListOffsetsPartitionResponse:
+    version = context.version
+    if version == 0:
+        return _old_style(at, item, context)
+    if named[at] > 1:
+        return ListOffsetsPartitionResponse(at.partition, ErrorCode.INVALID_REQUEST)
+    if item.timestamp < 0 and version < _FIRST_VERSIONS.get(item.timestamp, version + 1):
+        return ListOffsetsPartitionResponse(at.partition, ErrorCode.UNSUPPORTED_VERSION)
+    timestamp = EARLIEST if item.timestamp in {EARLIEST_LOCAL, LATEST_TIERED} else item.timestamp
+    answer, found_ms = context.service.list_offset(at, known_epoch(item.current_leader_epoch), timestamp)
+    error = answer.error
+    if error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_WITH_OFFSET_NOT_AVAILABLE:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    if error is not ErrorCode.NONE or item.timestamp == LATEST_TIERED:
+        return ListOffsetsPartitionResponse(at.partition, error)
+    return ListOffsetsPartitionResponse(
+        at.partition,
+        timestamp=found_ms,
+        offset=answer.offset,
+        leader_epoch=-1 if answer.offset < 0 else answer.leader_epoch,
+    )
+
+
+def _old_style(at: TopicPartition, item: ListOffsetsPartition, context: Context) -> ListOffsetsPartitionResponse:
+    answer, _ = context.service.list_offset(at, None, item.timestamp)
+    if answer.error is not ErrorCode.NONE:
+        return ListOffsetsPartitionResponse(at.partition, answer.error)
+    offsets = [] if answer.offset < 0 else [answer.offset]
+    if item.timestamp == LATEST and item.max_num_offsets > 1:
+        earliest, _ = context.service.list_offset(at, None, EARLIEST)
+        if earliest.error is ErrorCode.NONE and earliest.offset not in offsets:
+            offsets.append(earliest.offset)
+    return ListOffsetsPartitionResponse(at.partition, old_style_offsets=offsets[: item.max_num_offsets])

@@ -1,0 +1,39 @@
+"""ListPartitionReassignments (46), version 0: the reassignments in progress (KIP-455); null means of all topics.
+
+At the controller only; elsewhere the response is NOT_CONTROLLER.
+Source: ``KafkaApis.handleListPartitionReassignmentsRequest``.
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.request import Context
+
+
+async def handle(request: ListPartitionReassignmentsRequest, context: Context) -> ListPartitionReassignmentsResponse:
+    """List reassignments."""
+    asked = request.topics
+    wanted = None
+    if asked is not None:
+        wanted = [TopicPartition(topic.name, partition) for topic in asked for partition in topic.partition_indexes]
+    found = await context.service.list_reassignments(wanted)
+    topics: dict[str, list[OngoingPartitionReassignment]] = {}
+    for at, assignment in found.partitions.items():
+        topics.setdefault(at.topic, []).append(
+            OngoingPartitionReassignment(at.partition, assignment.replicas, assignment.adding, assignment.removing)
+        )
+    return ListPartitionReassignmentsResponse(
+        error_code=found.error,
+        error_message=None,
+        topics=[
+            OngoingTopicReassignment(topic, partitions)
+            for topic, partitions in (topics.items() if found.error is ErrorCode.NONE else ())
+        ],
+    )

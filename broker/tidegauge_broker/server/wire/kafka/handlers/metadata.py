@@ -1,0 +1,116 @@
+"""Metadata (3), versions 0-12: this broker's metadata cache, as clients of the request's listener see it.
+
+No topics mean all topics in version 0 and none later; null means all. Versions 10 and 11 respond with topic ids,
+version 12 takes them as well. Brokers without the listener are left out; a partition that one of them leads has
+LISTENER_NOT_FOUND (version 6 on, LEADER_NOT_AVAILABLE before), one without a leader LEADER_NOT_AVAILABLE.
+An unknown topic that client and broker may create is being created: the first response says LEADER_NOT_AVAILABLE.
+Source: ``KafkaApis.handleTopicMetadataRequest``, ``ZkMetadataCache.getPartitionMetadata``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegauge.control import NO_LEADER
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.fields import NIL_UUID
+from tidegauge.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tidegauge.partition import INTERNAL_TOPICS
+from tidegauge_broker.server.service.cluster_view import PartitionView, TopicView
+from tidegauge_broker.server.wire.kafka.handlers.common import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED_FOR,
+    TOPIC_OPERATIONS,
+    topic_id_bytes,
+    topic_id_text,
+)
+from tidegauge_broker.server.wire.kafka.request import Context
+
+_FIRST_WITH_LISTENER_NOT_FOUND = 6
+_FIRST_WITH_IDS_IN_REQUESTS = 12
+
+
+def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
+    """Return the cluster as this broker knows it."""
+    version = context.version
+    asked = request.topics
+    wants_all = asked is None or (version == 0 and not asked)
+    names, unknown = ([], []) if wants_all else _resolve(asked or (), context)
+    view = context.service.metadata(
+        context.caller,
+        None if wants_all else names,
+        may_create=request.allow_auto_topic_creation,
+        names_missing_listeners=version >= _FIRST_WITH_LISTENER_NOT_FOUND,
+    )
+    reachable = {endpoint.broker_id for endpoint in view.brokers} if version == 0 else None
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
+    topics = [_topic(topic, reachable, operations) for topic in view.topics]
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(one.broker_id, one.host, one.port, one.rack) for one in view.brokers],
+        cluster_id=view.cluster_id,
+        controller_id=-1 if view.controller_id is None else view.controller_id,
+        topics=[*topics, *unknown],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+        ),
+    )
+
+
+def _resolve(asked: Sequence[MetadataRequestTopic], context: Context) -> tuple[list[str], list[MetadataResponseTopic]]:
+    """Return the names that are asked for, and responses for ids that name no topic."""
+    names: dict[str, None] = {}
+    unknown: list[MetadataResponseTopic] = []
+    for topic in asked:
+        if topic.topic_id == NIL_UUID:
+            if topic.name is not None:
+                names[topic.name] = None
+        elif context.version < _FIRST_WITH_IDS_IN_REQUESTS:
+            unknown.append(_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id))
+        else:
+            name = context.service.topic_name(topic_id_text(topic.topic_id))
+            if name is None:
+                unknown.append(_failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id))
+            else:
+                names[name] = None
+    return list(names), unknown
+
+
+def _failed(error: ErrorCode, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error, name, topic_id, topic_authorized_operations=NOT_ASKED_FOR)
+
+
+def _topic(topic: TopicView, reachable: set[int] | None, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        topic.error,
+        topic.name,
+        topic_id_bytes(topic.topic_id) if topic.topic_id else NIL_UUID,
+        topic.name in INTERNAL_TOPICS,
+        [_partition(one, reachable) for one in topic.partitions],
+        operations if topic.error is ErrorCode.NONE else NOT_ASKED_FOR,
+    )
+
+
+def _partition(one: PartitionView, reachable: set[int] | None) -> MetadataResponsePartition:
+    """Return a partition; with ``reachable`` as version 0 has it: live replicas only, and an error if some are not."""
+    error, replicas, isr = one.error, one.replicas, one.isr
+    if reachable is not None:
+        if error is ErrorCode.NONE and not {*replicas, *isr} <= reachable:
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+        replicas = [replica for replica in replicas if replica in reachable]
+        isr = [replica for replica in isr if replica in reachable]
+    return MetadataResponsePartition(
+        error,
+        one.partition,
+        NO_LEADER if one.leader is None else one.leader,
+        one.leader_epoch,
+        replicas,
+        isr,
+        one.offline_replicas,
+    )

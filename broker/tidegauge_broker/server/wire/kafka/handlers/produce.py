@@ -1,0 +1,144 @@
+"""Produce (0), versions 0-11: append record batches, one for each partition, and respond when acks is fulfilled.
+
+Versions 0 to 2 carry the message formats before RecordBatch v2 and are responded to with
+UNSUPPORTED_FOR_MESSAGE_FORMAT, partition by partition: no client of Kafka 0.11 or later sends them unless it is told
+to, but librdkafka needs them advertised to send compressed batches (KAFKA-18659).
+With acks=0 there is no response, and an error closes the connection. NOT_LEADER_OR_FOLLOWER names the leader and its
+address from version 10 on (KIP-951). zstd needs version 7.
+Source: ``KafkaApis.handleProduceRequest``, ``ProduceRequest.validateRecords``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from tidegauge.kafka.records import Buffer
+from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import (
+    COMPRESSION_MASK,
+    COMPRESSION_NAMES,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
+from tidegauge_broker.replica import messages as core
+from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of
+from tidegauge_broker.server.wire.kafka.request import SILENT, CloseConnection, Context, Pending, Silent
+
+_FIRST_WITH_BATCHES = 3
+_FIRST_WITH_ZSTD = 7
+_FIRST_WITH_LEADERS = 10
+_LENGTH_AT = 8
+_BATCH = struct.Struct(">i4xb4xh")
+"""Of a batch at ``_LENGTH_AT``: its length, magic and attributes."""
+_ZSTD = COMPRESSION_NAMES.index("zstd")
+
+
+def handle(request: ProduceRequest, context: Context) -> Pending | ProduceResponse | Silent:
+    """Append now; the response comes when acks is fulfilled."""
+    refused: dict[TopicPartition, core.ProduceResult] = {}
+    wanted: list[core.ProducePartition] = []
+    of_all = _refuses_transaction(request)
+    for at, records in _partitions(request):
+        problem = of_all or _problem(records, context, at)
+        if problem is not None:
+            refused[at] = core.ProduceResult(at, problem)
+        else:
+            assert records is not None
+            wanted.append(core.ProducePartition(at, records))
+    future = context.service.produce(core.ProduceRequest(request.acks, request.timeout_ms, wanted))
+
+    def respond(results: Sequence[core.ProduceResult]) -> ProduceResponse:
+        found = {result.topic_partition: result for result in results} | refused
+        return _response(request, found, context)
+
+    if request.acks != 0:
+        return Pending(future, respond)
+    for result in [*refused.values(), *future.result()]:
+        if result.error is not ErrorCode.NONE:
+            raise CloseConnection(
+                f"a Produce request with acks=0 failed on {result.topic_partition}: {result.error.name}"
+            )
+    return SILENT
+
+
+def _partitions(request: ProduceRequest) -> Iterator[tuple[TopicPartition, Buffer | None]]:
+    for topic in request.topic_data:
+        for item in topic.partition_data:
+            assert not isinstance(item.records, list)  # decoding gives one view
+            yield TopicPartition(topic.name, item.index), item.records
+
+
+def _problem(records: Buffer | None, context: Context, at: TopicPartition) -> ErrorCode | None:
+    """Return why the records are refused before the partition's leader looks at them, by ``validateRecords``."""
+    if not context.service.knows(at):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if context.version < _FIRST_WITH_BATCHES:
+        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    if records is None or len(records) < HEADER_BYTES:
+        return ErrorCode.INVALID_RECORD
+    batch_length, magic, attributes = _BATCH.unpack_from(records, _LENGTH_AT)
+    if magic != MAGIC or LENGTH_PREFIX_BYTES + batch_length != len(records):
+        return ErrorCode.INVALID_RECORD  # of another format, cut off, or more than one batch
+    if attributes & COMPRESSION_MASK == _ZSTD and context.version < _FIRST_WITH_ZSTD:
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    return None
+
+
+def _refuses_transaction(request: ProduceRequest) -> ErrorCode | None:
+    """Return the error of a request with transactional batches: transactions are not served here."""
+    for _, records in _partitions(request):
+        if records is not None and len(records) >= HEADER_BYTES:
+            _, magic, attributes = _BATCH.unpack_from(records, _LENGTH_AT)
+            if magic == MAGIC and attributes & TRANSACTIONAL_BIT:
+                if request.transactional_id is None:
+                    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                return ErrorCode.INVALID_TXN_STATE
+    return None
+
+
+def _response(
+    request: ProduceRequest, results: dict[TopicPartition, core.ProduceResult], context: Context
+) -> ProduceResponse:
+    leaders: dict[int, NodeEndpoint] = {}
+    topics = [
+        TopicProduceResponse(
+            topic.name,
+            [
+                _partition(results[TopicPartition(topic.name, item.index)], context, leaders)
+                for item in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
+    return ProduceResponse(topics, node_endpoints=list(leaders.values()))
+
+
+def _partition(
+    result: core.ProduceResult, context: Context, leaders: dict[int, NodeEndpoint]
+) -> PartitionProduceResponse:
+    response = PartitionProduceResponse(
+        result.topic_partition.partition,
+        result.error,
+        result.base_offset,
+        result.log_append_time_ms,
+        result.log_start_offset,
+    )
+    hint = result.leader_hint
+    if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and hint is not None and context.version >= _FIRST_WITH_LEADERS:
+        response.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
+        at = endpoint_of(context, hint.leader)
+        if at is not None:
+            leaders[hint.leader] = NodeEndpoint(at.broker_id, at.host, at.port, at.rack)
+    return response

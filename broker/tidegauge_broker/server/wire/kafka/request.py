@@ -1,0 +1,76 @@
+"""What a handler is given and what it may return."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from tidegauge.kafka.frames import RequestHeader
+from tidegauge_broker.server.service import BrokerService, Caller
+from tidegauge_broker.server.service.pending_responses import PendingResponse
+from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
+
+
+class CloseConnection(Exception):
+    """The connection must end without a response; the text goes to the log."""
+
+
+class Pending(NamedTuple):
+    """A response that is made when a future is done.
+
+    The connection begins its next request without waiting for it if that request may follow (``may_follow``).
+    """
+
+    future: asyncio.Future[Any]
+    respond: Callable[[Any], Any]
+
+
+class Held(NamedTuple):
+    """A response that counts among those that wait to be written, until ``pending`` is released."""
+
+    message: Any
+    pending: PendingResponse
+
+
+class Encoded(NamedTuple):
+    """A response's body that is encoded already; ``version`` is the one that it is encoded in."""
+
+    body: bytes
+    version: int
+
+
+class Silent(NamedTuple):
+    """There is no response: the client does not expect one."""
+
+
+SILENT = Silent()
+
+
+@dataclass(slots=True)
+class Context:
+    """Through what a request came.
+
+    Attributes:
+        service: answers it.
+        caller: the connection; a client is told addresses of its listener only.
+        sessions: fetch sessions of all connections of this broker.
+        now_ms: the broker's clock.
+        header: of the request.
+    """
+
+    service: BrokerService
+    caller: Caller
+    sessions: FetchSessionCache
+    now_ms: Callable[[], int]
+    header: RequestHeader
+
+    @property
+    def version(self) -> int:
+        """Version of the request and of its response."""
+        return self.header.version
+
+
+Response: TypeAlias = "Any | Held | Encoded | Silent | Pending | Coroutine[Any, Any, Any]"
+Handler = Callable[[Any, Context], Response]

@@ -1,0 +1,203 @@
+"""The sockets of a broker's Kafka listeners, and the limits on their connections.
+
+Rules (Kafka's SocketServer and ConnectionQuotas):
+    1. ``max.connections``, for each listener, and ``max.connections.per.ip``: a connection above the limit is closed as
+       it is accepted. (Kafka lets those above ``max.connections`` wait.)
+    2. ``connections.max.idle.ms``: a connection without a request for that long is closed; one whose request is in
+       flight is not idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.frames import RequestHeader
+from tidegauge.listeners import KAFKA, SSL, Listener, Listeners
+from tidegauge.security import Security, server_context
+from tidegauge.settings import INT_MAX, Values
+from tidegauge_broker.server.periodic import Periodic
+from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
+from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
+from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
+
+LOG = logging.getLogger("tidegauge.kafka")
+_LOOKS_PER_IDLE_TIME = 4
+_BACKLOG = 1_000
+
+
+class KafkaServers:
+    """Listeners that speak Kafka's protocol.
+
+    Args:
+        listeners: those that speak Kafka's protocol are bound.
+        service: answers requests.
+        settings: of the broker.
+        security: certificate and key for the listeners with TLS.
+        now_ms: the broker's clock.
+    """
+
+    def __init__(
+        self,
+        listeners: Listeners,
+        service: BrokerService,
+        settings: Values,
+        security: Security,
+        now_ms: Callable[[], int],
+    ) -> None:
+        needs_certificate = settings.text("ssl.client.auth") == "required"
+        tls = server_context(security, needs_client_certificate=needs_certificate) if security.is_tls else None
+        slots = settings.integer("max.incremental.fetch.session.cache.slots")
+        sessions = FetchSessionCache(slots, lambda: random.randint(1, INT_MAX))
+        self._listeners = [
+            _KafkaListener(
+                one, tls if listeners.protocols[one.name] == SSL else None, service, settings, sessions, now_ms
+            )
+            for one in listeners.bound_by(KAFKA)
+        ]
+        self._idle_ms = settings.integer("connections.max.idle.ms")
+        self._task: Periodic | None = None
+
+    def close_connection(self, name: str) -> bool:
+        """Close the connection of this name (``Caller.connection``); return whether it is one of these listeners."""
+        for listener in self._listeners:
+            for connection in listener.connections:
+                if connection.caller.connection == name:
+                    connection.abort()
+                    return True
+        return False
+
+    async def start(self) -> None:
+        """Serve.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, an address can't be bound.
+        """
+        for listener in self._listeners:
+            await listener.start()
+        if self._listeners:
+            self._task = Periodic("idle connections", max(1, self._idle_ms // _LOOKS_PER_IDLE_TIME), self._close_idle)
+
+    async def stop(self) -> None:
+        """Accept nothing more, and close all connections."""
+        if self._task is not None:
+            await self._task.close()
+        for listener in self._listeners:
+            await listener.stop()
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of open connections by the listener's name."""
+        return {listener.name: len(listener.connections) for listener in self._listeners}
+
+    async def _close_idle(self) -> None:
+        for listener in self._listeners:
+            listener.close_idle(self._idle_ms)
+
+
+class _KafkaListener:
+    """One address, and the connections that came through it."""
+
+    def __init__(
+        self,
+        at: Listener,
+        tls: ssl.SSLContext | None,
+        service: BrokerService,
+        settings: Values,
+        sessions: FetchSessionCache,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.handlers = HANDLERS
+        self.max_request_bytes = settings.integer("socket.request.max.bytes")
+        self.connections: set[KafkaConnection] = set()
+        self.name = at.name
+        self._at = at
+        self._tls = tls
+        self._service = service
+        self._sessions = sessions
+        self._now_ms = now_ms
+        self._max_connections = settings.integer("max.connections")
+        self._max_per_ip = settings.integer("max.connections.per.ip")
+        self._per_ip: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+
+    def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
+        """Return what a handler is given."""
+        return Context(self._service, connection.caller, self._sessions, self._now_ms, header)
+
+    def opened(self, connection: KafkaConnection) -> bool:
+        """Count a connection; False: there are too many."""
+        host = connection.peer_host
+        self.connections.add(connection)
+        self._per_ip[host] += 1
+        if self._per_ip[host] > self._max_per_ip:
+            LOG.info(
+                "Rejected connection from /%s, address already has the configured maximum of %d connections "
+                "(max.connections.per.ip).",
+                host,
+                self._max_per_ip,
+            )
+            return False
+        if len(self.connections) > self._max_connections:
+            LOG.info(
+                "Rejected connection from /%s, listener %s already has the configured maximum of %d connections "
+                "(max.connections).",
+                host,
+                self._at.name,
+                self._max_connections,
+            )
+            return False
+        return True
+
+    def closed(self, connection: KafkaConnection) -> None:
+        """Forget a connection."""
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._per_ip[connection.peer_host] -= 1
+            if not self._per_ip[connection.peer_host]:
+                del self._per_ip[connection.peer_host]
+
+    async def start(self) -> None:
+        """Bind the address."""
+        loop = asyncio.get_running_loop()
+        options: dict[str, Any] = {} if self._tls is None else {"ssl": self._tls}
+        try:
+            self._server = await loop.create_server(
+                lambda: KafkaConnection(self, self._now_ms),
+                self._at.host,
+                self._at.port,
+                backlog=_BACKLOG,
+                reuse_address=True,
+                **options,
+            )
+        except OSError as problem:
+            raise TidegaugeError(
+                ErrorCode.NETWORK_EXCEPTION,
+                f"{self._at.address} can't be bound ({problem.strerror}): another process listens there, or the "
+                "address is not this machine's; free the port or give another with "
+                f"listeners={self._at.name}://HOST:PORT",
+            ) from None
+
+    async def stop(self) -> None:
+        """Close the address and all connections."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            connection.close()
+        if self._server is not None:
+            with contextlib.suppress(OSError):
+                await self._server.wait_closed()
+
+    def close_idle(self, idle_ms: int) -> None:
+        """Close what has had no request for so long."""
+        latest_ms = self._now_ms() - idle_ms
+        for connection in [one for one in self.connections if one.is_idle and one.used_ms <= latest_ms]:
+            connection.close()

@@ -1,0 +1,173 @@
+"""Incremental fetch sessions of Kafka's clients, and the cache that holds them. Pure.
+
+A full fetch (epoch 0) may open a session; an incremental one names only what changed, and its response only partitions
+that have records, an error, a diverging epoch, or another high watermark or log start offset than the response before.
+Epochs begin at 1 and follow one another; 2147483647 is followed by 1. A session belongs to requests with topic names or
+to requests with topic ids, never to both. A partition that gave records goes to the end of the session's order, so that
+the others come first when the next response is full.
+A full cache gives up a session that was idle for ``EVICTION_MS``, or a smaller one that is as old; otherwise the client
+gets no session and goes on with full fetches.
+Source: FetchSession, FetchSessionCache, CachedPartition.maybeUpdateResponseData (KIP-227), FetchManager.newContext.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from tidegauge.errors import ErrorCode
+from tidegauge_broker.replica.messages import FetchResult
+
+EVICTION_MS = 120_000
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+NO_SESSION = 0
+MAX_EPOCH = 2**31 - 1
+
+Topic: TypeAlias = "str | bytes"
+"""A topic's name, or (Fetch v13 and later) its id."""
+
+
+class Place(NamedTuple):
+    """A partition as the request names it."""
+
+    topic: Topic
+    partition: int
+
+
+class Asked(NamedTuple):
+    """What a client wants of a partition. Epochs are -1 where the client knows none."""
+
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    log_start_offset: int
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """What one client has asked for so far, and been told."""
+
+    id: int
+    uses_ids: bool
+    created_ms: int
+    used_ms: int
+    epoch: int = 1
+    partitions: dict[Place, Asked] = field(default_factory=dict)
+    told: dict[Place, tuple[int, int]] = field(default_factory=dict)
+
+    def update(self, asked: Mapping[Place, Asked], forgotten: Iterable[Place]) -> None:
+        """Take in an incremental request."""
+        for place, wanted in asked.items():
+            before = self.partitions.get(place)
+            if before is not None and before.current_leader_epoch != wanted.current_leader_epoch:
+                self.told.pop(place, None)
+            self.partitions[place] = wanted
+        for place in forgotten:
+            self.partitions.pop(place, None)
+            self.told.pop(place, None)
+
+    def has_news(self, place: Place, result: FetchResult, records: bytes) -> bool:
+        """Return whether the response must name this partition, and remember what it says."""
+        offsets = (result.high_watermark, result.log_start_offset)
+        if result.error is not ErrorCode.NONE or result.diverging is not None:
+            self.told.pop(place, None)
+            return True
+        changed = self.told.get(place) != offsets
+        self.told[place] = offsets
+        if records:
+            self.partitions[place] = self.partitions.pop(place)
+        return changed or bool(records)
+
+
+class Opened(NamedTuple):
+    """What a fetch request is about.
+
+    Attributes:
+        session: to filter the response with and to name in it; None: the response is full and names no session.
+        partitions: all that is to be fetched, in order.
+        is_new: whether the session begins with this request, so that its response is full.
+    """
+
+    session: FetchSession | None
+    partitions: Mapping[Place, Asked]
+    is_new: bool = False
+
+
+class FetchSessionCache:
+    """All sessions of a broker.
+
+    Args:
+        slots: maximum number of sessions.
+        random_id: a random integer from 1 to 2147483647.
+    """
+
+    def __init__(self, slots: int, random_id: Callable[[], int]) -> None:
+        self._slots = slots
+        self._random_id = random_id
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(
+        self,
+        session_id: int,
+        session_epoch: int,
+        asked: Mapping[Place, Asked],
+        forgotten: Iterable[Place],
+        *,
+        uses_ids: bool,
+        now_ms: int,
+    ) -> Opened | ErrorCode:
+        """Return what a request is about, or the error of the whole request."""
+        if session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
+            self._sessions.pop(session_id, None)
+            if session_epoch == FINAL_EPOCH or not asked:
+                return Opened(None, asked)
+            session = self._new_session(len(asked), uses_ids=uses_ids, now_ms=now_ms)
+            if session is not None:
+                session.partitions = dict(asked)
+            return Opened(session, asked, is_new=True)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_ids != uses_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.update(asked, forgotten)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return Opened(None, {})
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        # The least recently used session stands first.
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        session.used_ms = now_ms
+        return Opened(session, dict(session.partitions))
+
+    def _new_session(self, size: int, *, uses_ids: bool, now_ms: int) -> FetchSession | None:
+        if len(self._sessions) >= self._slots and not self._evict(size, now_ms):
+            return None
+        session_id = self._random_id()
+        while session_id in self._sessions:
+            session_id = self._random_id()
+        session = FetchSession(session_id, uses_ids, now_ms, now_ms)
+        self._sessions[session_id] = session
+        return session
+
+    def _evict(self, size: int, now_ms: int) -> bool:
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.used_ms > EVICTION_MS:
+            del self._sessions[oldest.id]
+            return True
+        aged = [one for one in self._sessions.values() if now_ms - one.created_ms > EVICTION_MS]
+        smallest = min(aged, key=lambda one: len(one.partitions), default=None)
+        if smallest is None or len(smallest.partitions) >= size:
+            return False
+        del self._sessions[smallest.id]
+        return True

@@ -1,0 +1,388 @@
+"""A connection of Kafka's protocol: frames of any cut, responses in order, back-pressure, and what closes it."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidegauge.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
+from tidegauge.kafka.frames import RequestHeader, decode, joined, read_response_header, request_frame
+from tidegauge.kafka.messages.api_versions import ApiVersionsRequest
+from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from tidegauge.kafka.messages.produce import ProduceRequest, ProduceResponse
+from tidegauge_broker.server.wire.kafka import connection as module
+from tidegauge_broker.server.wire.kafka.connection import MAX_UNACKED_PRODUCES, KafkaConnection
+from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for
+from tidegauge_broker.server.wire.kafka.request import SILENT, CloseConnection, Held, Pending
+
+
+class Transport(asyncio.Transport):
+    """Keeps what is written; reads nothing by itself."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("10.0.0.9", 5)})
+        self.written = bytearray()
+        self.is_reading = True
+        self.ended: str | None = None
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high
+
+    def close(self) -> None:
+        self.ended = "closed"
+
+    def abort(self) -> None:
+        self.ended = "aborted"
+
+
+class Listener:
+    """Accepts connections; its handlers are the test's."""
+
+    name = "PLAINTEXT"
+    max_request_bytes = 1_000_000
+
+    def __init__(self) -> None:
+        self.handlers: dict[int, Callable[..., Any]] = {}
+        self.room = True
+        self.gone: list[KafkaConnection] = []
+
+    def context(self, connection: KafkaConnection, header: RequestHeader) -> Any:
+        class Context:
+            version = header.version
+
+        return Context
+
+    def opened(self, connection: KafkaConnection) -> bool:
+        return self.room
+
+    def closed(self, connection: KafkaConnection) -> None:
+        self.gone.append(connection)
+
+
+class Client:
+    """The other side: sends frames in pieces and reads responses."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.transport = Transport()
+        self.connection = KafkaConnection(listener, lambda: 0)
+        self.connection.connection_made(self.transport)
+        self._read = 0
+
+    def send(self, data: bytes, piece: int = 10**9) -> None:
+        at = 0
+        while at < len(data):
+            buffer = self.connection.get_buffer(-1)
+            part = data[at : at + min(piece, len(buffer))]
+            buffer[: len(part)] = part
+            at += len(part)
+            self.connection.buffer_updated(len(part))
+
+    def responses(self) -> list[tuple[int, memoryview]]:
+        """Correlation ids and frames that have come since the last look."""
+        found = []
+        written = memoryview(bytes(self.transport.written))
+        while self._read < len(written):
+            (size,) = struct.unpack_from(">i", written, self._read)
+            frame = written[self._read + 4 : self._read + 4 + size]
+            found.append((struct.unpack_from(">i", frame)[0], frame))
+            self._read += 4 + size
+        return found
+
+    def correlation_ids(self) -> list[int]:
+        return [correlation_id for correlation_id, _ in self.responses()]
+
+
+def request(key: int, correlation_id: int, message: Any, version: int = 9) -> bytes:
+    return joined(request_frame(key, version, correlation_id, "test", message))
+
+
+def metadata(correlation_id: int) -> bytes:
+    return request(METADATA, correlation_id, MetadataRequest())
+
+
+def produce(correlation_id: int, transactional_id: str | None = None) -> bytes:
+    return request(PRODUCE, correlation_id, ProduceRequest(transactional_id))
+
+
+@pytest.fixture
+def listener() -> Listener:
+    made = Listener()
+    made.handlers[METADATA] = lambda *_: MetadataResponse()
+    return made
+
+
+@pytest.mark.parametrize("piece", [1, 3, 7, 64, 10**9])
+def test_frames_may_come_in_any_pieces(listener: Listener, piece: int) -> None:
+    client = Client(listener)
+    client.send(b"".join(metadata(number) for number in range(5)), piece)
+    assert client.correlation_ids() == list(range(5))
+
+
+@pytest.mark.parametrize("piece", [1_000, 100_000, 10**9])
+def test_a_large_frame_gets_a_buffer_of_its_own_and_what_follows_it_is_read(listener: Listener, piece: int) -> None:
+    seen = []
+    listener.handlers[PRODUCE] = lambda message, _: seen.append(len(message.transactional_id)) or ProduceResponse()
+    client = Client(listener)
+    client.send(metadata(1) + produce(2, "x" * 500_000) + metadata(3), piece)
+    assert client.correlation_ids() == [1, 2, 3]
+    assert seen == [500_000]
+
+
+def test_an_announced_size_takes_no_memory_before_bytes_come(listener: Listener) -> None:
+    listener.max_request_bytes = 2**31 - 1
+    client = Client(listener)
+    client.send(struct.pack(">i", 2**31 - 1) + b"\0\0\0\x09")
+    assert len(client.connection.get_buffer(-1)) <= 1024 * 1024
+
+
+@pytest.mark.parametrize("size", [-1, 0, 1_000_001, 2**31 - 1])
+def test_a_frame_of_a_wrong_size_closes_after_what_came_before_it(listener: Listener, size: int) -> None:
+    client = Client(listener)
+    client.send(metadata(1) + struct.pack(">i", size) + b"abc")
+    assert client.correlation_ids() == [1]
+    assert client.transport.ended == "closed"
+
+
+def test_a_grpc_client_is_told_of_in_the_log(listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
+    client = Client(listener)
+    with caplog.at_level("INFO", logger="tidegauge.kafka"):
+        client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    assert client.transport.ended == "closed"
+    [line] = caplog.messages
+    assert "an HTTP/2 client, such as gRPC's, on a listener of Kafka's protocol" in line
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack(">hhih", 999, 0, 1, -1),  # no such API
+        struct.pack(">hhih", METADATA, 99, 1, -1),  # no such version
+        struct.pack(">hhih", FETCH, 4, 1, -1),  # not served here
+        struct.pack(">hhih", METADATA, 1, 1, -1) + b"\x7f\xff\xff\xff",  # an array that is not there
+        struct.pack(">hhih", METADATA, 1, 1, 100) + b"short",  # the header ends too early
+        b"\0",
+    ],
+)
+def test_what_cannot_be_read_or_is_not_served_closes_without_a_response(
+    listener: Listener, frame: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client(listener)
+    with caplog.at_level("INFO", logger="tidegauge.kafka"):
+        client.send(struct.pack(">i", len(frame)) + frame)
+    assert (client.correlation_ids(), client.transport.ended) == ([], "closed")
+    assert len(caplog.messages) == 1
+    client.send(metadata(5))
+    assert client.correlation_ids() == [], "nothing more is handled"
+
+
+def test_api_versions_of_an_unknown_version_is_responded_to_in_version_0(listener: Listener) -> None:
+    """KIP-511: the client reads the versions out of it and tries again; franz-go begins every connection so."""
+    listener.handlers[API_VERSIONS] = handler_for([METADATA, API_VERSIONS])
+    client = Client(listener)
+    body = struct.pack(">hhih", API_VERSIONS, 5, 7, -1) + b"\0" + b"not a body that version 4 could read"
+    client.send(struct.pack(">i", len(body)) + body)
+    [(correlation_id, frame)] = client.responses()
+    message, end = decode(API_VERSIONS, 0, frame, 4, response=True)
+    assert (correlation_id, message.error_code, end) == (7, 35, len(frame))
+    assert [(key.api_key, key.min_version, key.max_version) for key in message.api_keys] == [(18, 0, 4)]
+
+
+def test_the_response_header_of_api_versions_is_never_flexible(listener: Listener) -> None:
+    listener.handlers[API_VERSIONS] = handler_for([METADATA, API_VERSIONS])
+    client = Client(listener)
+    client.send(request(API_VERSIONS, 1, ApiVersionsRequest("a-client", "1.0"), 4))
+    [(_, frame)] = client.responses()
+    assert read_response_header(API_VERSIONS, 4, frame) == (1, 4)
+    message, _ = decode(API_VERSIONS, 4, frame, 4, response=True)
+    assert [key.api_key for key in message.api_keys] == [METADATA, API_VERSIONS]
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a b", "a\n"])
+def test_a_bad_software_name_is_an_invalid_request(listener: Listener, name: str) -> None:
+    listener.handlers[API_VERSIONS] = handler_for([API_VERSIONS])
+    client = Client(listener)
+    client.send(request(API_VERSIONS, 1, ApiVersionsRequest(name, "1.0"), 3))
+    [(_, frame)] = client.responses()
+    message, _ = decode(API_VERSIONS, 3, frame, 4, response=True)
+    assert (message.error_code, list(message.api_keys)) == (42, [])
+
+
+async def test_a_request_waits_for_the_one_before_it(listener: Listener) -> None:
+    """As in Kafka: a Metadata behind a long Fetch waits for it."""
+    fetched: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+
+    async def fetch(*_: Any) -> FetchResponse:
+        return await fetched
+
+    listener.handlers[FETCH] = fetch
+    client = Client(listener)
+    client.send(request(FETCH, 1, FetchRequest(), 12) + metadata(2))
+    await asyncio.sleep(0)
+    assert client.correlation_ids() == []
+    assert not client.transport.is_reading, "nothing is read while a request waits for its turn"
+    fetched.set_result(FetchResponse())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert client.correlation_ids() == [1, 2]
+    assert client.transport.is_reading
+
+
+async def test_produces_are_appended_in_order_while_earlier_ones_wait_and_responses_keep_the_order(
+    listener: Listener,
+) -> None:
+    waiting: list[asyncio.Future[int]] = []
+
+    def append(*_: Any) -> Pending:
+        waiting.append(asyncio.get_running_loop().create_future())
+        return Pending(waiting[-1], lambda _: ProduceResponse())
+
+    listener.handlers[PRODUCE] = append
+    client = Client(listener)
+    client.send(produce(1) + produce(2) + produce(3) + metadata(4))
+    assert len(waiting) == 3
+    waiting[1].set_result(0)
+    await asyncio.sleep(0)
+    assert client.correlation_ids() == [], "the second must not overtake the first"
+    waiting[0].set_result(0)
+    await asyncio.sleep(0)
+    assert client.correlation_ids() == [1, 2]
+    waiting[2].set_result(0)
+    await asyncio.sleep(0)
+    assert client.correlation_ids() == [3, 4], "another API waits for all Produces before it"
+
+
+async def test_unacknowledged_produces_are_limited(listener: Listener) -> None:
+    waiting: list[asyncio.Future[int]] = []
+
+    def append(*_: Any) -> Pending:
+        waiting.append(asyncio.get_running_loop().create_future())
+        return Pending(waiting[-1], lambda _: ProduceResponse())
+
+    listener.handlers[PRODUCE] = append
+    client = Client(listener)
+    client.send(b"".join(produce(number) for number in range(MAX_UNACKED_PRODUCES + 5)))
+    assert len(waiting) == MAX_UNACKED_PRODUCES
+    assert not client.transport.is_reading
+    waiting[0].set_result(0)
+    await asyncio.sleep(0)
+    assert len(waiting) == MAX_UNACKED_PRODUCES + 1
+
+
+def test_no_request_begins_while_the_client_does_not_read(listener: Listener) -> None:
+    client = Client(listener)
+    client.connection.pause_writing()
+    client.send(metadata(1))
+    assert client.correlation_ids() == []
+    assert not client.transport.is_reading
+    client.connection.resume_writing()
+    assert client.correlation_ids() == [1]
+    assert client.transport.is_reading
+
+
+def test_a_response_counts_until_its_client_has_read_it(listener: Listener) -> None:
+    """queued.max.response.bytes holds for this wire too."""
+    pending = Pended()
+    listener.handlers[METADATA] = lambda *_: Held(MetadataResponse(), pending)  # type: ignore[arg-type] - as much of it
+    client = Client(listener)
+    assert client.transport.high == 0, "so that the transport says when everything is written"
+    client.send(metadata(1))
+    assert pending.released == 1
+    client.transport.write = lambda _: client.connection.pause_writing()  # type: ignore[method-assign] - a slow one
+    client.send(metadata(2))
+    assert pending.released == 1
+    client.connection.resume_writing()
+    assert pending.released == 2
+    client.send(metadata(3))
+    client.connection.connection_lost(None)
+    assert pending.released == 3
+
+
+class Pended:
+    """Counts its releases."""
+
+    def __init__(self) -> None:
+        self.released = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def test_acks_0_gets_no_response_and_an_error_closes(listener: Listener) -> None:
+    outcomes: list[Any] = [SILENT, CloseConnection("acks=0 failed")]
+
+    def append(*_: Any) -> Any:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    listener.handlers[PRODUCE] = append
+    client = Client(listener)
+    client.send(produce(1) + metadata(2))
+    assert client.correlation_ids() == [2]
+    client.send(produce(3) + metadata(4))
+    assert (client.correlation_ids(), client.transport.ended) == ([], "closed")
+
+
+async def test_a_client_that_goes_leaves_nothing_waiting(listener: Listener) -> None:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    listener.handlers[PRODUCE] = lambda *_: Pending(future, lambda _: ProduceResponse())
+    client = Client(listener)
+    client.send(produce(1))
+    client.connection.connection_lost(None)
+    assert future.cancelled()
+    assert listener.gone == [client.connection]
+    await asyncio.sleep(0)
+    assert client.correlation_ids() == []
+
+
+@pytest.mark.parametrize("kind", ["at once", "later"])
+async def test_a_defect_closes_its_connection_and_tells_the_log(
+    listener: Listener, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    async def broken_later(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    listener.handlers[METADATA] = broken if kind == "at once" else broken_later
+    client = Client(listener)
+    client.send(metadata(1))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert client.transport.ended == "closed"
+    assert "its connection is closed" in caplog.text
+
+
+def test_a_listener_without_room_ends_the_connection_at_once(listener: Listener) -> None:
+    listener.room = False
+    assert Client(listener).transport.ended == "aborted"
+
+
+def test_large_record_sets_are_written_as_they_are(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not joined with the rest: what the log has read goes to the socket without another copy."""
+    monkeypatch.setattr(module, "_COALESCED_BYTES", 100)
+    records = bytes(1_000)
+    response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[PartitionData(0, records=records)])])
+    listener.handlers[FETCH] = lambda *_: response
+    client = Client(listener)
+    parts: list[Any] = []
+    monkeypatch.setattr(client.transport, "write", parts.append)
+    client.send(request(FETCH, 1, FetchRequest(), 12))
+    assert any(part is records for part in parts)
+    assert len(parts) == 3
