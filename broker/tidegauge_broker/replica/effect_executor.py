@@ -133,11 +133,11 @@ class Host(Protocol):
         """Answer a DeleteRecords."""
         ...
 
-    def propose_isr(self, proposal: IsrProposal) -> None:
+    def propose_isr(self, proposal: IsrProposal, /) -> None:
         """Send a proposal to the controller."""
         ...
 
-    def fetchers_changed(self, leaders: Sequence[int]) -> None:
+    def fetchers_changed(self, leaders: Sequence[int], /) -> None:
         """Look again what to fetch from these leaders."""
         ...
 
@@ -157,7 +157,7 @@ class Host(Protocol):
         """
         ...
 
-    def replicas_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
+    def replicas_failed(self, topic_partitions: Collection[TopicPartition], /) -> None:
         """These replicas are offline for good, and the core knows it: the controller has to hear of them."""
         ...
 

@@ -27,6 +27,7 @@ class ResponseRoom(Protocol):
 
     def limit_bytes(self, max_bytes: int, /) -> int:
         """Return how many bytes of records it may hold now, at most ``max_bytes``; negative: none."""
+        ...
 
     def hold(self, size_bytes: int, /) -> None:
         """Count the bytes that have been read for it."""

@@ -56,9 +56,11 @@ class Gate(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether nothing is in force, so that requests need not be admitted."""
+        ...
 
     def enter(self, caller: Caller, end: Callable[[], object]) -> Entry:
         """Register a call or a connection; ``end`` is called once if it has to break."""
+        ...
 
     def check(self, entry: Entry) -> None:
         """Refuse a call that must not begin.
@@ -66,6 +68,7 @@ class Gate(Protocol):
         Raises:
             CallRefused: its caller is cut off.
         """
+        ...
 
     def leave(self, entry: Entry) -> None:
         """Forget a call or a connection that has ended."""
@@ -76,3 +79,4 @@ class Gate(Protocol):
         Raises:
             CallRefused: the request is lost, or its caller is cut off.
         """
+        ...
