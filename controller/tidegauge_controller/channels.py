@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import grpc
 import grpc.aio
@@ -132,6 +132,8 @@ class _Sender:
                 stopped = await stub.StopReplica(stop, timeout=timeout)
                 self._clock.receive(stopped.logical_time)
                 return wire.from_partitions_response(stopped)
+            case _:
+                assert_never(request)
 
 
 class Channels:

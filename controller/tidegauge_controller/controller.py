@@ -19,7 +19,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 from tidegauge.control import (
     AlterPartitionRequest,
@@ -28,6 +28,7 @@ from tidegauge.control import (
     LeaderAndIsrRequest,
     PartitionsResponse,
     StopReplicaRequest,
+    UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.logical_clock import LogicalClock
@@ -459,6 +460,10 @@ class Controller:
                     request,
                     lambda context: broker_events.process_leader_and_isr_response(context, broker_id, response),
                 )
+            case UpdateMetadataRequest():
+                pass  # nothing follows from it
+            case _:
+                assert_never(request)
 
     def _put_response(
         self, name: str, broker_id: int, request: ControlRequest, make: Callable[[ControllerContext], Steps[None]]

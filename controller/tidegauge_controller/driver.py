@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 from tidegauge.control import Endpoint
 from tidegauge.znodes import CONTROLLER_EPOCH
@@ -169,6 +169,8 @@ class Driver:
                 self._note(request.kind, request.cause, dict(request.fields))
             case RandomBytes():
                 return self._random_bytes(request.count)
+            case _:
+                assert_never(request)
         return None
 
     async def _read(self, path: str) -> ReadResult:

@@ -20,11 +20,13 @@ import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import assert_never
 
 from tidegauge.control import LeaderAndIsrRequest, StopReplicaRequest
 from tidegauge.settings import Values
 from tidegauge.znodes import BROKER_TOPICS, CONFIG, CONTROLLER, CONTROLLER_EPOCH, DELETE_TOPICS
 from tidegauge_controller.decisions.steps import (
+    CheckVersion,
     ControlRequest,
     CreateNode,
     DeleteNode,
@@ -168,8 +170,10 @@ def what_was_written(operation: Operation) -> str:
             return f"set {_kind(operation.path)}"
         case DeleteNode():
             return f"delete {_kind(operation.path)}"
-        case _:
+        case CheckVersion():
             return f"check {_kind(operation.path)}"
+        case _:
+            assert_never(operation)
 
 
 def response_step(request: ControlRequest) -> str:

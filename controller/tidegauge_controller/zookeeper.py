@@ -28,7 +28,7 @@ import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -496,6 +496,8 @@ class ZooKeeper:
                 transaction.set_data(path, operation.data, operation.version)
             case DeleteNode():
                 transaction.delete(path, operation.version)
+            case _:
+                assert_never(operation)
 
     async def _create_chroot(self) -> None:
         chroot, self._chroot = self._chroot, ""

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from tidegauge.control import IsrProposal
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -223,7 +223,7 @@ class EffectExecutor:
             if untold and owner_of(effect) in untold:
                 continue  # rule 2
             try:
-                _EXECUTORS[type(effect)](self, effect)
+                self._executors[type(effect)](self, effect)
             except Exception as problem:  # noqa: BLE001 - whatever it is, the other partitions go on
                 self._effect_failed(effect, problem)
 
@@ -360,27 +360,28 @@ class EffectExecutor:
     def _fail_replica(self, effect: FailReplica) -> None:
         raise effect.problem
 
+    _executors: ClassVar[dict[type, Callable[[EffectExecutor, Any], None]]] = {
+        AppendAsLeader: _append_as_leader,
+        AppendAsFollower: _append_as_follower,
+        TruncateLog: _truncate,
+        TruncateFully: _truncate_fully,
+        AdvanceLogStart: _advance_log_start,
+        WriteEpochs: _write_epochs,
+        DeleteLog: _delete,
+        AnswerProduce: _answer_produce,
+        AnswerFetch: _answer_fetch,
+        AnswerDeleteRecords: _answer_delete_records,
+        ProposeIsr: _propose,
+        FetchersChanged: _fetchers_changed,
+        Note: _note,
+        LogLine: _say,
+        FailReplica: _fail_replica,
+    }
+
 
 _NONE = ErrorCode.NONE
 _TELLS_ONLY = (AnswerProduce, AnswerFetch, AnswerDeleteRecords, FetchersChanged, Note, LogLine)
 """Effects whose failure says nothing about a replica: whoever was to be told misses it."""
-_EXECUTORS: dict[type, Callable[[EffectExecutor, Any], None]] = {
-    AppendAsLeader: EffectExecutor._append_as_leader,  # noqa: SLF001 - the class's own table of effects
-    AppendAsFollower: EffectExecutor._append_as_follower,  # noqa: SLF001 - the class's own table of effects
-    TruncateLog: EffectExecutor._truncate,  # noqa: SLF001 - the class's own table of effects
-    TruncateFully: EffectExecutor._truncate_fully,  # noqa: SLF001 - the class's own table of effects
-    AdvanceLogStart: EffectExecutor._advance_log_start,  # noqa: SLF001 - the class's own table of effects
-    WriteEpochs: EffectExecutor._write_epochs,  # noqa: SLF001 - the class's own table of effects
-    DeleteLog: EffectExecutor._delete,  # noqa: SLF001 - the class's own table of effects
-    AnswerProduce: EffectExecutor._answer_produce,  # noqa: SLF001 - the class's own table of effects
-    AnswerFetch: EffectExecutor._answer_fetch,  # noqa: SLF001 - the class's own table of effects
-    AnswerDeleteRecords: EffectExecutor._answer_delete_records,  # noqa: SLF001 - the class's own table of effects
-    ProposeIsr: EffectExecutor._propose,  # noqa: SLF001 - the class's own table of effects
-    FetchersChanged: EffectExecutor._fetchers_changed,  # noqa: SLF001 - the class's own table of effects
-    Note: EffectExecutor._note,  # noqa: SLF001 - the class's own table of effects
-    LogLine: EffectExecutor._say,  # noqa: SLF001 - the class's own table of effects
-    FailReplica: EffectExecutor._fail_replica,  # noqa: SLF001 - the class's own table of effects
-}
 
 
 def owner_of(effect: Effect) -> TopicPartition | None:

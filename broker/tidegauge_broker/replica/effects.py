@@ -133,7 +133,7 @@ class Note:
     kind: str
     topic_partition: TopicPartition
     cause: str
-    fields: Mapping[str, object] = field(default_factory=dict)
+    fields: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 @dataclass(slots=True)

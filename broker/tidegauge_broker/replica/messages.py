@@ -273,7 +273,7 @@ class ReplicaView:
     epochs: Sequence[EpochEntry] = ()
     isr: Sequence[int] = ()
     maximal_isr: Sequence[int] = ()
-    remote_replicas: Sequence[RemoteReplicaView] = field(default_factory=list)
+    remote_replicas: Sequence[RemoteReplicaView] = field(default_factory=list[RemoteReplicaView])
     leader_epoch_start_offset: int = -1
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.record.default_records import DefaultRecordBatch  # pyright: ignore[reportMissingTypeStubs] - it has none
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition

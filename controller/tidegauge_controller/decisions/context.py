@@ -161,20 +161,22 @@ class ControllerContext:
     epoch_version: int = -1
     settings: ControllerSettings = field(default_factory=ControllerSettings)
     cause: str = "Startup"
-    live: dict[int, LiveBroker] = field(default_factory=dict)
-    shutting_down: set[int] = field(default_factory=set)
-    topics: set[str] = field(default_factory=set)
-    topic_ids: dict[str, str] = field(default_factory=dict)
-    assignments: dict[str, dict[int, Assignment]] = field(default_factory=dict)
-    leadership: dict[TopicPartition, Leadership] = field(default_factory=dict)
-    partition_status: dict[TopicPartition, PartitionStatus] = field(default_factory=dict)
-    replica_status: dict[Replica, ReplicaStatus] = field(default_factory=dict)
-    offline_directories: dict[int, set[TopicPartition]] = field(default_factory=dict)
-    topics_to_delete: set[str] = field(default_factory=set)
-    topics_deletion_started: set[str] = field(default_factory=set)
-    topics_ineligible_for_deletion: set[str] = field(default_factory=set)
-    reassigning: set[TopicPartition] = field(default_factory=set)
-    removals: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    live: dict[int, LiveBroker] = field(default_factory=dict[int, LiveBroker])
+    shutting_down: set[int] = field(default_factory=set[int])
+    topics: set[str] = field(default_factory=set[str])
+    topic_ids: dict[str, str] = field(default_factory=dict[str, str])
+    assignments: dict[str, dict[int, Assignment]] = field(default_factory=dict[str, dict[int, Assignment]])
+    leadership: dict[TopicPartition, Leadership] = field(default_factory=dict[TopicPartition, Leadership])
+    partition_status: dict[TopicPartition, PartitionStatus] = field(
+        default_factory=dict[TopicPartition, PartitionStatus]
+    )
+    replica_status: dict[Replica, ReplicaStatus] = field(default_factory=dict[Replica, ReplicaStatus])
+    offline_directories: dict[int, set[TopicPartition]] = field(default_factory=dict[int, set[TopicPartition]])
+    topics_to_delete: set[str] = field(default_factory=set[str])
+    topics_deletion_started: set[str] = field(default_factory=set[str])
+    topics_ineligible_for_deletion: set[str] = field(default_factory=set[str])
+    reassigning: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    removals: dict[TopicPartition, set[int]] = field(default_factory=dict[TopicPartition, set[int]])
     legacy_reassignment_seen: int = 0
 
     # Brokers

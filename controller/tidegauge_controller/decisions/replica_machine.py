@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from tidegauge.partition import TopicPartition
 from tidegauge_controller.decisions.batch import RequestBatch
@@ -101,9 +102,11 @@ def _change(
             for at in partitions:
                 context.set_assignment(at, context.assignment(at).without(broker_id))
                 del context.replica_status[Replica(at, broker_id)]
-        case _:
+        case _S.DELETION_SUCCESSFUL | _S.DELETION_INELIGIBLE:
             for at in partitions:
                 context.replica_status[Replica(at, broker_id)] = target
+        case _:
+            assert_never(target)
     return {}
 
 
