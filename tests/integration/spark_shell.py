@@ -1,4 +1,4 @@
-"""One Spark session in a process of its own, for all tests of a file: they send it Python, it answers with JSON.
+"""One Spark session in a process of its own, for all tests of a file: they send it Python, it responds with JSON.
 
 Not in the test process: a session leaves a JVM and threads behind that pytest would have to live with.
 """

@@ -162,7 +162,7 @@ def test_a_signal_lets_produce_print_the_summary_and_complete_the_history(
 
 
 def test_what_nobody_acknowledges_has_failed_or_is_unknown(cluster: LocalCluster, tmp_path: Path) -> None:
-    """--delivery-timeout-ms, and Ctrl-C, while the only replica is frozen: each record of a history has its answer."""
+    """--delivery-timeout-ms, and Ctrl-C, while the only replica is paused: each record of a history has its outcome."""
     run(cluster, "create-topic", "console-frozen", "--replica-assignment", "1")
     expired, interrupted = tmp_path / "expired", tmp_path / "interrupted"
     cluster.pause(1)

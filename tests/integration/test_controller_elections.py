@@ -70,7 +70,7 @@ async def test_the_isr_shrinks_to_its_last_member_and_what_follows(make_cluster)
             for topic in ("clean", "unclean", "alone"):
                 await (await producer.send(topic, b"only a has it", partition=0))
 
-        # The last member is never taken out: no leader, the ISR stays, an epoch is gone.
+        # The last member is never removed: no leader, the ISR stays, an epoch is used up.
         await asyncio.to_thread(cluster.kill, a)
         for topic in ("led-by-b", "clean", "unclean"):
             story.until(topic, -1, [a], 2)
@@ -103,7 +103,7 @@ async def test_the_isr_shrinks_to_its_last_member_and_what_follows(make_cluster)
         assert story.of("clean") == (b, [b], 3, True)
         assert story.of("led-by-b") == (-1, [a], 2, False)
 
-        # a comes back: it leads where it was the last member, for another epoch; elsewhere it follows, cut to b's log.
+        # a returns: it leads where it was the last member, in a new epoch; elsewhere it follows, truncated to b's log.
         await asyncio.to_thread(cluster.start, a)
         story.until("alone", a, [a], 2)
         story.until("led-by-b", a, [a, b], 3)

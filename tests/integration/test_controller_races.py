@@ -44,11 +44,11 @@ EXPECTED = {
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.NOT_CONTROLLER,
 }
-"""What an admin may be told when the controller dies over a request, or a repetition meets the first one's success."""
+"""Errors that an admin may get when the controller dies over a request, or after the success of an earlier attempt."""
 
 
 async def try_it(work: Awaitable[object]) -> None:
-    """Ask; the answer may have got lost."""
+    """Send a request; the response may be lost."""
     try:
         await work
     except TidegaugeError as problem:

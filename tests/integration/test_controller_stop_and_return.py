@@ -23,7 +23,7 @@ ASSIGNED = ("1,0,2", "0,2,1", "2,1,0", "1,2,0")
 
 
 class Shell:
-    """Types verbs into a cluster's folder."""
+    """Runs verbs in a cluster's directory."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
@@ -91,7 +91,7 @@ def test_broker_0_stops_returns_and_leads_again_on_demand(make_cluster) -> None:
 
     shell("stop", 0)
     without_0 = described(topic_id, (1, 2, 2, 1), ("1,2", "2,1", "2,1", "1,2"))
-    until(lambda: shell("describe-topic", TOPIC) == without_0)  # who is asked may hear of it a moment later
+    until(lambda: shell("describe-topic", TOPIC) == without_0)  # the broker asked may learn of it a moment later
     assert [shell.state(partition)["leader_epoch"] for partition in range(4)] == [1, 1, 1, 1]
     assert "/brokers/ids/0" not in shell.znodes()
 

@@ -32,7 +32,7 @@ async def admin(cluster: LocalCluster):
 
 
 def folders(cluster: LocalCluster, broker: int, topic: str) -> list[Path]:
-    """The partitions' folders of a topic that a broker has and does not delete."""
+    """The partition directories of a topic that a broker has and does not delete."""
     data = cluster.directory / f"broker-{broker}" / "data"
     return sorted(path for path in data.glob(f"{topic}-*") if not path.name.endswith("-delete"))
 

@@ -119,8 +119,8 @@ def bare_python(directory: Path) -> Path:
     """A Python that has all libraries of this one, but not the project."""
     venv.create(directory, symlinks=True)
     (lib,) = (directory / "lib").glob("python3.*")
-    # Unlike the environment's own folder this one is only looked through for packages: its .pth files don't count. It
-    # comes first, since PySpark there is compiled, in Spark's own archive not: so workers start three times as fast.
+    # Unlike the environment's own directory this one is only searched for packages: its .pth files don't count.
+    # It comes first, since PySpark there is compiled, in Spark's own archive not: so workers start three times as fast.
     line = f"import sys; sys.path.insert(0, {sysconfig.get_path('purelib')!r})\n"
     (lib / "site-packages" / "libraries.pth").write_text(line, encoding="utf-8")
     python = directory / "bin" / "python"
@@ -178,7 +178,7 @@ async def test_workers_without_the_package_are_killed(brokers: LocalCluster, tmp
         "SPARK_HOME": pyspark.__path__[0],
         "PYTHONPATH": "",
     }
-    # A local cluster's workers leave their folders in Spark's own.
+    # A local cluster's workers leave their directories in Spark's own.
     work = Path(pyspark.__path__[0]) / "work"
     others = set(work.glob("app-*"))
     job = Job(tmp_path, brokers, topic)

@@ -324,7 +324,7 @@ result = [
 async def test_what_was_never_committed_is_never_given(
     make_cluster: Callable[..., LocalCluster], shell: SparkShell, tmp_path: Path
 ) -> None:
-    """What only the leader had is cut when it returns; the stream has not seen any of it, and misses nothing else."""
+    """What only the leader had is truncated when it returns; the stream has seen none of it and misses nothing else."""
     # Slow to shrink an ISR: held followers stay in it and may be elected.
     slow = {"replica.lag.time.max.ms": "600000", "auto.leader.rebalance.enable": "false"}
     brokers = make_cluster(brokers=3, settings=slow)
@@ -486,7 +486,7 @@ result = tables
 
 
 def test_the_replication_report_adds_up(session: Session) -> None:
-    """0 is killed at 1000, 1 leads from 1400 with itself alone, 2 is back at 1900; 2500 to 3000 nobody leads."""
+    """0 is killed at 1000, 1 leads from 1400 with itself alone, 2 is back at 1900; 2500 to 3000 there is no leader."""
     at = {"topic": "t", "partition": 0}
     sequence = iter(range(100))
 

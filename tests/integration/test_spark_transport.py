@@ -1,6 +1,6 @@
 """The Spark source's transport against gRPC servers of this process that fail in every way a broker can.
 
-Each server is a broker with its own view of who leads. What holds here: leader changes, dead, frozen and freshly
+Each server is a broker with its own view of the leaders. Tested here: leader changes, dead, paused and freshly
 started brokers and old leaders are ridden out; what can't be ridden out ends in one sentence.
 """
 
@@ -260,7 +260,7 @@ def test_a_refused_connection_leads_to_another_broker(cluster: Cluster) -> None:
 
 
 def test_a_frozen_leader_costs_a_deadline(cluster: Cluster) -> None:
-    """A SIGSTOPped process accepts (its kernel does) and never answers."""
+    """A SIGSTOPped process accepts (its kernel does) and never responds."""
     cluster.append(5)
     frozen = cluster.brokers[0]
     frozen.stop()
@@ -290,7 +290,7 @@ def test_no_leader_for_a_while(cluster: Cluster) -> None:
 
 
 def test_an_old_leaders_view_is_not_believed(cluster: Cluster) -> None:
-    """KIP-320: broker 0 is cut off, thinks it leads and has less; it is fenced by the epoch that we know."""
+    """KIP-320: broker 0 is partitioned, considers itself leader and has less; it is fenced by the known epoch."""
     cluster.append(5)
     cluster.elect(1, except_for=(0,))
     for broker in cluster.brokers[1:]:
@@ -447,7 +447,7 @@ def test_an_unclean_election_in_mid_read_may_be_ignored(cluster: Cluster) -> Non
 
 @pytest.fixture
 def make_reader(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TidegaugeStreamReader]:
-    """Stream readers whose planner lives in this process, as after a start of the query."""
+    """Stream readers whose planner runs in this process, as after a start of the query."""
 
     def make(**more: str) -> TidegaugeStreamReader:
         options = cluster.options(**{"fetchOffset.retryIntervalMs": "1", **more})
@@ -539,7 +539,7 @@ def test_available_now_ends_where_the_new_topic_ends(cluster: Cluster, make_read
 
 
 def test_nobody_waits_for_more_records_once_a_topic_is_made_anew(cluster: Cluster, make_reader: MakeReader) -> None:
-    """The loss is told once, with the batch that begins the new topic, whatever minOffsetsPerTrigger says."""
+    """The loss is reported once, with the batch that begins the new topic, whatever minOffsetsPerTrigger says."""
     cluster.append(5)
     reader = make_reader(failOnDataLoss="false", minOffsetsPerTrigger="99")
     limit = reader.getDefaultReadLimit()
@@ -561,7 +561,7 @@ def test_a_planned_batch_of_a_topic_that_was_made_anew_is_empty(cluster: Cluster
 
 
 def test_one_broker_that_knows_an_older_topic_is_outvoted(cluster: Cluster, make_reader: MakeReader) -> None:
-    """Who was cut off serves old metadata for a while: nobody reads everything again for that."""
+    """A formerly partitioned broker serves old metadata for a while: that makes no query read everything again."""
     cluster.append(5)
     make_anew(cluster, 1, 2)
     cluster.elect(1)

@@ -70,7 +70,7 @@ class FakeLog:
 
 @dataclass
 class FakeConnection:
-    """Requests wait here until the test lets the broker take them; answers until the test delivers them."""
+    """Requests wait here until the test lets the broker take them; responses until the test delivers them."""
 
     world: World
     address: str
@@ -111,7 +111,7 @@ class FakeConnection:
         self.answers.append(response)
 
     def deliver(self, index: int = 0) -> None:
-        """An answer reaches the producer; a later one may overtake."""
+        """Deliver a response to the producer; a later one may overtake."""
         self.world.sender.responded(self.address, self.answers.pop(index), self.world.now_ms)
 
     def break_(self) -> None:

@@ -95,7 +95,7 @@ def test_lines_are_split_at_newlines_only(lines: list[bytes], chunk_bytes: int, 
         line for start in range(0, len(data), chunk_bytes) for line in splitter.feed(data[start : start + chunk_bytes])
     ]
     found += splitter.end()
-    # Without a final newline, an empty last line cannot be told from none.
+    # Without a final newline, an empty last line cannot be distinguished from none.
     expected = lines if (ends_with_newline or not lines or lines[-1]) else lines[:-1]
     assert found == expected
 

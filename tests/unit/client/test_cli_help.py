@@ -1,4 +1,4 @@
-"""``--help``: verbs by what they are for, common options apart, and an answer to a verb that there is not."""
+"""``--help``: verbs by purpose, common options apart, and suggestions for an unknown verb."""
 
 from __future__ import annotations
 

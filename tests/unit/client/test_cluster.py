@@ -1,4 +1,4 @@
-"""A client's view of a cluster, and gRPC's failures in Kafka's words; brokers are replaced by a table of answers."""
+"""A client's view of a cluster, and gRPC's failures in Kafka's words; brokers are replaced by a table of responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TP = TopicPartition("t", 0)
 
 
 class FakeCluster(Cluster):
-    """Asks a table instead of brokers: an answer by address, or an error."""
+    """Asks a table instead of brokers: a response by address, or an error."""
 
     def __init__(self, *addresses: str) -> None:
         super().__init__(list(addresses), retry_backoff_ms=1)
@@ -48,7 +48,7 @@ class FakeCluster(Cluster):
 
 
 async def test_brokers_are_asked_in_rotation() -> None:
-    """A broker that is cut off answers with old metadata: the next question goes to another."""
+    """A partitioned broker responds with old metadata: the next request goes to another."""
     cluster = FakeCluster("a:1", "b:2")
     for _ in range(4):
         await cluster.refresh()

@@ -112,7 +112,7 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
         (replace(WELL, held=frozenset({2})), "The fetches of broker 2 are held, so that it copies", RULE_FETCH),
         (replace(WELL, faulty={0: 2}), "2 faults of the lab are in force in broker 0", RULE_FETCH),
         (replace(WELL, led=None, silent=frozenset({1}), faulty={1: 1}), "1 fault of the lab is in force", RULE_SESSION),
-        # Nobody leads.
+        # There is no leader.
         (
             replace(DEAD, live=frozenset({0})),
             "no member of the ISR 1,2 can lead (broker 1 is not registered; broker 2 is not registered)",

@@ -38,7 +38,7 @@ def test_a_record_has_an_invocation_and_its_answer(tmp_path: Path) -> None:
 
 
 def test_definite_and_indefinite_failures_are_kept_apart(tmp_path: Path) -> None:
-    """Rule 3: what nobody knows must never count as failed."""
+    """Rule 3: an unknown outcome must never count as failed."""
     path = tmp_path / "h"
     refused = TidegaugeError(ErrorCode.MESSAGE_TOO_LARGE)
     with HistoryWriter(path, "t", "all", is_idempotent=True) as history:

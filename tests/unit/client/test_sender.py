@@ -1,4 +1,4 @@
-"""What a producer does with answers and breaks (KafkaProducer: Sender, TransactionManager; KIP-98, KIP-360)."""
+"""What a producer does with responses and disconnections (Sender, TransactionManager; KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_at_most_five_batches_of_a_partition_are_in_flight() -> None:
 
 
 def test_the_first_batch_travels_alone() -> None:
-    """Rule 8: a leader without state takes any first sequence; were 0 refused and 1 taken, 0 would be lost."""
+    """Rule 8: a leader without state takes any first sequence; were 0 rejected and 1 accepted, 0 would be lost."""
     world = World()
     world.send_batches(2)
     world.step()
@@ -188,7 +188,7 @@ def test_nothing_is_sent_before_there_is_a_producer_id() -> None:
 
 
 def test_a_retry_has_the_same_bytes_and_is_recognised_as_duplicate() -> None:
-    """KIP-98: the broker took it, the answer was lost, the retry succeeds with the first offset."""
+    """KIP-98: the broker took it, the response was lost, the retry succeeds with the first offset."""
     world = World()
     (promise,) = world.send_batches(1)
     world.step()
@@ -208,7 +208,7 @@ def test_a_retry_has_the_same_bytes_and_is_recognised_as_duplicate() -> None:
 
 
 def test_out_of_order_after_an_earlier_failure_is_retried_in_order() -> None:
-    """Batch 0 is refused, so 1 and 2 are out of order: all three are sent again, one at a time."""
+    """Batch 0 is rejected, so 1 and 2 are out of order: all three are sent again, one at a time."""
     world = World()
     world.introduce()
     world.send_batches(3)
@@ -243,7 +243,7 @@ def test_answers_may_overtake_each_other() -> None:
 
 
 def test_a_refusal_for_good_closes_the_gap_by_a_new_epoch() -> None:
-    """Batch 1 is refused for good; 2 goes on under epoch 1 from sequence 0 (requestIdempotentEpochBump)."""
+    """Batch 1 is rejected for good; 2 goes on under epoch 1 from sequence 0 (requestIdempotentEpochBump)."""
     world = World()
     world.introduce()
     promises = world.send_batches(3)
@@ -277,7 +277,7 @@ def test_out_of_order_at_the_next_expected_sequence_begins_a_new_epoch() -> None
 
 
 def test_no_new_epoch_begins_while_an_answer_is_on_its_way() -> None:
-    """Rule 6: the answer for batch 1 is still to come; only then is it known that it may be numbered anew."""
+    """Rule 6: the response for batch 1 is still to come; only then is it known that it may be renumbered."""
     world = World()
     world.introduce()
     world.send_batches(2)
@@ -592,7 +592,7 @@ def test_no_batch_runs_five_ahead_of_one_without_an_answer() -> None:
 @settings(max_examples=150, deadline=None)
 @given(EVENTS)
 def test_whatever_breaks_every_record_is_written_once_and_in_order(events: list[tuple[str, int]]) -> None:
-    """The producer's promise (KIP-98) over any schedule of refusals, breaks, lost answers and leader changes."""
+    """The producer's promise (KIP-98) over any schedule of errors, disconnections, lost responses, leader changes."""
     world = World(request_timeout_ms=2_000)
     sent = 3
     world.send_batches(sent)
@@ -645,7 +645,7 @@ def test_what_is_not_retriable_is_reported_as_it_is(code: ErrorCode) -> None:
 
 @pytest.mark.parametrize("is_lost_first", [True, False])
 def test_a_refusal_after_an_attempt_of_unknown_outcome_is_not_definite(*, is_lost_first: bool) -> None:
-    """History, rule 3: a definite error says nothing of an earlier attempt whose answer was lost."""
+    """History, rule 3: a definite error says nothing of an earlier attempt whose response was lost."""
     world = World(idempotence=False)
     promise = world.send(b"a")
     world.step()

@@ -289,7 +289,7 @@ def both_at_zero() -> Subscription:
 
 
 def test_a_partition_that_gave_its_records_is_asked_for_last() -> None:
-    """SubscriptionState.movePartitionToEnd: a full answer must not starve the partitions behind."""
+    """SubscriptionState.movePartitionToEnd: a full response must not starve the partitions behind."""
     subscription = both_at_zero()
     answer(subscription, records=batch(0, 3))
     assert offsets(subscription, 3) == [0, 1, 2]
@@ -298,7 +298,7 @@ def test_a_partition_that_gave_its_records_is_asked_for_last() -> None:
 
 
 def test_a_partition_whose_fetch_failed_is_asked_for_last() -> None:
-    """CompletedFetch.initialize: so do those that were answered with an error."""
+    """CompletedFetch.initialize: so do those whose response was an error."""
     subscription = both_at_zero()
     answer(subscription, error=int(ErrorCode.UNKNOWN_LEADER_EPOCH))
 

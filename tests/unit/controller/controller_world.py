@@ -1,4 +1,4 @@
-"""A model of a whole cluster for tests of the controller: ZooKeeper, brokers with disks, queues, one term at a time.
+"""A model of a complete cluster for tests of the controller: ZooKeeper, brokers with disks, queues, one term at a time.
 
 Brokers do what control requests say, with ReplicaManager's checks. Every operation in ZooKeeper, every
 request put into a queue and every delivery is a step, after any of which the controller can be made to die.
@@ -128,7 +128,7 @@ class Broker:
         )
 
     def hear(self, verdict: IsrVerdict) -> None:
-        """The controller's answer."""
+        """The controller's response."""
         at = verdict.topic_partition
         if verdict.error is ErrorCode.NONE and self.roles[at][1] == verdict.leader_epoch:
             self.partition_epochs[at] = verdict.partition_epoch
@@ -142,7 +142,7 @@ class World:
         prompt: the brokers that get each request at once, while the decision still runs; the others when it is over.
 
     Attributes:
-        may_keep: replicas that may be left at a broker that lost them and was not told.
+        may_keep: replicas that may be left at a broker that lost them and was not notified.
     """
 
     def __init__(self, lives: int | None, prompt: frozenset[int]) -> None:
@@ -179,7 +179,7 @@ class World:
                 raise Died
 
     def loses_answers(self) -> bool:
-        """Whether ZooKeeper's answer to a write gets lost now."""
+        """Whether ZooKeeper's response to a write gets lost now."""
         return False
 
     # The controller
@@ -203,7 +203,7 @@ class World:
             self.step()
 
     def settle(self) -> None:
-        """Deliver, answer and look until nothing moves any more."""
+        """Deliver, respond and look until nothing moves any more."""
         quiet = False
         while not quiet:
             quiet = True
@@ -238,7 +238,7 @@ class World:
                 self.term.run(process_replicas_deleted(context, broker_id, deleted, response))
 
     def reassign(self, topic: str, targets: dict[int, tuple[int, ...] | None]) -> None:
-        """What the admin asks for; then leaders take in who is added, as long as that takes."""
+        """The admin's request; then leaders add the new replicas to the ISR, as long as that takes."""
         wanted = {TopicPartition(topic, partition): target for partition, target in targets.items()}
         self.term.run(alter_reassignments(self.term.context, wanted))
         self.catch_up()

@@ -69,7 +69,7 @@ def test_a_proposal_is_written_and_answered_with_the_new_partition_epoch():
 
 
 def test_no_leader_and_isr_follows_but_all_learn_the_metadata():
-    """The leader epoch stays; brokers that shut down are told as well."""
+    """The leader epoch stays; brokers that shut down are notified as well."""
     term = term_of()
     term.context.shutting_down.add(4)
     ask(term, proposal(term))
@@ -130,7 +130,7 @@ def test_who_joins_must_be_in_the_life_in_which_it_fetched():
 
 
 def test_every_member_must_be_alive_also_those_that_stay():
-    """The code tests the whole proposed ISR, whatever its comment says."""
+    """The code tests the complete proposed ISR, whatever its comment says."""
     term = term_of()
     del term.context.live[3]
     term.context.shutting_down.add(2)

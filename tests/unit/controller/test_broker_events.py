@@ -159,7 +159,7 @@ def test_a_death_costs(isr: tuple[int, ...], leader: int, victim: int, after: tu
 
 
 def test_the_last_member_leads_again_for_another_epoch():
-    """Trap 10: each of "offline" and "elected again" costs an epoch; who was not in the ISR waits."""
+    """Each of "offline" and "elected again" costs an epoch; a replica outside the ISR waits."""
     term = term_of()
     assert row(term) == (1, (1, 2, 3), 0)
     die(term, 1)
@@ -207,7 +207,7 @@ def test_a_leaders_death():
         "leader-and-isr>3: 2e1",
         "metadata>2: 2e1 live 2,3",
         "metadata>3: 2e1 live 2,3",
-        # the dead replica goes offline: told again (ignored, the epoch is the same); its StopReplica is dropped
+        # the dead replica goes offline: sent again (ignored, the epoch is the same); its StopReplica is dropped
         "leader-and-isr>2: 2e1",
         "leader-and-isr>3: 2e1",
         "metadata>2: 2e1 live 2,3",
@@ -367,11 +367,11 @@ def test_a_lost_race_of_a_removal_is_run_again():
     shrunk = PartitionStateNode(1, 0, (1, 3), 1)
     term.before_write = lambda: term.zookeeper.write_state(AT, shrunk)
     die(term, 2)
-    assert row(term) == (1, (1, 3), 0)  # somebody else had removed it: nothing to write any more
+    assert row(term) == (1, (1, 3), 0)  # another writer had removed it: nothing to write any more
 
 
 def test_an_election_that_memory_fails_is_held_again_over_what_is_there():
-    """Somebody puts a live replica into the ISR by hand: no write would tell, so a failure is never memory's alone."""
+    """A live replica put into the ISR by hand shows in no write, so a failure is never decided on memory alone."""
     term = term_of()
     node = PartitionStateNode(1, 5, (1,), 1)
     term.context.leadership[AT] = type(term.context.leadership[AT]).of(node, term.zookeeper.write_state(AT, node))
@@ -423,7 +423,7 @@ def test_a_fail_over_tells_who_lives_first_then_each_replica_its_state():
         "leader-and-isr>2: 1e1",
         "metadata>1: 1e1 live 1,2",
         "metadata>2: 1e1 live 1,2",
-        # replica 3 is offline: not in the ISR, so nothing is written; told again
+        # replica 3 is offline: not in the ISR, so nothing is written; sent again
         "leader-and-isr>1: 1e1",
         "leader-and-isr>2: 1e1",
         "metadata>1: 1e1 live 1,2",
@@ -456,7 +456,7 @@ def test_a_topic_without_an_id_gets_one_and_old_notifications_go():
     assert path not in term.zookeeper.nodes
 
 
-# Failed folders
+# Failed log directories
 
 
 def test_a_failed_folder_takes_its_replicas_offline():
@@ -471,13 +471,13 @@ def test_a_failed_folder_takes_its_replicas_offline():
     assert row(term) == (2, (2, 3), 1)
     assert "stop>1: e1" in told(term.sent)
     assert term.sent[-1][1].partitions[0].topic_partition == AT
-    # Known already: nothing more; another partition's answer does not make it work again.
+    # Known already: nothing more; another partition's response does not make it healthy.
     term.take_sent()
     term.run(process_leader_and_isr_response(term.context, 1, PartitionsResponse(partitions={AT: STORAGE})))
     other = PartitionsResponse(partitions={TopicPartition("x", 0): ErrorCode.NONE})
     term.run(process_leader_and_isr_response(term.context, 1, other))
     assert (term.sent, term.context.offline_directories[1]) == ([], {AT})
-    # The folder is repaired by a restart.
+    # The log directory is repaired by a restart.
     come(term, 1)
     assert term.context.is_online(1, AT)
 

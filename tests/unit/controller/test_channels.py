@@ -24,12 +24,12 @@ AT_8 = Endpoint(8, "127.0.0.1", 2)
 
 
 def request(number: int) -> UpdateMetadataRequest:
-    """Told from others by its broker epoch."""
+    """Distinguished from others by its broker epoch."""
     return UpdateMetadataRequest(ControlHeader(0, 1, number), (), ())
 
 
 class Wire:
-    """What brokers were sent; ``down`` says who does not answer, ``hold`` keeps answers back."""
+    """What was sent to brokers; ``down`` names those that do not respond, ``hold`` keeps responses back."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, int]] = []

@@ -1,8 +1,8 @@
 """The controller dies after each single thing it does; the next one finishes or undoes it.
 
-In a model of the whole (``controller_world``) each scenario is repeated with a death after step 1, 2, 3, ... until one
-gets through. Then another broker takes over, the dead one comes back, and ZooKeeper, the brokers' memories and their
-disks must say the same.
+In a model of the cluster (``controller_world``) each scenario is repeated with a death after step 1, 2, 3, ... until
+one gets through. Then another broker takes over, the dead one comes back, and ZooKeeper, the brokers' memories and
+their disks must say the same.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ WRITES = (SetNode("/a", b"1", 5), CreateNode("/b", None), DeleteNode("/c"))
 
 
 class FakeZooKeeper:
-    """Answers transactions as told, by the path written; everything else succeeds."""
+    """Returns the given results of transactions, by the path written; everything else succeeds."""
 
     def __init__(self) -> None:
         self.transactions: list[list[Operation]] = []

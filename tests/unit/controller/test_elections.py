@@ -119,7 +119,7 @@ def test_preferred(live: tuple[int, ...], isr: tuple[int, ...], elected: object)
         ((1, 2, 3), (1,), (1, 2, 3), (2, (2, 3), False)),
         ((1, 2, 3), (1,), (3, 1), (3, (3,), False)),
         ((1, 2, 3), (1, 2), (1, 2, 3), (3, (3,), False)),  # all that shut down leave the ISR
-        ((1, 2, 3), (1,), (1,), None),  # nobody else is in sync: the leader stays
+        ((1, 2, 3), (1,), (1,), None),  # no other replica is in sync: the leader stays
         ((1, 2), (1,), (1, 3), None),
         ((1, 3), (1,), (1, 2, 3), (3, (2, 3), False)),  # the dead 2 is left to its own removal
     ],
@@ -129,7 +129,7 @@ def test_controlled_shutdown(
 ):
     election = elect_for_controlled_shutdown(context_of(live, shutting_down=shutting_down), AT, old(1, isr))
     assert outcome(election) == elected
-    assert election.recipients == tuple(i for i in AR if i in live)  # the one that goes is told, too
+    assert election.recipients == tuple(i for i in AR if i in live)  # the removed one is notified, too
 
 
 @pytest.mark.parametrize(

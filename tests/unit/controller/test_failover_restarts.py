@@ -42,9 +42,9 @@ def outcome(zookeeper: MemoryZooKeeper) -> Outcome:
         ((1,), (), (2, 1, (2, 3))),  # the leader: another member leads
         ((2,), (), (1, 1, (1, 3))),  # a follower leaves, as after a bounce
         ((2, 3), (), (1, 1, (1,))),
-        ((1, 2, 3), (), (1, 1, (1,))),  # all: the leader, for nobody knows more, in a new epoch
+        ((1, 2, 3), (), (1, 1, (1,))),  # all: the leader, because no other has more, in a new epoch
         ((1,), (2,), (3, 2, (3,))),  # a dead one leaves as ever
-        ((1,), (2, 3), (1, 1, (1,))),  # nobody else is there
+        ((1,), (2, 3), (1, 1, (1,))),  # no other replica is online
         ((2, 3), (1,), (2, 1, (2,))),
     ],
 )
@@ -94,7 +94,7 @@ def test_a_leaderless_partition_is_led_by_its_last_member_again():
 
 
 def test_a_lost_race_is_run_again():
-    """Somebody writes between reading and writing: the decision is made over what is there now."""
+    """Another writer writes between reading and writing: the decision is repeated on the new state."""
     zookeeper = topic()
     zookeeper.register_broker(3)
     term = Term(zookeeper, 9)

@@ -286,7 +286,7 @@ def test_blocks_of_a_thousand_are_given_out_once_each():
     assert term.run(allocate_producer_ids(term.context, 1, epoch))[0] is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-# Topics grow, go, and are refused
+# Topics are extended, deleted, and rejected
 
 
 def grow(term: Term) -> None:

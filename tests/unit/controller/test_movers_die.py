@@ -1,7 +1,7 @@
 """A source or a target dies after each single step of a reassignment, and restarts (KIP-455).
 
-The controller lives on: its own death stands in ``test_controller_dies``. In the model of ``controller_world``; on real
-processes the long tests of ``tests/integration/test_reassignment.py`` do the same under load.
+The controller stays alive: its own death is tested in ``test_controller_dies``. In the model of ``controller_world``;
+on real processes the long tests of ``tests/integration/test_reassignment.py`` do the same under load.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class MortalBroker(World):
 
     Args:
         victim: which one.
-        falls_after: so many steps.
+        falls_after: number of steps.
         prompt: as ``World``.
     """
 

@@ -154,7 +154,7 @@ class Walk(World):
             self.zookeeper.set(topic_path(name), changed.encode())
 
     def reassign(self) -> None:
-        """Other replicas, or none of it; which of the old ones hear that they go, nobody knows here."""
+        """Reassign or cancel; which of the old replicas learn that they are removed is not known here."""
         context = self.term.context
         partitions = list(context.partitions())
         if partitions:
@@ -174,7 +174,7 @@ class Walk(World):
     # Leaders and controllers
 
     def propose(self) -> None:
-        """A broker that believes to lead takes in whom it likes, or puts out whom it likes."""
+        """A broker that considers itself the leader adds or removes any ISR member."""
         led = [
             (broker, at)
             for broker in self.brokers.values()
@@ -192,7 +192,7 @@ class Walk(World):
                 broker.hear(verdict)
 
     def replace_the_controller(self) -> None:
-        """Another is elected, while the old one lives and knows nothing of it."""
+        """Another controller is elected, while the old one is alive and does not know of it."""
         self.stale.append(self.term)
         self.elect(self.random.choice(self.up()))
 

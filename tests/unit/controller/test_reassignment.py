@@ -96,7 +96,7 @@ def grow_isr(term: Term, isr: tuple[int, ...], at: TopicPartition = AT) -> None:
 
 
 def answer_deletions(term: Term) -> None:
-    """All brokers that were told to delete a replica of the partition say that they did."""
+    """All brokers that were asked to delete a replica of the partition respond that they did."""
     for broker_id, message in term.take_sent():
         if isinstance(message, StopReplicaRequest) and message.partitions[0].delete:
             told = [item.topic_partition for item in message.partitions]
@@ -115,7 +115,7 @@ def states_of(term: Term, *broker_ids: int) -> list[ReplicaStatus | None]:
 
 
 def test_it_begins_with_the_topic_znode_the_epoch_and_new_replicas():
-    """U1, U2, A1, A2: RS = TRS then who leaves; the leader epoch rises by one; isNew for the added ones alone."""
+    """U1, U2, A1, A2: RS = TRS then the removed ones; the leader epoch rises by one; isNew for the added ones alone."""
     term = term_of()
     assert alter(term, (4, 5, 3)) == IN_PLACE
     assert entry(term) == ((4, 5, 3, 1, 2), (4, 5), (1, 2))
@@ -145,7 +145,7 @@ def test_it_waits_while_a_target_is_missing_in_the_isr():
 
 
 def test_partitions_that_an_admin_adds_meanwhile_are_kept():
-    """Kafka writes the whole znode from memory; here another's entries stay as they stand (rule 3)."""
+    """Kafka writes the complete znode from memory; here other entries stay as they are (rule 3)."""
     term = term_of()
 
     def add_a_partition() -> None:
@@ -183,7 +183,7 @@ def test_it_ends_when_the_isr_holds_all_targets_though_it_holds_more():
 
 
 def test_the_last_znode_waits_for_the_deletions():
-    """B6 after the answers of all live brokers that lose a replica: a controller's death leaves nothing on disks."""
+    """B6 after the responses of all live brokers that lose a replica: a controller's death leaves nothing on disks."""
     term = term_of()
     alter(term, (4, 5, 3))
     grow_isr(term, (1, 2, 3, 4, 5))
@@ -310,7 +310,7 @@ def test_the_same_target_again_changes_no_znode_of_the_topic_but_the_epoch():
     assert term.zookeeper.state(AT).leader_epoch == 2
 
 
-# Refusals
+# Rejections
 
 
 @pytest.mark.parametrize(

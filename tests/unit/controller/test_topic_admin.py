@@ -71,7 +71,7 @@ class Session:
 
 
 class Cache:
-    """The broker's metadata: what the controller has told it."""
+    """The broker's metadata: what the controller has sent it."""
 
     def __init__(self) -> None:
         self.leaders: dict[TopicPartition, int] = {}
@@ -135,7 +135,7 @@ async def test_settings_come_first_then_the_topic_and_the_time_is_over_before_it
 async def test_a_creation_whose_answers_get_lost_succeeds_all_the_same(lost_answers: int) -> None:
     stage = Stage()
     stage.cache.leaders = {TopicPartition("orders", 0): 0}
-    stage.cache.knows_topic = lambda _topic: False  # type: ignore[method-assign]  # told while the request ran
+    stage.cache.knows_topic = lambda _topic: False  # type: ignore[method-assign]  # notified while the request ran
     stage.session.lost_answers = lost_answers  # of the settings' creation
     assert (await stage.create(NewTopic("orders", assignment=[[0, 1]]))).error is NONE
     stage = Stage()
@@ -184,7 +184,7 @@ async def test_partitions_of_what_is_not_there_or_goes() -> None:
 
 @pytest.mark.parametrize("name", ["..", "orders/partitions", "../../controller", "", "a\0b"])
 async def test_what_is_no_name_of_a_topic_never_becomes_a_path(name: str) -> None:
-    """ZooKeeper's client refuses some of these; others would be other znodes."""
+    """ZooKeeper's client rejects some of these; others would be other znodes."""
     stage = Stage()
     await stage.create(NewTopic("orders", assignment=[[0, 1]]))
     refused = await stage.grow(NewPartitions(name, 3))

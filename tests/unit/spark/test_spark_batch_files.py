@@ -1,4 +1,4 @@
-"""Exactly once in the output folder, whatever dies when: BatchFiles and what it reads from a checkpoint."""
+"""Exactly once in the output directory, whatever dies when: BatchFiles and what it reads from a checkpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows(file: Path) -> int:
 
 
 def seen(directory: Path) -> dict[str, str]:
-    """What a reader of the folder sees: names that begin with _ or . are skipped, at any depth."""
+    """What a reader of the directory sees: names that begin with _ or . are skipped, at any depth."""
     files = [one for one in directory.rglob("*") if one.is_file()]
     visible = [one for one in files if not any(part[0] in "_." for part in one.relative_to(directory).parts)]
     return {one.name: one.read_text(encoding="utf-8") for one in visible}

@@ -1,4 +1,4 @@
-"""The vectorised decoder gives what the plain one gives, whatever stands in the batches, and refuses what it does."""
+"""The vectorised decoder gives what the plain one gives, whatever the batches hold, and rejects what it does."""
 
 from __future__ import annotations
 

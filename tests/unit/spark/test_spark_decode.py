@@ -137,7 +137,7 @@ def test_arrow_batches_have_the_wanted_size() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=8), st.data())
 def test_exactly_the_range_comes_out(counts: list[int], data: st.DataObject) -> None:
-    """However batches and buffers are cut, each offset of [from, until) comes once and in order, and no other."""
+    """However batches and buffers are split, each offset of [from, until) comes once and in order, and no other."""
     base, batches = 100, []
     for count in counts:
         batches.append((base, build(numbered(count), base)))

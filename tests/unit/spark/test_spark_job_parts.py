@@ -1,4 +1,4 @@
-"""The job without Spark: what is counted and noted when, when a stop may happen, and how failures are told."""
+"""The job without Spark: what is counted and noted when, when a stop may happen, and how failures are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data source's options: Spark's names, precedence and refusals (KafkaSourceProvider)."""
+"""The data source's options: Spark's names, precedence and rejections (KafkaSourceProvider)."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_times() -> None:
 
 @pytest.mark.parametrize(("retries", "expected", "pauses"), [(3, 12, 2), (1, 8, 1), (0, 8, 0)])
 def test_latest_below_what_is_known_is_asked_again(retries: int, expected: int, pauses: int) -> None:
-    """KAFKA-7703: an answer that went backwards is believed only after some retries."""
+    """KAFKA-7703: an offset that went backwards is accepted only after some retries."""
     responses = iter([8, 8, 12, 12])
     waited: list[None] = []
 

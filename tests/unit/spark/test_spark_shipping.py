@@ -27,7 +27,7 @@ try:
     import tidegauge_spark.source
     sys.exit("the package is found without any help")
 except ModuleNotFoundError:
-    sys.modules.pop("tidegauge_spark", None)  # an editable install leaves the jobs' folder, without a package
+    sys.modules.pop("tidegauge_spark", None)  # an editable install leaves the jobs' directory, without a package
 source = pickle.loads(base64.b64decode(sys.argv[2]))
 import tidegauge_spark
 from pyspark import cloudpickle
