@@ -34,12 +34,12 @@ def load(reader, topic, **options):
     return reader.options(**options).load()
 def text(value):
     return None if value is None else bytes(value).decode()
-def drain(topic, folder, **options):
+def drain(topic, directory, **options):
     stream = load(spark.readStream, topic, startingOffsets="earliest", **options)
     rows = []
     def take(frame, batch_id):
         rows.extend([text(row.value), row.partition, row.offset] for row in frame.collect())
-    query = stream.writeStream.foreachBatch(take).option("checkpointLocation", folder).trigger(availableNow=True)
+    query = stream.writeStream.foreachBatch(take).option("checkpointLocation", directory).trigger(availableNow=True)
     query.start().awaitTermination()
     return rows
 """
@@ -132,7 +132,7 @@ async def test_a_micro_batch_that_is_run_again_writes_nothing_twice(
     code = """
 stream = load(spark.readStream, "copy-from", startingOffsets="earliest", maxOffsetsPerTrigger="20")
 writer = stream.select("key", "value").writeStream.format("tidegauge").option("topic", "copy-to")
-writer = writer.option("kafka.bootstrap.servers", servers).option("checkpointLocation", folder)
+writer = writer.option("kafka.bootstrap.servers", servers).option("checkpointLocation", directory)
 writer.trigger(availableNow=True).start().awaitTermination()
 rows = load(spark.read, "copy-to", includeHeaders="true").collect()
 result = [[text(row.value), [header.key for header in row.headers]] for row in rows]
@@ -176,13 +176,13 @@ async def test_retention_behind_the_reader(cluster: LocalCluster, session: Sessi
     topic = "aged"
     await create(cluster, topic, 1)
     await produce(cluster, topic, range(10))
-    assert len(session.run("result = drain(topic, folder)", topic=topic, directory=str(tmp_path))) == 10
+    assert len(session.run("result = drain(topic, directory)", topic=topic, directory=str(tmp_path))) == 10
     await produce(cluster, topic, range(10, 30))
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.delete_records({TopicPartition(topic, 0): 20})
-    problem = session.run("result = drain(topic, folder)", topic=topic, directory=str(tmp_path))
+    problem = session.run("result = drain(topic, directory)", topic=topic, directory=str(tmp_path))
     assert 'set the source option "failOnDataLoss" to "false"' in problem
-    rows = session.run("result = drain(topic, folder, failOnDataLoss='false')", topic=topic, directory=str(tmp_path))
+    rows = session.run("result = drain(topic, directory, failOnDataLoss='false')", topic=topic, directory=str(tmp_path))
     assert [offset for _, _, offset in rows] == list(range(20, 30))
 
 
@@ -334,7 +334,7 @@ stream = load(spark.readStream, topic, startingOffsets="earliest", includeLeader
 result = []
 def take(frame, batch_id):
     result.extend([text(row.value), row.offset, row.leaderEpoch] for row in frame.collect())
-writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", folder)
+writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", directory)
 writer.trigger(availableNow=True).start().awaitTermination()
 """
 
