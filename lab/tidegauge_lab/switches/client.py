@@ -131,34 +131,10 @@ class Switches:
         Raises:
             TidegaugeError: INVALID_REQUEST, it is not held or does not follow; BROKER_NOT_AVAILABLE.
         """
-        leader = await self._leader_in_view_of(at, broker_id)
-        before = await self._look(at, broker_id, leader)
         request = lab_pb2.StepFetchRequest(partition=wire.to_partition(at), until=wire.UNTIL[until])
         with _telling(broker_id):
             response = await (await self._stub(broker_id)).StepFetch(request, timeout=limit_seconds)
-        asked = response.leader_id if response.HasField("leader_id") else leader
-        after = await self._look(at, broker_id, asked)
-        return wire.from_step(at, broker_id, response, before, after)
-
-    async def _leader_in_view_of(self, at: TopicPartition, broker_id: int) -> int | None:
-        replica = (await self.observe(broker_id, [at.topic])).get(at)
-        return replica.leader_id if replica is not None and replica.HasField("leader_id") else None
-
-    async def _look(
-        self, at: TopicPartition, follower: int, leader: int | None
-    ) -> dict[int, metadata_pb2.ReplicaDescription]:
-        """The replica on the follower and on the leader, where they answer."""
-        found = {}
-        for broker_id in (follower, leader):
-            if broker_id is None or broker_id not in self._addresses:
-                continue
-            try:
-                replica = (await self.observe(broker_id, [at.topic])).get(at)
-            except TidegaugeError:
-                continue
-            if replica is not None:
-                found[broker_id] = replica
-        return found
+        return wire.from_step(at, broker_id, response)
 
     # Faults
 

@@ -11,7 +11,7 @@ from enum import Enum
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import lab_pb2, metadata_pb2
+from tidegauge.v1 import lab_pb2
 
 
 class Plane(Enum):
@@ -159,10 +159,7 @@ class Step:
         leader: who was asked, or None.
         answer_kept_back: the step stopped at its request.
         text: what was asked and answered, one line for people.
-        changes: at the follower and its leader, in this order.
-        before: the follower's replica and the leader's, each as that broker described it; missing where it could
-            not be asked.
-        after: the same, after the step.
+        changes: at the follower and, where its leader responded, there, in this order.
         response: the follower's broker's own words.
     """
 
@@ -174,6 +171,4 @@ class Step:
     answer_kept_back: bool
     text: str
     changes: Sequence[Change]
-    before: dict[int, metadata_pb2.ReplicaDescription] = field(repr=False)
-    after: dict[int, metadata_pb2.ReplicaDescription] = field(repr=False)
     response: lab_pb2.StepFetchResponse = field(repr=False)

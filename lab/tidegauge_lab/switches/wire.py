@@ -105,19 +105,12 @@ def from_list(message: lab_pb2.ListFaultsResponse) -> BrokerSwitches:
     return BrokerSwitches(message.broker_id, [from_fault(message.broker_id, fault) for fault in message.faults], held)
 
 
-def from_step(
-    at: TopicPartition,
-    broker_id: int,
-    response: lab_pb2.StepFetchResponse,
-    before: dict[int, metadata_pb2.ReplicaDescription],
-    after: dict[int, metadata_pb2.ReplicaDescription],
-) -> Step:
-    """From the wire, with what the step changed."""
+def from_step(at: TopicPartition, broker_id: int, response: lab_pb2.StepFetchResponse) -> Step:
+    """From the wire."""
     leader = response.leader_id if response.HasField("leader_id") else None
-    changes = []
-    for asked in (broker_id, leader):
-        if asked is not None and asked in before and asked in after:
-            changes += differences(asked, before[asked], after[asked])
+    changes = differences(broker_id, response.follower_before, response.follower_after)
+    if leader is not None and response.HasField("leader_after"):
+        changes += differences(leader, response.leader_before, response.leader_after)
     return Step(
         topic_partition=at,
         broker_id=broker_id,
@@ -127,8 +120,6 @@ def from_step(
         answer_kept_back=response.answer_kept_back,
         text=_describe_step(at, broker_id, response),
         changes=changes,
-        before=before,
-        after=after,
         response=response,
     )
 

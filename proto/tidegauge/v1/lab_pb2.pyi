@@ -233,8 +233,10 @@ class StepFetchResponse(google.protobuf.message.Message):
     RECORDS_BYTES_FIELD_NUMBER: builtins.int
     EPOCH_QUESTION_FIELD_NUMBER: builtins.int
     EPOCH_RESULT_FIELD_NUMBER: builtins.int
-    BEFORE_FIELD_NUMBER: builtins.int
-    AFTER_FIELD_NUMBER: builtins.int
+    FOLLOWER_BEFORE_FIELD_NUMBER: builtins.int
+    FOLLOWER_AFTER_FIELD_NUMBER: builtins.int
+    LEADER_BEFORE_FIELD_NUMBER: builtins.int
+    LEADER_AFTER_FIELD_NUMBER: builtins.int
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """Why the round was refused (by the leader, or because there is none to ask), or none."""
     error_message: builtins.str
@@ -264,12 +266,20 @@ class StepFetchResponse(google.protobuf.message.Message):
         """What the answer said; STEP_KIND_EPOCH_END, absent while the answer is kept back."""
 
     @property
-    def before(self) -> global___LabReplica:
-        """This follower's replica before the step."""
+    def follower_before(self) -> tidegauge.v1.metadata_pb2.ReplicaDescription:
+        """This follower's replica before the step and after it."""
 
     @property
-    def after(self) -> global___LabReplica:
-        """This follower's replica after it."""
+    def follower_after(self) -> tidegauge.v1.metadata_pb2.ReplicaDescription:
+        """See follower_before."""
+
+    @property
+    def leader_before(self) -> tidegauge.v1.metadata_pb2.ReplicaDescription:
+        """The leader's replica before the step and after it, by its own word; absent where it did not respond."""
+
+    @property
+    def leader_after(self) -> tidegauge.v1.metadata_pb2.ReplicaDescription:
+        """See leader_before."""
 
     def __init__(
         self,
@@ -284,44 +294,16 @@ class StepFetchResponse(google.protobuf.message.Message):
         records_bytes: builtins.int = ...,
         epoch_question: tidegauge.v1.offsets_pb2.OffsetForLeaderEpochPartition | None = ...,
         epoch_result: tidegauge.v1.offsets_pb2.OffsetForLeaderEpochResult | None = ...,
-        before: global___LabReplica | None = ...,
-        after: global___LabReplica | None = ...,
+        follower_before: tidegauge.v1.metadata_pb2.ReplicaDescription | None = ...,
+        follower_after: tidegauge.v1.metadata_pb2.ReplicaDescription | None = ...,
+        leader_before: tidegauge.v1.metadata_pb2.ReplicaDescription | None = ...,
+        leader_after: tidegauge.v1.metadata_pb2.ReplicaDescription | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_leader_id", b"_leader_id", "after", b"after", "before", b"before", "epoch_question", b"epoch_question", "epoch_result", b"epoch_result", "fetch", b"fetch", "fetch_result", b"fetch_result", "leader_id", b"leader_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_leader_id", b"_leader_id", "after", b"after", "answer_kept_back", b"answer_kept_back", "before", b"before", "epoch_question", b"epoch_question", "epoch_result", b"epoch_result", "error", b"error", "error_message", b"error_message", "fetch", b"fetch", "fetch_result", b"fetch_result", "kind", b"kind", "leader_id", b"leader_id", "records_bytes", b"records_bytes"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_leader_id", b"_leader_id", "epoch_question", b"epoch_question", "epoch_result", b"epoch_result", "fetch", b"fetch", "fetch_result", b"fetch_result", "follower_after", b"follower_after", "follower_before", b"follower_before", "leader_after", b"leader_after", "leader_before", b"leader_before", "leader_id", b"leader_id"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_leader_id", b"_leader_id", "answer_kept_back", b"answer_kept_back", "epoch_question", b"epoch_question", "epoch_result", b"epoch_result", "error", b"error", "error_message", b"error_message", "fetch", b"fetch", "fetch_result", b"fetch_result", "follower_after", b"follower_after", "follower_before", b"follower_before", "kind", b"kind", "leader_after", b"leader_after", "leader_before", b"leader_before", "leader_id", b"leader_id", "records_bytes", b"records_bytes"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_leader_id", b"_leader_id"]) -> typing.Literal["leader_id"] | None: ...
 
 global___StepFetchResponse = StepFetchResponse
-
-@typing.final
-class LabReplica(google.protobuf.message.Message):
-    """What a step may change of a replica."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    LOG_END_OFFSET_FIELD_NUMBER: builtins.int
-    HIGH_WATERMARK_FIELD_NUMBER: builtins.int
-    LOG_START_OFFSET_FIELD_NUMBER: builtins.int
-    LEADER_EPOCH_FIELD_NUMBER: builtins.int
-    log_end_offset: builtins.int
-    """The next offset to be written."""
-    high_watermark: builtins.int
-    """What the replica believes to be committed (exclusive)."""
-    log_start_offset: builtins.int
-    """First offset kept."""
-    leader_epoch: builtins.int
-    """The leader epoch that the replica is in."""
-    def __init__(
-        self,
-        *,
-        log_end_offset: builtins.int = ...,
-        high_watermark: builtins.int = ...,
-        log_start_offset: builtins.int = ...,
-        leader_epoch: builtins.int = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset"]) -> None: ...
-
-global___LabReplica = LabReplica
 
 @typing.final
 class SteppedRoundRequest(google.protobuf.message.Message):
@@ -382,6 +364,8 @@ class SteppedRoundResponse(google.protobuf.message.Message):
     TAKEN_FIELD_NUMBER: builtins.int
     FETCH_FIELD_NUMBER: builtins.int
     EPOCH_END_FIELD_NUMBER: builtins.int
+    BEFORE_FIELD_NUMBER: builtins.int
+    AFTER_FIELD_NUMBER: builtins.int
     @property
     def taken(self) -> global___RequestTaken:
         """The request has taken effect here."""
@@ -394,15 +378,25 @@ class SteppedRoundResponse(google.protobuf.message.Message):
     def epoch_end(self) -> tidegauge.v1.offsets_pb2.OffsetsForLeaderEpochResponse:
         """The answer to a question where an epoch ends."""
 
+    @property
+    def before(self) -> tidegauge.v1.metadata_pb2.ReplicaDescription:
+        """The leader's replica before what this message reports, and after it; absent where it has none."""
+
+    @property
+    def after(self) -> tidegauge.v1.metadata_pb2.ReplicaDescription:
+        """See before."""
+
     def __init__(
         self,
         *,
         taken: global___RequestTaken | None = ...,
         fetch: tidegauge.v1.fetch_pb2.ReplicaFetchResponse | None = ...,
         epoch_end: tidegauge.v1.offsets_pb2.OffsetsForLeaderEpochResponse | None = ...,
+        before: tidegauge.v1.metadata_pb2.ReplicaDescription | None = ...,
+        after: tidegauge.v1.metadata_pb2.ReplicaDescription | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["epoch_end", b"epoch_end", "fetch", b"fetch", "message", b"message", "taken", b"taken"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["epoch_end", b"epoch_end", "fetch", b"fetch", "message", b"message", "taken", b"taken"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["after", b"after", "before", b"before", "epoch_end", b"epoch_end", "fetch", b"fetch", "message", b"message", "taken", b"taken"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["after", b"after", "before", b"before", "epoch_end", b"epoch_end", "fetch", b"fetch", "message", b"message", "taken", b"taken"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["taken", "fetch", "epoch_end"] | None: ...
 
 global___SteppedRoundResponse = SteppedRoundResponse

@@ -44,7 +44,7 @@ from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.holds import Holds
-from tidegauge_broker.server.lab.servicer import LabServicer
+from tidegauge_broker.server.lab.servicer import LabServicer, describing
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.replication.fetchers import FetcherIdentity, Fetchers
 from tidegauge_broker.server.replication.peers import Peers
@@ -243,7 +243,9 @@ class HostileBroker:
             note=lambda _kind, _cause, _fields: None,
         )
         self.faults = FaultTable(0, DiskFaults())
-        return LabServicer(parts, Holds(self._fetchers), self.faults, ReplicationServicer(self.service, "PLAINTEXT"))
+        return LabServicer(
+            parts, Holds(self._fetchers, describing(parts)), self.faults, ReplicationServicer(self.service, "PLAINTEXT")
+        )
 
     def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:
         return LogManager.open(

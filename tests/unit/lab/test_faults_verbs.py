@@ -146,4 +146,4 @@ def test_what_a_round_changed_is_what_differs():
     ],
 )
 def test_a_round_in_words(response, text):
-    assert wire.from_step(AT, 2, response, {}, {}).text == text
+    assert wire.from_step(AT, 2, response).text == text

@@ -4,8 +4,9 @@ Rules:
     1. A hold belongs to a partition on this broker, whatever its role and leader: it lasts until it is released or
        the process ends. A held partition is left out of the fetchers' rounds; ``hold`` returns when no round that
        names it is under way.
-    2. A step is one round of the partition alone, on a stream of its own: request, answer (after its wait in the
-       purgatory), append. What the core is asked and told is what a fetcher asks and tells.
+    2. A step is one round of the partition alone, on a stream of its own: request, response (after its wait in the
+       purgatory), append. It is a fetcher's round (``Fetchers``: requests, time limit, what the core is given), but for
+       the stream, on which the leader also says what its replica was before and after.
     3. A step until the request stops when the leader has taken it. The leader keeps the answer: it is lost if either
        of the two dies or the connection breaks. The next step, or the release, ends the round; if the follower has
        begun anew meanwhile (another leader, another epoch), the kept answer counts no more and a new round begins.
@@ -16,18 +17,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import lab_pb2, offsets_pb2
+from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge.v1.lab_service_pb2_grpc import LabServiceStub
 from tidegauge_broker.replica.messages import EpochRound, FetchRound, ReplicaView, Wait
-from tidegauge_broker.server.replication.fetchers import Fetchers
+from tidegauge_broker.server.replication.fetchers import Fetchers, RoundFailed
 from tidegauge_broker.server.wire.grpc import convert
 from tidegauge_controller import wire
 
@@ -38,21 +39,9 @@ LOG = logging.getLogger("tidegauge.lab")
 _PATIENCE_SECONDS = 2.0
 """How much longer than its wait in the purgatory a round may take before a hold breaks it off."""
 
-Answer = TypeVar("Answer")
+Describe = Callable[[TopicPartition], metadata_pb2.ReplicaDescription | None]
 _Round = FetchRound | EpochRound
 _Call = grpc.aio.StreamStreamCall[lab_pb2.SteppedRoundRequest, lab_pb2.SteppedRoundResponse]
-
-
-class _Lost(Exception):
-    """The round has no answer.
-
-    Attributes:
-        error: as which error that is told.
-    """
-
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.error = error
 
 
 @dataclass(slots=True)
@@ -87,11 +76,13 @@ class Holds:
 
     Args:
         fetchers: the broker's; from now on they leave held partitions out.
+        describe: says what this broker's replica of a partition is now; None where it has none.
         held: those that are held from the start.
     """
 
-    def __init__(self, fetchers: Fetchers, held: Iterable[TopicPartition] = ()) -> None:
+    def __init__(self, fetchers: Fetchers, describe: Describe, held: Iterable[TopicPartition] = ()) -> None:
         self._fetchers = fetchers
+        self._describe = describe
         self._manager = fetchers.manager
         self._held: dict[TopicPartition, _Hold] = {at: _Hold() for at in held}
         fetchers.admits = self._admits
@@ -137,8 +128,7 @@ class Holds:
         Raises:
             TidegaugeError: INVALID_REQUEST, it is not held, is being stepped already, or does not follow.
         """
-        before = self._view(at)
-        self._require_follower(at, before)
+        self._require_follower(at, self._view(at))
         hold = self._held.get(at)
         if hold is None:
             raise TidegaugeError(
@@ -148,13 +138,15 @@ class Holds:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"a step of {at} is under way")
         hold.is_stepping = True
         try:
-            response = lab_pb2.StepFetchResponse(before=_replica(before))
+            response = lab_pb2.StepFetchResponse(follower_before=self._describe(at))
             try:
                 await self._step(at, hold, response, keep_answer=keep_answer)
-            except _Lost as problem:
+            except RoundFailed as problem:
                 response.error, response.error_message = wire.to_error(problem.error), str(problem)
             hold.last_error = wire.from_error(response.error)
-            response.after.CopyFrom(_replica(self._view(at)))
+            after = self._describe(at)
+            if after is not None:
+                response.follower_after.CopyFrom(after)
             return response
         finally:
             hold.is_stepping = False
@@ -188,26 +180,37 @@ class Holds:
         _describe_question(chosen, response)
         try:
             if kept is None:
-                kept = await self._ask(chosen, keep_answer=keep_answer)
+                kept = await self._ask(chosen, response, keep_answer=keep_answer)
                 if keep_answer:
                     hold.kept = kept
                     response.answer_kept_back = True
                     return
             else:
-                await self._within(kept.call.write(lab_pb2.SteppedRoundRequest(give_answer=lab_pb2.GiveAnswer())))
-            answer = await self._within(kept.call.read())
-            if not isinstance(answer, lab_pb2.SteppedRoundResponse):
-                raise _Lost(ErrorCode.NETWORK_EXCEPTION, "the leader ended the stream without an answer")
+                async with self._fetchers.within_round():
+                    await kept.call.write(lab_pb2.SteppedRoundRequest(give_answer=lab_pb2.GiveAnswer()))
+            answer = await self._read(kept.call, response)
+            self._take(chosen, answer, response)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as problem:
             self._manager.round_failed(chosen.leader, chosen.request_id)
-            raise _Lost(ErrorCode.NETWORK_EXCEPTION, _words(problem)) from None
-        except (_Lost, asyncio.CancelledError):
+            raise RoundFailed(ErrorCode.NETWORK_EXCEPTION, _words(problem)) from None
+        except (RoundFailed, asyncio.CancelledError):
             self._manager.round_failed(chosen.leader, chosen.request_id)
             raise
         finally:
             if kept is not None and hold.kept is None:
                 await kept.end()
-        self._take(chosen, answer, response)
+
+    async def _read(self, call: _Call, response: lab_pb2.StepFetchResponse) -> lab_pb2.SteppedRoundResponse:
+        """The leader's next message; what it says of its own replica goes into the response."""
+        async with self._fetchers.within_round():
+            message = await call.read()
+        if not isinstance(message, lab_pb2.SteppedRoundResponse):
+            raise RoundFailed(ErrorCode.NETWORK_EXCEPTION, "the leader ended the stream without a response")
+        if message.HasField("before") and not response.HasField("leader_before"):
+            response.leader_before.CopyFrom(message.before)
+        if message.HasField("after"):
+            response.leader_after.CopyFrom(message.after)
+        return message
 
     async def _forget(self, hold: _Hold) -> None:
         """What a leader keeps back counts no more."""
@@ -230,27 +233,25 @@ class Holds:
                 return None
             await asyncio.sleep(max(0, chosen.until_ms - self._fetchers.now_ms()) / 1000)
 
-    def _why_nothing_is_asked(self, at: TopicPartition, hold: _Hold) -> _Lost:
+    def _why_nothing_is_asked(self, at: TopicPartition, hold: _Hold) -> RoundFailed:
         view = self._view(at)
         if view.leader not in self._manager.core.leaders_followed():
-            return _Lost(ErrorCode.LEADER_NOT_AVAILABLE, f"{at} has no leader that this broker knows of")
+            return RoundFailed(ErrorCode.LEADER_NOT_AVAILABLE, f"{at} has no leader that this broker knows of")
         error = hold.last_error if hold.last_error is not ErrorCode.NONE else ErrorCode.REPLICA_NOT_AVAILABLE
-        return _Lost(error, f"this replica of {at} has failed and fetches no more until the controller tells it anew")
+        return RoundFailed(
+            error, f"this replica of {at} has failed and fetches no more until the controller tells it anew"
+        )
 
-    async def _ask(self, chosen: _Round, *, keep_answer: bool) -> _Asked:
+    async def _ask(self, chosen: _Round, response: lab_pb2.StepFetchResponse, *, keep_answer: bool) -> _Asked:
         """Send the round's request; returns when the leader has taken it."""
-        endpoint = self._fetchers.metadata.endpoint(chosen.leader)
-        if endpoint is None:
-            raise _Lost(ErrorCode.BROKER_NOT_AVAILABLE, f"leader {chosen.leader} is not among the live brokers")
         # The stub class is one; the generated types know it under two names.
-        channel = self._fetchers.peers.new_channel(endpoint.address)
+        channel = self._fetchers.peers.new_channel(self._fetchers.address_of(chosen.leader))
         stub: LabServiceAsyncStub = LabServiceStub(channel)  # type: ignore[assignment]  # see above
         asked = _Asked(stub.SteppedRound(), channel, chosen)
         try:
-            await self._within(asked.call.write(self._request(chosen, keep_answer=keep_answer)))
-            taken = await self._within(asked.call.read())
-            if not isinstance(taken, lab_pb2.SteppedRoundResponse):
-                raise _Lost(ErrorCode.NETWORK_EXCEPTION, "the leader did not take the request")
+            async with self._fetchers.within_round():
+                await asked.call.write(self._request(chosen, keep_answer=keep_answer))
+            await self._read(asked.call, response)
         except BaseException:
             await asked.end()
             raise
@@ -258,64 +259,32 @@ class Holds:
 
     def _request(self, chosen: _Round, *, keep_answer: bool) -> lab_pb2.SteppedRoundRequest:
         if isinstance(chosen, EpochRound):
-            question = offsets_pb2.OffsetsForLeaderEpochRequest(
-                replica_id=self._fetchers.broker_id,
-                partitions=[convert.to_epoch_question(item) for item in chosen.partitions],
-            )
+            question = self._fetchers.epoch_request(chosen)
             return lab_pb2.SteppedRoundRequest(epoch_question=question, keep_answer=keep_answer)
         request = self._fetchers.request_for(chosen, first=True)
         request.partitions.extend(convert.to_fetch_partition(item) for item in chosen.partitions)
         return lab_pb2.SteppedRoundRequest(fetch=request, keep_answer=keep_answer)
 
-    async def _within(self, waiting: Awaitable[Answer]) -> Answer:
-        """As a fetcher waits."""
-        try:
-            async with asyncio.timeout(self._fetchers.round_timeout_seconds):
-                return await waiting
-        except TimeoutError:
-            raise _Lost(
-                ErrorCode.REQUEST_TIMED_OUT, f"no answer within {self._fetchers.round_timeout_seconds:g} s"
-            ) from None
-
     def _take(self, chosen: _Round, answer: lab_pb2.SteppedRoundResponse, response: lab_pb2.StepFetchResponse) -> None:
-        """Give the answer to the core, and say what it was."""
+        """Give the leader's response to the core, and say what it was."""
         if isinstance(chosen, EpochRound):
-            ends = answer.epoch_end.partitions
-            self._manager.epochs_answered(
-                chosen.leader, chosen.request_id, [convert.from_epoch_answer(item) for item in ends]
-            )
-            if ends:
-                response.epoch_result.CopyFrom(ends[0])
-                response.error, response.error_message = ends[0].error, ends[0].error_message
+            self._fetchers.take_epochs(chosen, answer.epoch_end)
+            for end in answer.epoch_end.partitions[:1]:
+                response.epoch_result.CopyFrom(end)
+                response.error, response.error_message = end.error, end.error_message
             return
-        whole = wire.from_error(answer.fetch.error)
-        if whole is not ErrorCode.NONE:
-            self._manager.round_failed(chosen.leader, chosen.request_id)
-            raise _Lost(whole, answer.fetch.error_message)
-        results = answer.fetch.partitions
-        self._manager.fetch_answered(
-            chosen.leader, chosen.request_id, [convert.from_fetch_result(item) for item in results]
-        )
-        if results:
-            response.records_bytes = len(results[0].records)
-            response.fetch_result.CopyFrom(results[0])
+        self._fetchers.take_fetch(chosen, answer.fetch)
+        for result in answer.fetch.partitions[:1]:
+            response.records_bytes = len(result.records)
+            response.fetch_result.CopyFrom(result)
             response.fetch_result.ClearField("records")
-            response.error, response.error_message = results[0].error, results[0].error_message
+            response.error, response.error_message = result.error, result.error_message
 
     async def close(self) -> None:
         """The broker ends: what leaders keep back is lost."""
         for hold in self._held.values():
             if hold.kept is not None:
                 await hold.kept.end()
-
-
-def _replica(view: ReplicaView) -> lab_pb2.LabReplica:
-    return lab_pb2.LabReplica(
-        log_end_offset=view.log_end_offset,
-        high_watermark=view.high_watermark,
-        log_start_offset=view.log_start_offset,
-        leader_epoch=view.leader_epoch,
-    )
 
 
 def _describe_question(chosen: _Round, response: lab_pb2.StepFetchResponse) -> None:

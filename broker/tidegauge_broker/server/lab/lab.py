@@ -22,7 +22,7 @@ from tidegauge_broker.server.lab.channels import Calls
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.lab.holds import Holds
-from tidegauge_broker.server.lab.servicer import LabServicer, held_from_start
+from tidegauge_broker.server.lab.servicer import LabServicer, describing, held_from_start
 from tidegauge_broker.server.lab.zookeeper_link import ZooKeeperLink
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.seams import Parts, Seams
@@ -63,7 +63,7 @@ class Lab(Seams):
 
     def assembled(self, parts: Parts) -> None:
         """Hold what is held from the start."""
-        self._holds = Holds(parts.fetchers, held_from_start(self._settings))
+        self._holds = Holds(parts.fetchers, describing(parts), held_from_start(self._settings))
         self._servicer = LabServicer(parts, self._holds, self._faults, ReplicationServicer(parts.service, ""))
 
     def add_services(self, server: grpc.aio.Server) -> Sequence[str]:

@@ -17,9 +17,9 @@ import grpc.aio
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
-from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc
+from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
 from tidegauge_broker.server.lab.fault_table import FaultTable
-from tidegauge_broker.server.lab.holds import Holds
+from tidegauge_broker.server.lab.holds import Describe, Holds
 from tidegauge_broker.server.lab.session import end_session
 from tidegauge_broker.server.lab.stepped_round import stepped_round
 from tidegauge_broker.server.lab.words import describe_fault
@@ -43,6 +43,16 @@ def held_from_start(settings: Values) -> list[TopicPartition]:
         return [TopicPartition.parse(text) for text in settings["lab.held"]]
     except ValueError as problem:
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Invalid value for configuration lab.held: {problem}") from None
+
+
+def describing(parts: Parts) -> Describe:
+    """Return what says how a replica of this broker is now, as ObserveReplicas does."""
+
+    def describe(at: TopicPartition) -> metadata_pb2.ReplicaDescription | None:
+        found = parts.service.describe_replicas(parts.now_ms(), {at.topic})
+        return next((convert.to_replica(view, on_disk) for view, on_disk in found if view.topic_partition == at), None)
+
+    return describe
 
 
 class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
@@ -73,7 +83,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         self, request_iterator: AsyncIterator[lab_pb2.SteppedRoundRequest], context: Context
     ) -> AsyncIterator[lab_pb2.SteppedRoundResponse]:
         """The leader's side of a step."""
-        async for message in stepped_round(self._replication, request_iterator, context):
+        async for message in stepped_round(self._replication, describing(self._parts), request_iterator, context):
             yield message
 
     async def SyncLog(self, request: lab_pb2.SyncLogRequest, context: Context) -> lab_pb2.SyncLogResponse:

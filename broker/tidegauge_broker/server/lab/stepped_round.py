@@ -7,7 +7,8 @@ Rules:
        high watermark has moved if that moves it.
     3. Of an answer that is kept back, the wait in the purgatory begins anew when it is asked for: until then a
        produce wakes the fetch, but no time ends it.
-    4. Who goes without having asked for its answer gets none, and its fetch is forgotten.
+    4. A caller that disconnects before it has asked for its response gets none, and its fetch is forgotten.
+    5. Each message says what the leader's replica was before what it reports, and after: what the step changed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Any
 
 import grpc.aio
 
+from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2, lab_pb2
+from tidegauge_broker.server.lab.holds import Describe
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 
 _FOR_EVER_MS = 2**31 - 1
@@ -26,6 +29,7 @@ _FOR_EVER_MS = 2**31 - 1
 
 async def stepped_round(
     replication: ReplicationServicer,
+    describe: Describe,
     requests: AsyncIterator[lab_pb2.SteppedRoundRequest],
     context: grpc.aio.ServicerContext[Any, Any],
 ) -> AsyncIterator[lab_pb2.SteppedRoundResponse]:
@@ -34,23 +38,41 @@ async def stepped_round(
     if first is None:
         return
     wait_ms = first.fetch.max_wait_ms
+    at = _partition_of(first)
+    before = None if at is None else describe(at)
+
+    def reported(message: lab_pb2.SteppedRoundResponse) -> lab_pb2.SteppedRoundResponse:
+        nonlocal before
+        after = None if at is None else describe(at)
+        if before is not None and after is not None:
+            message.before.CopyFrom(before)
+            message.after.CopyFrom(after)
+        before = after
+        return message
+
     if first.keep_answer and first.WhichOneof("message") == "fetch":
         first.fetch.max_wait_ms = _FOR_EVER_MS
     answer = asyncio.get_running_loop().create_task(_answer(replication, first, context))
     try:
         await asyncio.sleep(0)  # the task runs up to its wait in the purgatory: then the request has been taken
-        yield lab_pb2.SteppedRoundResponse(taken=lab_pb2.RequestTaken())
+        yield reported(lab_pb2.SteppedRoundResponse(taken=lab_pb2.RequestTaken()))
         if first.keep_answer:
             if await anext(requests, None) is None:
                 return
+            before = None if at is None else describe(at)
             await asyncio.wait({answer}, timeout=wait_ms / 1000)
             if not answer.done():
                 answer.cancel()
                 first.fetch.max_wait_ms = 0
                 answer = asyncio.get_running_loop().create_task(_answer(replication, first, context))
-        yield await answer
+        yield reported(await answer)
     finally:
         answer.cancel()
+
+
+def _partition_of(first: lab_pb2.SteppedRoundRequest) -> TopicPartition | None:
+    asked = first.epoch_question.partitions or first.fetch.partitions
+    return TopicPartition(asked[0].topic, asked[0].partition) if asked else None
 
 
 async def _answer(

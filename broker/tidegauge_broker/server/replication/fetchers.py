@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 import grpc.aio
@@ -36,8 +36,16 @@ from tidegauge_broker.server.wire.grpc import convert
 LOG = logging.getLogger("tidegauge.fetcher")
 
 
-class _RoundFailed(Exception):
-    """The round has no answer; the text says why."""
+class RoundFailed(Exception):
+    """The round has no response that counts; the text says why.
+
+    Attributes:
+        error: the error code that the round ends with.
+    """
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
 
 
 @dataclass(slots=True)
@@ -86,7 +94,7 @@ class _Fetcher:
                         await self._ask_epochs(chosen)
                     else:
                         await self._fetch(chosen)
-                except (_RoundFailed, grpc.aio.AioRpcError, asyncio.InvalidStateError) as problem:
+                except (RoundFailed, grpc.aio.AioRpcError, asyncio.InvalidStateError) as problem:
                     self._tell(problem)
                     self._drop_stream()
                     manager.round_failed(self.leader, chosen.request_id)
@@ -109,45 +117,25 @@ class _Fetcher:
     async def _fetch(self, chosen: FetchRound) -> None:
         stream = self._stream or self._open()
         request = self._request(stream, chosen)
-        try:
-            async with asyncio.timeout(self._owner.round_timeout_seconds):
-                await stream.call.write(request)
-                response = await stream.call.read()
-        except TimeoutError:
-            raise _RoundFailed(f"no answer within {self._owner.round_timeout_seconds:g} s") from None
+        async with self._owner.within_round():
+            await stream.call.write(request)
+            response = await stream.call.read()
         if response is grpc.aio.EOF:
-            raise _RoundFailed(f"the stream ended: {await stream.call.details()}")
+            raise RoundFailed(ErrorCode.NETWORK_EXCEPTION, f"the stream ended: {await stream.call.details()}")
         assert isinstance(response, fetch_pb2.ReplicaFetchResponse)
-        self._owner.logical_clock.receive(response.logical_time)
-        error = convert.from_error(response.error)
-        if error is not ErrorCode.NONE:
-            raise _RoundFailed(f"{error.name}: {response.error_message}")
+        self._owner.take_fetch(chosen, response)
         self._last_problem = ""
-        answers = [convert.from_fetch_result(result) for result in response.partitions]
-        self._owner.manager.fetch_answered(self.leader, chosen.request_id, answers)
 
     async def _ask_epochs(self, chosen: EpochRound) -> None:
-        request = offsets_pb2.OffsetsForLeaderEpochRequest(
-            replica_id=self._owner.broker_id,
-            partitions=[convert.to_epoch_question(question) for question in chosen.partitions],
-            logical_time=self._owner.logical_clock.value,
+        stub = self._owner.peers.replication(self._owner.address_of(self.leader))
+        response = await stub.ReplicaOffsetsForLeaderEpoch(
+            self._owner.epoch_request(chosen), timeout=self._owner.round_timeout_seconds
         )
-        response = await self._owner.peers.replication(self._address()).ReplicaOffsetsForLeaderEpoch(
-            request, timeout=self._owner.round_timeout_seconds
-        )
-        self._owner.logical_clock.receive(response.logical_time)
+        self._owner.take_epochs(chosen, response)
         self._last_problem = ""
-        answers = [convert.from_epoch_answer(result) for result in response.partitions]
-        self._owner.manager.epochs_answered(self.leader, chosen.request_id, answers)
-
-    def _address(self) -> str:
-        endpoint = self._owner.metadata.endpoint(self.leader)
-        if endpoint is None:
-            raise _RoundFailed("it is not among the live brokers")
-        return endpoint.address
 
     def _open(self) -> _Stream:
-        self._stream = _Stream(self._owner.peers.replication(self._address()).ReplicaFetch())
+        self._stream = _Stream(self._owner.peers.replication(self._owner.address_of(self.leader)).ReplicaFetch())
         return self._stream
 
     def _request(self, stream: _Stream, chosen: FetchRound) -> fetch_pb2.ReplicaFetchRequest:
@@ -173,7 +161,11 @@ class _Fetcher:
             self._stream = None
 
     def _tell(self, problem: Exception) -> None:
-        text = problem.details() or problem.code().name if isinstance(problem, grpc.aio.AioRpcError) else str(problem)
+        text = str(problem)
+        if isinstance(problem, grpc.aio.AioRpcError):
+            text = problem.details() or problem.code().name
+        elif isinstance(problem, RoundFailed):
+            text = f"{problem.error.name}: {problem}"
         if text != self._last_problem:
             LOG.info("Fetching from broker %d: %s", self.leader, text)
             self._last_problem = text
@@ -271,6 +263,61 @@ class Fetchers:
             self._end(fetcher)
         if self._ending:
             await asyncio.wait(set(self._ending))
+
+    # What a fetcher's round and a round stepped by the lab have in common
+
+    def address_of(self, leader: int) -> str:
+        """Return where a leader is reached.
+
+        Raises:
+            RoundFailed: BROKER_NOT_AVAILABLE.
+        """
+        endpoint = self.metadata.endpoint(leader)
+        if endpoint is None:
+            raise RoundFailed(ErrorCode.BROKER_NOT_AVAILABLE, f"leader {leader} is not among the live brokers")
+        return endpoint.address
+
+    @contextlib.asynccontextmanager
+    async def within_round(self) -> AsyncIterator[None]:
+        """Limit what is awaited in it to replica.socket.timeout.ms.
+
+        Raises:
+            RoundFailed: REQUEST_TIMED_OUT.
+        """
+        try:
+            async with asyncio.timeout(self.round_timeout_seconds):
+                yield
+        except TimeoutError:
+            raise RoundFailed(
+                ErrorCode.REQUEST_TIMED_OUT, f"no response within {self.round_timeout_seconds:g} s"
+            ) from None
+
+    def epoch_request(self, chosen: EpochRound) -> offsets_pb2.OffsetsForLeaderEpochRequest:
+        """Return the request of a round that asks where epochs end."""
+        return offsets_pb2.OffsetsForLeaderEpochRequest(
+            replica_id=self.broker_id,
+            partitions=[convert.to_epoch_question(question) for question in chosen.partitions],
+            logical_time=self.logical_clock.value,
+        )
+
+    def take_fetch(self, chosen: FetchRound, response: fetch_pb2.ReplicaFetchResponse) -> None:
+        """Give the core a leader's response to a round.
+
+        Raises:
+            RoundFailed: the leader refused the whole.
+        """
+        self.logical_clock.receive(response.logical_time)
+        error = convert.from_error(response.error)
+        if error is not ErrorCode.NONE:
+            raise RoundFailed(error, response.error_message or error.name)
+        answers = [convert.from_fetch_result(result) for result in response.partitions]
+        self.manager.fetch_answered(chosen.leader, chosen.request_id, answers)
+
+    def take_epochs(self, chosen: EpochRound, response: offsets_pb2.OffsetsForLeaderEpochResponse) -> None:
+        """Give the core a leader's response to a round that asked where epochs end."""
+        self.logical_clock.receive(response.logical_time)
+        answers = [convert.from_epoch_answer(result) for result in response.partitions]
+        self.manager.epochs_answered(chosen.leader, chosen.request_id, answers)
 
     def request_for(self, chosen: FetchRound, *, first: bool) -> fetch_pb2.ReplicaFetchRequest:
         """A round's request without its partitions; the first of a stream says where it belongs."""
