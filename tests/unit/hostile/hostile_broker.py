@@ -178,9 +178,10 @@ class _ProducerIds:
 class HostileBroker:
     """See the module. Make it inside a running loop, and ``close`` it."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, log_directories: int = 1, **settings: str) -> None:
         self._scratch = tempfile.TemporaryDirectory()
         self.directory = Path(self._scratch.name) / "log"
+        self._directories = [self.directory, *(Path(self._scratch.name) / f"log{n}" for n in range(1, log_directories))]
         values, _ = parse_broker_settings({"broker.id": "0", **settings})
         self._layers = BrokerSettings(values)
         self.logs = self._open_logs()
@@ -249,7 +250,7 @@ class HostileBroker:
 
     def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:
         return LogManager.open(
-            [self.directory],
+            self._directories,
             broker_id=0,
             cluster_id=CLUSTER,
             broker=self._layers.live,
@@ -335,7 +336,14 @@ class HostileBroker:
         found = self._open_logs()
         assert {at: log.log_end_offset for at, log in found.logs.items()} == ends
         found.close({})
-        assert not any(path.name != "log" for path in self.directory.parent.iterdir()), "a file beside the log folder"
+        beside = set(self.directory.parent.iterdir()) - set(self._directories)
+        assert not beside, "a file beside the log directories"
+        self._scratch.cleanup()
+
+    def abandon(self) -> None:
+        """End as if killed; what is on the disk is not looked at."""
+        self.replicas.close()
+        self.logs.close({}, clean=False)
         self._scratch.cleanup()
 
 
