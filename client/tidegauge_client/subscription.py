@@ -362,12 +362,14 @@ class Subscription:
         return False
 
     def _keep(self, state: PartitionState, asked: Position, data: bytes) -> None:
+        headers: deque[BatchHeader] = deque()
         try:
-            headers = deque(iterate_headers(data))
+            headers.extend(iterate_headers(data))
         except TidegaugeError as problem:
-            self._problems.append(problem)
-            return
-        if headers:
+            if not headers:
+                self._problems.append(problem)
+                return
+        if headers:  # rule 5: what does not begin a batch is fetched again behind the sound ones, and raised then
             after = Position(max(asked.offset, headers[-1].next_offset), headers[-1].leader_epoch)
             state.fetched = Fetched(data, headers, after)
 

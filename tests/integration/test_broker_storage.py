@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.two_directories import Brokers, both_are_there
 from tests.waiting import until, until_async
 
 from tidegauge.errors import TidegaugeError
@@ -23,56 +21,6 @@ from tidegauge_client.consumer import Consumer
 from tidegauge_client.producer import Producer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
-
-FAST = {
-    "zookeeper.session.timeout.ms": "4000",
-    "replica.lag.time.max.ms": "10000",
-    "replica.high.watermark.checkpoint.interval.ms": "500",
-    "log.flush.offset.checkpoint.interval.ms": "500",
-    "log.flush.start.offset.checkpoint.interval.ms": "500",
-    "log.retention.check.interval.ms": "300",
-    "log.segment.delete.delay.ms": "200",
-    "log.cleaner.backoff.ms": "300",
-    "auto.leader.rebalance.enable": "false",
-}
-
-
-class Brokers:
-    """Broker processes 1 and 2, each with the log folders a and b."""
-
-    def __init__(self, zookeeper: str, folder: Path, base_port: int) -> None:
-        self.folder = folder
-        self.zookeeper = zookeeper
-        self.addresses = {broker_id: f"127.0.0.1:{base_port + broker_id}" for broker_id in (1, 2)}
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
-
-    @property
-    def bootstrap(self) -> list[str]:
-        return list(self.addresses.values())
-
-    def data(self, broker_id: int, name: str) -> Path:
-        return self.folder / f"broker-{broker_id}" / name
-
-    def start(self, broker_id: int) -> None:
-        settings = FAST | {
-            "broker.id": str(broker_id),
-            "listeners": f"GRPC://{self.addresses[broker_id]}",
-            "zookeeper.connect": self.zookeeper,
-            "log.dirs": f"{self.data(broker_id, 'a')},{self.data(broker_id, 'b')}",
-        }
-        overrides = [part for name, value in settings.items() for part in ("--override", f"{name}={value}")]
-        with (self.folder / f"broker-{broker_id}.log").open("ab") as log:
-            self.processes[broker_id] = subprocess.Popen(
-                [sys.executable, "-m", "tidegauge_broker.server.verb", *overrides], stdout=log, stderr=log
-            )
-
-    def end(self, broker_id: int, how: int = signal.SIGTERM) -> int:
-        process = self.processes.pop(broker_id)
-        process.send_signal(how)
-        return process.wait(150)
-
-    def log_of(self, broker_id: int) -> str:
-        return (self.folder / f"broker-{broker_id}.log").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +36,7 @@ def brokers(zookeeper, tmp_path_factory, next_base_port) -> Iterator[Brokers]:
 @pytest.fixture
 async def admin(brokers):
     async with Admin(brokers.bootstrap) as made:
-
-        async def both_are_there() -> bool:
-            try:
-                return len((await made.metadata([])).brokers) == 2
-            except TidegaugeError:
-                return False  # none answers yet
-
-        await until_async(both_are_there, limit=150)
+        await until_async(lambda: both_are_there(made), limit=150)
         yield made
 
 

@@ -42,6 +42,8 @@ LOCK_FILE = ".lock"
 _VERSION = 0
 _DECIMAL = re.compile(r"-?[0-9]{1,19}")
 _LONG = 1 << 63
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+"""A UUID in base64url without padding, as Kafka's Uuid.toString writes it."""
 
 
 class CorruptCheckpoint(Exception):
@@ -192,7 +194,7 @@ def read_topic_id(partition_directory: Path) -> str | None:
         return None
     except UnicodeDecodeError:
         found = {}
-    if found.get("version") != str(_VERSION) or not found.get("topic_id"):
+    if found.get("version") != str(_VERSION) or not _TOPIC_ID.fullmatch(found.get("topic_id", "")):
         raise CorruptCheckpoint(f"Malformed partition metadata file ({path})")
     return found["topic_id"]
 

@@ -14,7 +14,7 @@ import fcntl
 import logging
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,8 @@ class LogFolder:
         self.was_clean = False
         self.is_trusted = True
         """Whether all its logs may be marked as cleanly closed in the end."""
+        self.on_failure: Callable[[Path], None] = lambda _path: None
+        """Called with the path when the folder goes offline, by whichever thread met the failure."""
         self._high_watermarks = OffsetCheckpoint(path / checkpoints.REPLICATION_OFFSET_CHECKPOINT, disk)
         self._recovery_points = OffsetCheckpoint(path / checkpoints.RECOVERY_POINT_CHECKPOINT, disk)
         self._log_start_offsets = OffsetCheckpoint(path / checkpoints.LOG_START_OFFSET_CHECKPOINT, disk)
@@ -136,7 +138,9 @@ class LogFolder:
 
     def failed(self, error: OSError, what: str) -> StorageError:
         """Take the folder offline; returns what to raise."""
-        self.offline = True
+        was_online, self.offline = not self.offline, True
+        if was_online:
+            self.on_failure(self.path)
         _logger.error("Error while %s in dir %s: %s; the folder is offline now", what, self.path, error)
         return StorageError(f"Error while {what} in dir {self.path}: {error.strerror or error}")
 

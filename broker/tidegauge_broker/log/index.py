@@ -4,8 +4,8 @@
 timestamp i64 and relative offset i32. Both rise; big endian. Source: OffsetIndex, TimeIndex; kafka-behaviour 6.3.
 
 Rules:
-    1. An offset entry holds the last offset of an appended set of batches and the position where the set begins.
-       So the batch that holds any offset lies at or after the position that ``floor`` gives.
+    1. An offset entry holds the last offset of a batch and its position (up to Kafka 3.9.0: of a set of batches that
+       were appended together). So the batch that holds any offset lies at or after the position that ``floor`` gives.
     2. A time entry holds the largest timestamp so far and its batch's last offset; it is written only if both
        grow. Its last slot is kept for the entry that a roll or a close writes.
     3. Kafka preallocates the active segment's indexes and trims them on roll; here the files only ever have the
@@ -120,6 +120,11 @@ class OffsetIndex(_IndexFile):
         """Position of the last entry; 0 if there is none."""
         self._load()
         return self._positions[-1] if self._positions else 0
+
+    def last_offset(self) -> int:
+        """Offset of the last entry; -1 if there is none."""
+        self._load()
+        return self._offsets[-1] if self._offsets else -1
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; offsets must rise."""

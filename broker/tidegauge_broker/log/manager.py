@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -31,13 +30,11 @@ from tidegauge_broker.log.compaction import CleanablePart, OffsetMap, cleanable_
 from tidegauge_broker.log.creation import Creation, NewLog, Place, at_a_time
 from tidegauge_broker.log.files import DISK, Disk, StorageError
 from tidegauge_broker.log.folder import LogFolder
+from tidegauge_broker.log.loading import DELETE_SUFFIX, LogLoading
 from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.partition_log import PartitionLog
-from tidegauge_broker.log.recovery import LoadPlan, load_log
 from tidegauge_broker.replica.ports import LoadedLog
 
-DELETE_SUFFIX = "-delete"
-_OTHER_SUFFIXES = ("-future", "-stray")
 _MAX_NAME_LENGTH = 255
 
 _logger = logging.getLogger(__name__)
@@ -64,6 +61,8 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._uncleanable: set[TopicPartition] = set()
+        self.on_directory_failure: Callable[[Path], None] = lambda _path: None
+        """Called when a directory goes offline, by whichever thread met the failure."""
 
     @classmethod
     def open(
@@ -126,71 +125,29 @@ class LogManager:
     # Loading
 
     def _load(self, folder: LogFolder) -> None:
-        clean = folder.was_clean = checkpoints.take_clean_shutdown(folder.path, folder.disk)
-        if not clean:
-            _logger.info("Attempting recovery for all logs in %s since no clean shutdown file was found", folder.path)
-        folder.create_checkpoints()
-        recovery_points = folder.read_recovery_points()
-        log_start_offsets = folder.read_log_start_offsets()
-        high_watermarks = folder.read_high_watermarks()
-        folder.load_cleaner_offsets()
-
-        def load(found: tuple[TopicPartition, Path]) -> PartitionLog:
-            topic_partition, directory = found
-            plan = LoadPlan(
-                clean=clean,
-                recovery_point=recovery_points.get(topic_partition, 0),
-                log_start_offset=log_start_offsets.get(topic_partition, 0),
-                now_ms=self._now_ms(),
-                producer_id_expiration_ms=self._broker.integer("producer.id.expiration.ms"),
-                disk=folder.disk,
-            )
-            settings = LogSettings.of(self._topic_values(topic_partition.topic))
-            state = load_log(directory, settings, plan)
-            return PartitionLog(topic_partition, directory, folder, state, settings, self._now_ms)
-
-        threads = self._broker.integer("num.recovery.threads.per.data.dir")
-        with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
-            for log in pool.map(load, self._find_logs(folder)):
-                other = self._logs.get(log.topic_partition)
-                if other is not None:
-                    log.abandon()
-                    raise TidegaugeError(
-                        ErrorCode.KAFKA_STORAGE_ERROR,
-                        f"Duplicate log directories for {log.topic_partition} are found in both {other.directory} and "
-                        f"{log.directory}; move one of them away",
-                    )
-                folder.logs[log.topic_partition] = self._logs[log.topic_partition] = log
-        known = {
-            topic_partition: min(high_watermarks[topic_partition], log.log_end_offset)
-            for topic_partition, log in folder.logs.items()
-            if topic_partition in high_watermarks
-        }
-        self._high_watermarks.update(known)
-        if any(known[topic_partition] < high_watermarks[topic_partition] for topic_partition in known):
-            folder.write_high_watermarks(known)  # see lower_high_watermark
-
-    def _find_logs(self, folder: LogFolder) -> list[tuple[TopicPartition, Path]]:
-        """The partitions' folders; those that wait to be deleted are noted."""
-        found = []
-        for path in sorted(folder.path.iterdir()):
-            if not path.is_dir() or path.name.endswith(_OTHER_SUFFIXES):
-                continue
-            if path.name.endswith(DELETE_SUFFIX):
-                topic = path.name.rpartition(".")[0].rpartition("-")[0]
-                delay_ms = LogSettings.of(self._topic_values(topic)).file_delete_delay_ms
-                folder.delete_later([path], self._now_ms() + delay_ms)
-                continue
-            try:
-                found.append((TopicPartition.parse(path.name), path))
-            except ValueError:
+        folder.on_failure = self._directory_failed
+        loading = LogLoading(folder, self._broker, self._topic_values, self._now_ms)
+        for log in loading.logs():
+            other = self._logs.get(log.topic_partition)
+            if other is not None:
+                log.abandon()
                 raise TidegaugeError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"Found directory {path}, '{path.name}' is not in the form of topic-partition or "
-                    f"topic-partition.uniqueId-delete (if marked for deletion); a log folder must not hold anything "
-                    f"else, so move it away",
-                ) from None
-        return found
+                    f"Duplicate log directories for {log.topic_partition} are found in both {other.directory} and "
+                    f"{log.directory}; move one of them away",
+                )
+            folder.logs[log.topic_partition] = self._logs[log.topic_partition] = log
+        known = {
+            topic_partition: min(loading.high_watermarks[topic_partition], log.log_end_offset)
+            for topic_partition, log in folder.logs.items()
+            if topic_partition in loading.high_watermarks
+        }
+        self._high_watermarks.update(known)
+        if any(value < loading.high_watermarks[topic_partition] for topic_partition, value in known.items()):
+            folder.write_high_watermarks(known)  # see lower_high_watermark
+
+    def _directory_failed(self, path: Path) -> None:
+        self.on_directory_failure(path)
 
     # Finding logs
 
@@ -490,24 +447,34 @@ class LogManager:
                 continue
             if topic_partition in self._uncleanable:
                 continue
-            with suppress(StorageError), log.storage("looking for what to compact in"):
-                part = cleanable_part(
-                    log.segments,
-                    log.settings,
-                    first_dirty_offset=self._first_dirty_offset(log),
-                    high_watermark=high_watermark,
-                    now_ms=now_ms,
-                )
-                if part.is_worth_it(log.settings.min_cleanable_dirty_ratio) and (
-                    best is None or part.dirty_ratio > best[0]
-                ):
-                    best = part.dirty_ratio, log, part
+            try:
+                part = self._cleanable_part(log, high_watermark, now_ms)
+            except StorageError:
+                continue
+            except Exception:
+                _logger.exception("%s can't be compacted, until the broker starts again", topic_partition)
+                self.note_uncleanable(topic_partition)
+                continue
+            if part.is_worth_it(log.settings.min_cleanable_dirty_ratio) and (
+                best is None or part.dirty_ratio > best[0]
+            ):
+                best = part.dirty_ratio, log, part
         if best is None:
             return None
         _, log, part = best
         buffer_bytes = self._broker.integer("log.cleaner.dedupe.buffer.size")
         offsets = OffsetMap.of_size(buffer_bytes, part.first_dirty_offset)
         return Cleaning(log, part, offsets, now_ms)
+
+    def _cleanable_part(self, log: PartitionLog, high_watermark: int, now_ms: int) -> CleanablePart:
+        with log.storage("looking for what to compact in"):
+            return cleanable_part(
+                log.segments,
+                log.settings,
+                first_dirty_offset=self._first_dirty_offset(log),
+                high_watermark=high_watermark,
+                now_ms=now_ms,
+            )
 
     def _first_dirty_offset(self, log: PartitionLog) -> int:
         """The cleaner checkpoint; the log start offset where it lies outside the log."""
@@ -536,10 +503,14 @@ class LogManager:
         starts: dict[TopicPartition, int] = {}
         for log in logs:
             high_watermark = high_watermarks.get(log.topic_partition)
-            # A failure is told by the folder itself; the moves of the others must not get lost for it.
-            with suppress(StorageError):
+            # A failure is reported by the directory itself; the moves of the others must not get lost for it.
+            try:
                 if high_watermark is not None and log.delete_old_segments(high_watermark):
                     starts[log.topic_partition] = log.log_start_offset
+            except StorageError:
+                continue
+            except Exception:
+                _logger.exception("Retention failed for %s; the other logs are looked after", log.topic_partition)
         return starts
 
     def remove_deleted(self) -> None:

@@ -4,7 +4,9 @@ Contract: ``load_log`` turns a folder into a LogState whose files agree with eac
 else uses the log. Sources: LogLoader, LogSegment.recover; kafka-behaviour 5.5; rows S3, S4.
 
 Rules:
-    1. After a clean stop nothing is scanned, except a segment whose index is missing or unsound.
+    1. After a clean stop nothing is scanned, except a segment whose index is missing or unsound, and the last segment
+       if the log does not end as it was closed: then the log is recovered from there, as after a crash. (Kafka trusts
+       the mark: it appends behind what is left of a batch.)
     2. Otherwise every batch from the segment that holds the recovery point on is checked (size, magic, CRC,
        rising offsets); indexes, leader epochs and producer state are built anew from them.
     3. The log ends at the first bad batch: that segment is cut there, and later segments are removed.
@@ -28,7 +30,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegauge.errors import TidegaugeError
@@ -76,6 +78,12 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
     _remove_leftovers(directory, plan.disk)
     complete_swaps(directory, plan.disk)
     segments = _load_segments(directory, settings, plan)
+    damage = _damage_after_clean_stop(segments, plan) if plan.clean else ""
+    if damage:
+        _logger.error(
+            "%s: the broker stopped cleanly, but %s; the log is recovered as after a crash", directory.name, damage
+        )
+        plan = replace(plan, clean=False, recovery_point=segments[-1].base_offset if segments else 0)
     epochs, epochs_lost = _load_epochs(directory)
     if not plan.clean:
         segments = _recover(segments, epochs, settings, plan)
@@ -171,8 +179,29 @@ def _load_segments(directory: Path, settings: LogSettings, plan: LoadPlan) -> li
         scanned = not plan.clean and (end_offset is None or end_offset > plan.recovery_point)
         if not scanned and not _indexes_are_sound(segment):
             _logger.warning("%s: the indexes are missing or unsound and are built anew", segment.path)
-            scan_segment(segment, settings.index_interval_bytes, end_offset, EpochCache())
+            removed_bytes = scan_segment(segment, settings.index_interval_bytes, end_offset, EpochCache())
+            if removed_bytes:
+                _logger.error("%s: cut off %d bytes at the first bad batch", segment.path, removed_bytes)
     return segments
+
+
+def _damage_after_clean_stop(segments: Sequence[LogSegment], plan: LoadPlan) -> str:
+    """What is wrong with the end of a log that was closed in order; empty if nothing is.
+
+    The recovery point of such a log is the end that it had.
+    """
+    if not segments:
+        return f"its segments are gone, which ended at offset {plan.recovery_point}" if plan.recovery_point else ""
+    last = segments[-1]
+    try:
+        end_offset = last.next_offset()
+    except TidegaugeError as problem:
+        return problem.message
+    if end_offset < plan.recovery_point:
+        return f"it ends at offset {end_offset}, and had ended at {plan.recovery_point}"
+    if last.index.last_offset() >= end_offset - last.base_offset:
+        return f"the index of its last segment names offsets beyond its end {end_offset}"
+    return ""
 
 
 def _indexes_are_sound(segment: LogSegment) -> bool:
@@ -306,7 +335,7 @@ def _epochs_of(segments: Sequence[LogSegment]) -> EpochCache:
     """The leader epochs that stand in the batches of a whole log."""
     epochs = EpochCache()
     for segment in segments:
-        for header in segment.headers():
+        for header in _headers_until_damage(segment, 0):
             latest = epochs.latest_epoch
             if header.leader_epoch > (-1 if latest is None else latest):
                 epochs.assign(header.leader_epoch, header.base_offset)
@@ -379,9 +408,21 @@ def replay_producers(state: ProducerState, segments: Sequence[LogSegment], from_
 
 
 def _replay(state: ProducerState, segment: LogSegment, from_offset: int) -> None:
-    position = segment.position_of(from_offset)
+    try:
+        position = segment.position_of(from_offset)
+    except TidegaugeError as problem:
+        _logger.error("%s: its producers are not known: %s", segment.path, problem.message)  # noqa: TRY400 - it says all
+        return
     if position is None:
         return
-    for header in segment.headers(position):
+    for header in _headers_until_damage(segment, position):
         if header.producer_id != NO_PRODUCER_ID:
             state.update(header)
+
+
+def _headers_until_damage(segment: LogSegment, position: int) -> Iterator[BatchHeader]:
+    """Headers from a position on; a damaged batch hides those behind it, which no index of producers can help."""
+    try:
+        yield from segment.headers(position)
+    except TidegaugeError as problem:
+        _logger.error("%s: what lies behind is not known to the log: %s", segment.path, problem.message)  # noqa: TRY400 - it says all

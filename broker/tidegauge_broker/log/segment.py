@@ -5,8 +5,9 @@ offsets here are absolute. One thread appends, reads and cuts; another may call 
 Functions raise OSError, and TidegaugeError CORRUPT_MESSAGE where the file holds no sound batch.
 
 Rules (kafka-behaviour 6.3, 6.4, 3.9; LogSegment):
-    1. An append writes an index entry first of all if more than index.interval.bytes were appended since the
-       last one: so the first batch of a segment never has one.
+    1. A batch has an index entry, its last offset and its position, if more than index.interval.bytes were appended
+       since the last one: so the first batch of a segment never has one. (Since 3.9.1; before, an append of several
+       batches had one entry at most.)
     2. A segment is rolled by size, age (less its own random jitter), a full index, or an offset that does not fit
        in 31 bits above the base.
     3. A cut removes whole batches, from the first whose last offset is at or above the target.
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.record_batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header
+from tidegauge.record_batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, read_header
 from tidegauge_broker.log.files import DISK, Buffer, Disk
 from tidegauge_broker.log.index import OffsetIndex, TimeIndex
 
@@ -33,11 +34,13 @@ DELETED_SUFFIX = ".deleted"
 MAX_RELATIVE_OFFSET = 2**31 - 1
 NO_TIMESTAMP = -1
 
-_SPAN = struct.Struct(">qi11xi8xq")
-"""Base offset, batch length, last offset delta, max timestamp: what a walk over batches needs."""
+_SPAN = struct.Struct(">qi4xb6xi8xq")
+"""Base offset, batch length, magic, last offset delta, max timestamp: what a walk over batches needs."""
 _logger = logging.getLogger(__name__)
 _SCAN_BYTES = 8192
 _CURSORS = 64
+_UNSOUND_ENTRIES = 8
+"""How many index entries in a row may be unsound before the index is given up: a damaged batch makes one so."""
 
 
 def file_name(offset: int) -> str:
@@ -134,20 +137,21 @@ class LogSegment:
         position = self.size_bytes
         last_offset = headers[-1].last_offset
         assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET, f"{self.path}: offset {last_offset}"
-        timestamp_ms, timestamp_offset = largest_timestamp(headers)
         largest = self.largest_timestamp
         self.disk.append(self.descriptor, parts, size_bytes, position)
         self.size_bytes = position + size_bytes
         if position == 0:
-            self._roll_from_ms = timestamp_ms
-        if timestamp_ms > largest[0]:
-            self._largest = (timestamp_ms, timestamp_offset)
-        if self._bytes_since_index_entry > index_interval_bytes and not self.index.is_full:
-            self.index.append(last_offset - self.base_offset, position)
-            self._index_largest_timestamp()
-            self._bytes_since_index_entry = 0
-        self._bytes_since_index_entry += size_bytes
+            self._roll_from_ms = largest_timestamp(headers)[0]
         self._last_append = (headers[0].base_offset, position)
+        for header in headers:
+            if header.max_timestamp_ms > largest[0]:
+                largest = self._largest = (header.max_timestamp_ms, header.last_offset)
+            if self._bytes_since_index_entry > index_interval_bytes and not self.index.is_full:
+                self.index.append(header.last_offset - self.base_offset, position)
+                self._index_largest_timestamp()
+                self._bytes_since_index_entry = 0
+            position += header.size_bytes
+            self._bytes_since_index_entry += header.size_bytes
 
     def _index_largest_timestamp(self, *, last: bool = False) -> None:
         timestamp_ms, offset = self.largest_timestamp
@@ -176,7 +180,8 @@ class LogSegment:
     def first_timestamp_ms(self) -> int:
         """The largest timestamp of the first append; -1 if it has none, or there was none."""
         if self._roll_from_ms is None:
-            self._roll_from_ms = next(self.spots(0), BatchSpot(0, 0, 0, 0, NO_TIMESTAMP)).max_timestamp_ms
+            first = next(self._spots_until_damage(0), None)
+            self._roll_from_ms = NO_TIMESTAMP if first is None else first.max_timestamp_ms
         return self._roll_from_ms
 
     def seal(self) -> None:
@@ -192,22 +197,37 @@ class LogSegment:
         """The batches from a position on, which must be a batch's beginning, up to ``end`` or the file's end.
 
         Raises:
-            TidegaugeError: CORRUPT_MESSAGE, the bytes are no batch, or the last one is cut off.
+            TidegaugeError: CORRUPT_MESSAGE, the bytes are no batch, its offsets do not follow, or it is cut off.
         """
         end = self.size_bytes if end is None else end
         chunk, start = b"", position
+        next_offset = self.base_offset
         while position < end:
             at = position - start
             if at + _SPAN.size > len(chunk):
                 chunk, start, at = os.pread(self.descriptor, _SCAN_BYTES, position), position, 0
                 if len(chunk) < HEADER_BYTES:
                     raise self._corrupt(position)
-            base_offset, length, last_offset_delta, max_timestamp_ms = _SPAN.unpack_from(chunk, at)
+            base_offset, length, magic, last_offset_delta, max_timestamp_ms = _SPAN.unpack_from(chunk, at)
             size_bytes = LENGTH_PREFIX_BYTES + length
-            if size_bytes < HEADER_BYTES or last_offset_delta < 0 or position + size_bytes > self.size_bytes:
+            if (
+                size_bytes < HEADER_BYTES
+                or magic != MAGIC
+                or last_offset_delta < 0
+                or base_offset < next_offset
+                or position + size_bytes > self.size_bytes
+            ):
                 raise self._corrupt(position)
+            next_offset = base_offset + last_offset_delta + 1
             yield BatchSpot(position, size_bytes, base_offset, base_offset + last_offset_delta, max_timestamp_ms)
             position += size_bytes
+
+    def _spots_until_damage(self, position: int) -> Iterator[BatchSpot]:
+        """The same, but a damaged batch ends it: for what is only an estimate."""
+        try:
+            yield from self.spots(position)
+        except TidegaugeError as problem:
+            _logger.warning("%s", problem.message)
 
     def headers(self, position: int = 0) -> Iterator[BatchHeader]:
         """Whole headers from a position on; their ``position`` is that in the file.
@@ -250,23 +270,24 @@ class LogSegment:
         """A position from the index, if a batch begins there that can stand before ``offset``; else 0.
 
         At load only the last entry of an index is looked at, as in Kafka. One that lies would let a reader skip
-        records; so it is emptied, and the segment is searched from its beginning from then on.
+        records; so an earlier entry is taken: the walk from there finds the offset, or the damage. If several lie, the
+        index is emptied, and the segment is searched from its beginning from then on.
         """
-        if position == 0:
-            return 0
-        try:
-            header = read_header(os.pread(self.descriptor, HEADER_BYTES, position))
-        except TidegaugeError:
-            header = None
-        if (
-            header is not None
-            and self.base_offset <= header.base_offset <= offset
-            and position + header.size_bytes <= self.size_bytes
-        ):
-            return position
+        for _ in range(_UNSOUND_ENTRIES):
+            if position == 0 or self._begins_batch(position, offset):
+                return position
+            position = self.index.floor_position(position - 1)
         _logger.warning("%s: the index names byte %d, where no such batch begins; it is emptied", self.path, position)
         self.index.create()
         return 0
+
+    def _begins_batch(self, position: int, offset: int) -> bool:
+        """Whether a batch that can come before ``offset``, or holds it, begins at a position."""
+        try:
+            header = read_header(os.pread(self.descriptor, HEADER_BYTES, position))
+        except TidegaugeError:
+            return False
+        return self.base_offset <= header.base_offset <= offset and position + header.size_bytes <= self.size_bytes
 
     def _remember(self, offset: int, position: int) -> None:
         """Keep a position, so that a reader that goes on where it stopped need not search."""
@@ -284,11 +305,14 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> tuple[int, int]:
-        """The largest timestamp and its batch's last offset; (-1, base offset) if there is none."""
+        """The largest timestamp and its batch's last offset; (-1, base offset) if there is none.
+
+        What lies behind a damaged batch does not count: neither an append nor retention may fail over it.
+        """
         if self._largest is None:
             timestamp_ms, offset = self.time_index.last()
             found = (timestamp_ms, self.base_offset + offset)
-            for spot in self.spots(self._sound_floor(found[1])):
+            for spot in self._spots_until_damage(self._sound_floor(found[1])):
                 if spot.max_timestamp_ms > found[0]:
                     found = (spot.max_timestamp_ms, spot.last_offset)
             self._largest = found
@@ -311,8 +335,15 @@ class LogSegment:
             max_bytes: limit of the answer.
             whole: ``upper_bound`` is the end of this segment, so there is nothing to search.
             at_least_one_batch: the first batch may exceed the limit.
+
+        Raises:
+            TidegaugeError: CORRUPT_MESSAGE, no sound batch begins at ``start``. If a damaged one follows sound ones,
+                those before it are given.
         """
-        bound = None if whole else self.position_of(upper_bound)
+        try:
+            bound = None if whole else self.position_of(upper_bound)
+        except TidegaugeError:
+            bound = self._sound_end(start, upper_bound)
         end = self.size_bytes if bound is None else bound
         if end - start > max_bytes:
             end = self._last_border(start, start + max(max_bytes, 0), at_least_one_batch=at_least_one_batch)
@@ -328,14 +359,31 @@ class LogSegment:
     def _last_border(self, start: int, limit: int, *, at_least_one_batch: bool) -> int:
         """The last batch border at or before ``limit``, reached from ``start``."""
         border = max(start, self._sound(self.index.floor_position(limit), self.base_offset + MAX_RELATIVE_OFFSET))
-        for spot in self.spots(border):
-            if spot.position + spot.size_bytes > limit and (spot.position > start or not at_least_one_batch):
-                break
-            border = spot.position + spot.size_bytes
-            self._remember(spot.last_offset + 1, border)
-            if border > limit:
-                break
+        try:
+            for spot in self.spots(border):
+                if spot.position + spot.size_bytes > limit and (spot.position > start or not at_least_one_batch):
+                    break
+                border = spot.position + spot.size_bytes
+                self._remember(spot.last_offset + 1, border)
+                if border > limit:
+                    break
+        except TidegaugeError:
+            if border == start:
+                raise
         return border
+
+    def _sound_end(self, start: int, upper_bound: int) -> int:
+        """Where the last sound batch ends that lies below ``upper_bound`` and before a damaged one."""
+        end = start
+        try:
+            for spot in self.spots(start):
+                if spot.last_offset >= upper_bound:
+                    break
+                end = spot.position + spot.size_bytes
+        except TidegaugeError:
+            if end == start:
+                raise
+        return end
 
     def find_by_time(self, timestamp_ms: int, from_offset: int) -> Iterator[BatchSpot]:
         """Batches that may hold a record of this time or later, at or above an offset, in order."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from tidegauge.errors import TidegaugeError
 from tidegauge_broker.log.files import Disk
 from tidegauge_broker.log.segment import (
     INDEX_SUFFIX,
@@ -41,8 +42,11 @@ def complete_swaps(directory: Path, disk: Disk) -> None:
         segment = LogSegment(directory, base_offset, index_max_bytes=0, created_ms=0, disk=disk, suffix=SWAP_SUFFIX)
         segment.size_bytes = path.stat().st_size
         end_offset = base_offset + 1
-        for spot in segment.spots(0):
-            end_offset = spot.last_offset + 1
+        try:
+            for spot in segment.spots(0):
+                end_offset = spot.last_offset + 1
+        except TidegaugeError as problem:
+            _logger.error("%s; what it replaced before is gone", problem.message)  # noqa: TRY400 - it says all
         segment.close()
         _logger.info("%s: a compaction that a crash interrupted is completed", path)
         for old in directory.glob("*" + LOG_SUFFIX):

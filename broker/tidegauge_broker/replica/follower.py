@@ -13,6 +13,9 @@ Rules (kafka-behaviour 1.5, 3.4 to 3.8; ReplicaFetcherThread):
        an empty log, whose start may lie in the middle of a batch (deleted records).
     5. FENCED_LEADER_EPOCH at the follower's own epoch marks it failed until the next LeaderAndIsr; other errors
        and corrupt records make it wait replica.fetch.backoff.ms.
+    6. A leader that was elected again while its response was on the way may have written batches of its new epoch into
+       it. From the first batch above the follower's own epoch on, they are skipped (KAFKA-18723, in 3.9.1): the next
+       fetch is fenced, and the next LeaderAndIsr says whom to follow.
 """
 
 from __future__ import annotations
@@ -186,6 +189,17 @@ class Follower:
             partition.say("error", f"Found invalid records in a fetch from broker {self.leader}: {problem}", out)
             self.delay(now_ms)
             return False
+        size_bytes = headers[-1].position + headers[-1].size_bytes if headers else 0
+        if size_bytes < len(records):
+            partition.say(
+                "info",
+                f"Skipping the last {len(records) - size_bytes} bytes of a fetch from broker {self.leader}: their "
+                f"leader epoch is above the replica's own, {partition.leader_epoch}",
+                out,
+            )
+            records = records[:size_bytes]
+        if not headers:
+            return True
         is_empty = partition.log_end_offset == partition.log_start_offset
         if headers[0].base_offset < partition.log_end_offset and not is_empty:
             self.failed = True
@@ -202,16 +216,19 @@ class Follower:
         partition.move_log_end(headers[-1].next_offset, _CAUSE, out)
         return True
 
-    @staticmethod
-    def _checked(records: bytes) -> list[BatchHeader]:
-        """Headers of whole, sound batches with rising offsets and a leader epoch.
+    def _checked(self, records: bytes) -> list[BatchHeader]:
+        """Headers of whole, sound batches with rising offsets and a leader epoch, up to the replica's own (rule 6).
 
         Raises:
             TidegaugeError: CORRUPT_MESSAGE.
         """
-        headers = list(iterate_headers(records))
+        partition = self.partition
+        newest = partition.leader_epoch if partition.truncation_rule.skips_newer_epochs else None
+        headers: list[BatchHeader] = []
         next_offset = -1
-        for header in headers:
+        for header in iterate_headers(records):
+            if newest is not None and header.leader_epoch > newest:
+                break
             if not crc_matches(records, header):
                 raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"wrong CRC at offset {header.base_offset}")
             if header.base_offset < next_offset or header.leader_epoch < 0:
@@ -220,6 +237,7 @@ class Follower:
                     f"batch at offset {header.base_offset} of epoch {header.leader_epoch} is out of order",
                 )
             next_offset = header.next_offset
+            headers.append(header)
         return headers
 
     def _out_of_range(self, answer: FetchedPartition, now_ms: int, out: list[Effect]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -319,6 +321,23 @@ def test_a_batch_is_given_in_portions_that_join() -> None:
     answer(subscription, records=batch(0, 4) + batch(4, 3))
 
     assert [offsets(subscription, 2) for _ in range(4)] == [[1, 2], [3, 4], [5, 6], []]
+
+
+@pytest.mark.parametrize("length", [0, 1 << 20, -1])
+def test_batches_before_a_damaged_length_are_given_first(length: int) -> None:
+    """Rule 5: where it ends is not known, so it is fetched again behind the sound ones, and raised then."""
+    damaged = bytearray(batch(2, 2))
+    struct.pack_into(">i", damaged, 8, length)
+    subscription = at(0)
+    answer(subscription, records=batch(0, 2) + bytes(damaged))
+    assert offsets(subscription) == [0, 1]
+    subscription.raise_problem()
+    assert subscription.position(TP) == 2
+    answer(subscription, records=bytes(damaged))
+    with pytest.raises(TidegaugeError) as caught:
+        subscription.raise_problem()
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert subscription.position(TP) == 2
 
 
 def test_records_before_a_malformed_one_are_given_first() -> None:

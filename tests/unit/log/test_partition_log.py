@@ -159,6 +159,23 @@ def test_index_files_hold_kafkas_entries(bench, batch):
     assert list(struct.iter_unpack(">qi", time_index)) == [(1_700_000_000_021, 5), (1_700_000_000_041, 9)]
 
 
+def test_a_follower_indexes_each_batch_of_an_append(bench, batch):
+    """LogSegment.append since 3.9.1: an entry names a batch, also where several were appended together."""
+    bench.settings["log.index.interval.bytes"] = str(len(batch(2)))
+    size = len(batch(2))
+    records = bytearray()
+    for at in range(7):
+        one = bytearray(batch(2, time_ms=1_700_000_000_000 + 10 * at))
+        patch(one, 0, 2 * at, 0)
+        records += one
+    bench.log().append_as_follower(bytes(records), list(iterate_headers(bytes(records))))
+    assert bench.log().segments[0].index.entries() == [(5, 2 * size), (9, 4 * size), (13, 6 * size)]
+    assert [offset for _, offset in bench.log().segments[0].time_index.entries()] == [5, 9, 13]
+    for offset in range(14):
+        read = bench.log().read(offset, 14, 1, at_least_one_batch=True)
+        assert read_header(read).base_offset == offset // 2 * 2
+
+
 def test_the_last_time_entry_is_written_on_roll_and_on_close(bench, batch):
     bench.settings["log.segment.bytes"] = str(len(batch(2)))
     bench.append(batch(2))

@@ -75,7 +75,9 @@ class NotesLate(AskingRule):
 
 
 class UnfencedFetches(AskingRule):
-    """M5."""
+    """M5, without the second line of defence: followers that leave out batches above their epoch (KAFKA-18723)."""
+
+    skips_newer_epochs = False
 
     def fetch_epochs(self, leader_epoch: int, epochs: EpochCache) -> tuple[int | None, int | None]:
         del leader_epoch, epochs
@@ -409,7 +411,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "epochs-unchecked",
         "a fetch carries the right leader epoch",
-        ((Partition, "check_leader_epoch", no_epoch_check),),
+        ((Partition, "check_leader_epoch", no_epoch_check), (Kip320Rule, "skips_newer_epochs", False)),
         "KAFKA-7395",
     ),
     Mutant("cut-once", "the own epochs decide how far to cut", ((Follower, "_reconcile", reconciles_before_cut),)),

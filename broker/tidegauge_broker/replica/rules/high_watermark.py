@@ -16,6 +16,7 @@ class HighWatermarkRule:
     """Row E9, `high-watermark`."""
 
     name = "high-watermark"
+    skips_newer_epochs = False
 
     def follows_anew(self, known_leader: int, leader: int) -> bool:
         """Only when the leader is another broker; a new epoch of the same one changes nothing."""

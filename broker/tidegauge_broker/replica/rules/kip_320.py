@@ -19,6 +19,7 @@ class Kip320Rule(Kip279Rule):
     """Row E9, `kip-320`."""
 
     name = "kip-320"
+    skips_newer_epochs = True
 
     def follows_anew(self, known_leader: int, leader: int) -> bool:
         """At every higher epoch, whoever leads."""

@@ -25,6 +25,11 @@ class TruncationRule(Protocol):
         """Its value in ``replica.truncation.rule``."""
         ...
 
+    @property
+    def skips_newer_epochs(self) -> bool:
+        """Whether a follower leaves out fetched batches of an epoch above its own."""
+        ...
+
     # As a follower
 
     def follows_anew(self, known_leader: int, leader: int) -> bool:

@@ -21,6 +21,7 @@ Source: Kafka's ReplicaManager (kafka-behaviour 2).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
@@ -409,8 +410,20 @@ class ReplicaManager:
         self._execute(self._decided(lambda: self.core.tick(self._now_ms())))
 
     def start(self) -> None:
-        """Begin to look for laggards."""
+        """Start the ISR-expiration timer, and hear of every directory that fails, whichever thread meets it."""
+        loop = asyncio.get_running_loop()
+
+        def failed(directory: Path) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._directory_failed_soon, directory)
+
+        self.logs.on_directory_failure = failed
+        self._tell_of_failures()
         self._arm_timer()
+
+    def _directory_failed_soon(self, directory: Path) -> None:
+        if not self._closed:
+            self.directory_failed(directory)
 
     def close(self) -> None:
         """No ticks any more."""
