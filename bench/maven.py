@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegauge.errors import TidegaugeError
+from tidegauge.java import java_home
+
 CACHE = Path(os.environ.get("TIDEGAUGE_BENCH_CACHE", "~/.cache/tidegauge-bench")).expanduser()
 ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -42,7 +45,7 @@ def resolve(name: str, artifacts: Sequence[Artifact]) -> Path:
     """The folder ``name`` of the cache with the jars of these artifacts and of what they need.
 
     Raises:
-        Unavailable: no Maven, or its repository does not have them.
+        Unavailable: no Maven or no Java, or its repository does not have them.
     """
     folder = CACHE / name
     if folder.is_dir():
@@ -55,13 +58,21 @@ def resolve(name: str, artifacts: Sequence[Artifact]) -> Path:
     project.mkdir(parents=True, exist_ok=True)
     (project / "pom.xml").write_text(_POM.format("\n".join(map(_dependency, artifacts))))
     command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={unfinished}"]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    environment = os.environ | {"JAVA_HOME": _java_home()}
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     shutil.rmtree(project)
     if done.returncode != 0:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise Unavailable(f"Maven could not resolve {name}: {_reason(done.stdout + done.stderr)}")
     unfinished.rename(folder)
     return folder
+
+
+def _java_home() -> str:
+    try:
+        return str(java_home())
+    except TidegaugeError as error:
+        raise Unavailable(error.message) from None
 
 
 def _dependency(one: Artifact) -> str:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes an environment's own Spark run with that environment's own Python, activated or not, and with the Java that
 # tidegauge.java chooses: PySpark's find-spark-home takes the first python3 on PATH, which need not have PySpark at all,
-# and its spark-class takes JAVA_HOME or the first java on PATH, which need not be there. Does nothing the second time.
+# and its spark-class takes JAVA_HOME or the first java on PATH, which need not be there. Its Python workers start more
+# quickly, too (compile_pyspark_zip.py). Does nothing the second time.
 set -euo pipefail
 script="$1/find-spark-home"
 [ -f "$script" ] || exit 0
@@ -18,3 +19,4 @@ cat > "$purelib/pyspark/conf/spark-env.sh" <<'ENV'
 if chosen=$("$(dirname "${BASH_SOURCE[0]}")/../../../../../bin/python" -P -m tidegauge.java); then JAVA_HOME=$chosen; fi
 unset chosen
 ENV
+"$1/python" "$(dirname "$0")/compile_pyspark_zip.py"
