@@ -27,7 +27,8 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.secure_channels import open_channel, server_credentials
 from tidegauge.security import security_of, security_of_files
 from tidegauge_broker.server.service.pending_responses import PendingResponses
-from tidegauge_broker.server.wire.grpc.servers import Limits, RpcServers
+from tidegauge_broker.server.wire.grpc.servers import RpcServers
+from tidegauge_broker.server.wire.limits import Limits
 from tidegauge_client.bootstrap import BootstrapServers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]

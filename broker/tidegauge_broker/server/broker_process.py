@@ -11,6 +11,7 @@ the controller resigned, the ZooKeeper session closed: the broker's znode goes a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -20,31 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
-from grpc_reflection.v1alpha._async import ReflectionServicer
-
 from tidegauge.control import Endpoint
 from tidegauge.listeners import GRPC, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import PLAIN, SSL, Security
 from tidegauge.settings import BrokerSettings, Values
-from tidegauge.v1 import (
-    admin_service_pb2,
-    admin_service_pb2_grpc,
-    broker_service_pb2,
-    broker_service_pb2_grpc,
-    control_service_pb2,
-    control_service_pb2_grpc,
-    controller_service_pb2,
-    controller_service_pb2_grpc,
-    replica_log_service_pb2,
-    replica_log_service_pb2_grpc,
-    replication_service_pb2,
-    replication_service_pb2_grpc,
-)
 from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, BrokerNode, encode_log_dir_event, new_uuid
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
@@ -65,32 +46,17 @@ from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager, topic_rules
 from tidegauge_broker.server.seams import Parts, seams_of
-from tidegauge_broker.server.wire.grpc.admin import AdminServicer
-from tidegauge_broker.server.wire.grpc.broker import BrokerServicer
-from tidegauge_broker.server.wire.grpc.control import ControlServicer
-from tidegauge_broker.server.wire.grpc.controller import ControllerServicer
-from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
-from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
-from tidegauge_broker.server.wire.grpc.servers import Limits, RpcServers, tls_of
-from tidegauge_broker.server.wire.kafka.servers import KafkaServers
+from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
+from tidegauge_broker.server.wire.listeners import WireListeners
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
 
 LOG = logging.getLogger("tidegauge.broker")
-READY_SERVICE = "tidegauge.ready"
 HALTED = 70
 """Exit status of a broker that met a defect in its core (EX_SOFTWARE of sysexits.h)."""
 _DEFAULT_CONNECTION_TIMEOUT_MS = 18_000
 _TELL_AGAIN_SECONDS = 0.5
 _LONGEST_INTERVAL_MS = 10 * 365 * 86_400_000
-_SERVICES = (
-    broker_service_pb2.DESCRIPTOR,
-    admin_service_pb2.DESCRIPTOR,
-    replication_service_pb2.DESCRIPTOR,
-    control_service_pb2.DESCRIPTOR,
-    controller_service_pb2.DESCRIPTOR,
-    replica_log_service_pb2.DESCRIPTOR,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +100,6 @@ class BrokerProcess:
         self._metadata = MetadataCache()
         self._seams = seams_of(settings, identity.broker_id, self._metadata, identity.to_brokers)
         self._peers = Peers(self._seams.open_channel)
-        self._health = HealthServicer()
         self._logical_clock = LogicalClock(self._now_ms.microseconds)
         event_log = settings.text("event.log.file")
         self._events = EventLogWriter(
@@ -145,6 +110,8 @@ class BrokerProcess:
             logical_clock=self._logical_clock,
         )
         self._metrics = BrokerMetrics(settings.text("metrics.listener"), self._events, self._now_ms)
+        self._resources = contextlib.AsyncExitStack()
+        self._stops_in_order = False
         self._tasks: list[Periodic] = []
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -158,23 +125,44 @@ class BrokerProcess:
         """
         self._note_state("starting")
         try:
-            await self._connect()
-            self._configs = DynamicConfigs(
-                self._zookeeper, self._identity.broker_id, self._layers, self._metadata.knows_topic, self._now_ms
-            )
-            await self._configs.read_all()
-            await self._open_logs()
-            self._assemble()
-            self._configs.follow(_InForce(self._settings, self._replicas, self._controller))
-            await self._listen()
-            await self._registration.register()
-            await self._controller.start()
-            self._registration.keep(self._controller)
+            await self._start()
         except BaseException:
-            await self._abandon()
+            await self._resources.aclose()
             raise
-        self._begin_periodic_tasks()
         self._ready_task = asyncio.get_running_loop().create_task(self._say_when_ready(), name="ready")
+
+    async def _start(self) -> None:
+        """Take one resource after the other, and say how each is given back."""
+        resources = self._resources
+        resources.callback(self._events.close)
+        resources.callback(self._note_stopped)
+        resources.callback(self._pool.shutdown)
+        resources.push_async_callback(self._peers.close)
+        resources.push_async_callback(self._seams.close)
+        await self._connect()
+        resources.push_async_callback(self._zookeeper.close)
+        self._configs = DynamicConfigs(
+            self._zookeeper, self._identity.broker_id, self._layers, self._metadata.knows_topic, self._now_ms
+        )
+        await self._configs.read_all()
+        self._make_registration()
+        resources.push_async_callback(self._controller.stop)
+        resources.push_async_callback(self._registration.close)
+        await self._open_logs()
+        resources.push_async_callback(self._close_logs)
+        self._assemble()
+        resources.push_async_callback(self._close_replicas)
+        self._configs.follow(_InForce(self._settings, self._replicas, self._controller))
+        resources.push_async_callback(self._metrics.close)
+        self._listeners = self._bind()
+        resources.push_async_callback(self._stop_listeners)
+        await self._listeners.start()
+        await self._metrics.listen(self._identity.listeners.bound_by(GRPC)[0], self._listeners.counts)
+        resources.push_async_callback(self._stop_own_requests)
+        await self._registration.register()
+        await self._controller.start()
+        self._registration.keep(self._controller)
+        self._begin_periodic_tasks()
 
     async def _connect(self) -> None:
         settings = self._settings
@@ -187,6 +175,27 @@ class BrokerProcess:
             dial=self._seams.dial(),
         )
         self._cluster_id = await prepare_cluster(self._zookeeper, lambda: new_uuid(secrets.token_bytes(16)))
+
+    def _make_registration(self) -> None:
+        """Make what speaks to ZooKeeper for this broker: the controller candidate, and the registration."""
+        settings, identity = self._settings, self._identity
+        self._controller = Controller(
+            endpoint=identity.endpoint,
+            inter_broker_listener=identity.listeners.inter_broker.name,
+            zookeeper=self._zookeeper,
+            settings=settings,
+            metadata=self._metadata,
+            note=self._note,
+            now_ms=self._now_ms,
+            random_bytes=os.urandom,
+            open_channel=self._seams.open_channel,
+            logical_clock=self._logical_clock,
+        )
+        at = identity.endpoint
+        protocols = identity.listeners.protocols
+        known = identity.listeners.registered
+        node = BrokerNode(identity.broker_id, known.host, known.port, self._now_ms(), at.rack, at.listeners, protocols)
+        self._registration = Registration(self._zookeeper, node, self._registered, self._session_changed)
 
     async def _open_logs(self) -> None:
         directories = [Path(text) for text in self._settings["log.dirs"]]
@@ -211,18 +220,6 @@ class BrokerProcess:
         core.leader_quota = ReplicationQuota(lambda: settings.integer("leader.replication.throttled.rate"))
         core.follower_quota = ReplicationQuota(lambda: settings.integer("follower.replication.throttled.rate"))
         self._replicas = ReplicaManager(core, self._logs, self._events, self._now_ms, self._in_pool)
-        self._controller = Controller(
-            endpoint=identity.endpoint,
-            inter_broker_listener=identity.listeners.inter_broker.name,
-            zookeeper=self._zookeeper,
-            settings=settings,
-            metadata=self._metadata,
-            note=self._note,
-            now_ms=self._now_ms,
-            random_bytes=os.urandom,
-            open_channel=self._seams.open_channel,
-            logical_clock=self._logical_clock,
-        )
         self._client = ControllerClient(
             identity.broker_id,
             lambda: core.broker_epoch,
@@ -260,11 +257,6 @@ class BrokerProcess:
             create_topic=self._auto_topics.create,
             gate=self._seams.gate(),
         )
-        at = identity.endpoint
-        protocols = identity.listeners.protocols
-        known = identity.listeners.registered
-        node = BrokerNode(identity.broker_id, known.host, known.port, self._now_ms(), at.rack, at.listeners, protocols)
-        self._registration = Registration(self._zookeeper, node, self._registered, self._session_changed)
         self._metrics.assembled(self._service, self._replicas, self._metadata, self._controller)
         self._seams.assembled(
             Parts(
@@ -279,62 +271,26 @@ class BrokerProcess:
             )
         )
 
-    async def _listen(self) -> None:
-        security = self._identity.security
-        self._servers = RpcServers(
-            self._identity.listeners,
-            Limits.of(self._settings),
-            tls_of(self._settings, security) if security.is_tls else None,
-            self._add_services,
+    def _bind(self) -> WireListeners:
+        identity = self._identity
+        return WireListeners(
+            identity.listeners,
+            self._service,
+            OfferedServices(self._service, self._replicas, self._now_ms, self._seams.add_services),
+            self._settings,
+            identity.security,
+            self._now_ms,
             self._logical_clock,
-            self._service.responses,
-            self._service.gate,
         )
-        self._kafka_servers = KafkaServers(
-            self._identity.listeners, self._service, self._settings, security, self._now_ms
-        )
-        close_grpc = self._service.responses.close_connection
-        close_kafka = self._kafka_servers.close_connection
-        self._service.responses.close_connection = lambda name: None if close_kafka(name) else close_grpc(name)
-        await self._servers.start()
-        await self._kafka_servers.start()
-        await self._metrics.listen(self._identity.listeners.bound_by(GRPC)[0], self._connection_counts)
-        await self._set_health("", serving=True)
-        await self._set_health(READY_SERVICE, serving=False)
-
-    def _connection_counts(self) -> dict[str, int]:
-        return self._servers.connections.counts() | self._kafka_servers.counts()
-
-    def _add_services(self, server: grpc.aio.Server, listener: str) -> None:
-        service = self._service
-        broker = BrokerServicer(service, self._now_ms, listener)
-        broker_service_pb2_grpc.add_BrokerServiceServicer_to_server(broker, server)
-        admin_service_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(service), server)
-        replication_service_pb2_grpc.add_ReplicationServiceServicer_to_server(
-            ReplicationServicer(service, listener), server
-        )
-        control_service_pb2_grpc.add_ControlServiceServicer_to_server(ControlServicer(service), server)
-        controller_service_pb2_grpc.add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
-        replica_log_service_pb2_grpc.add_ReplicaLogServiceServicer_to_server(ReplicaLogServicer(self._replicas), server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        names = [name.full_name for file in _SERVICES for name in file.services_by_name.values()]
-        names += self._seams.add_services(server)
-        names += [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
-        # What enable_server_reflection does, which would take a guarded server for one without asyncio.
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(ReflectionServicer(names), server)
 
     async def _say_when_ready(self) -> None:
         await self._service.until_startup_complete()
-        await self._set_health(READY_SERVICE, serving=True)
+        await self._listeners.set_ready(is_ready=True)
         LOG.info(
             "[KafkaServer id=%d] started at %s",
             self._identity.broker_id,
             ", ".join(map(str, self._identity.listeners.advertised)),
         )
-
-    async def _set_health(self, service: str, *, serving: bool) -> None:
-        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        await self._health.set(service, status)
 
     def _begin_periodic_tasks(self) -> None:
         settings, logs = self._settings, self._logs
@@ -453,15 +409,22 @@ class BrokerProcess:
     async def stop(self) -> None:
         """Stop in Kafka's order; see the module."""
         self._note_state("shutting-down", self._replicas.core.broker_epoch)
-        await self._metrics.close()
         LOG.info("[KafkaServer id=%d] shutting down", self._identity.broker_id)
         self._ready_task.cancel()
-        await self._set_health(READY_SERVICE, serving=False)
+        await self._listeners.set_ready(is_ready=False)
         if self._settings.flag("controlled.shutdown.enable") and self.exit_code == 0:
             if await self._client.controlled_shutdown():
                 LOG.info("Controlled shutdown request returned successfully")
             else:
                 LOG.warning("Proceeding to do an unclean shutdown as all the controlled shutdown attempts failed")
+        self._stops_in_order = True
+        await self._resources.aclose()
+        LOG.info("[KafkaServer id=%d] shut down completed", self._identity.broker_id)
+
+    # How resources are given back; a start that failed gives back what it had taken
+
+    async def _stop_own_requests(self) -> None:
+        """Send nothing more to other brokers, and run no more periodic tasks."""
         await self._configs.close()
         await self._fetchers.close()
         await self._alter_partition.close()
@@ -471,46 +434,25 @@ class BrokerProcess:
             telling.cancel()
         for task in self._tasks:
             await task.close()
-        await self._kafka_servers.stop()
-        await self._servers.stop()
+
+    async def _stop_listeners(self) -> None:
+        await (self._listeners.stop() if self._stops_in_order else self._listeners.stop(grace_seconds=None))
         self._service.responses.close()
+
+    async def _close_replicas(self) -> None:
         await self._replicas.until_quiet()
         self._replicas.close()
-        high_watermarks = self._replicas.core.high_watermarks()
-        await self._in_pool(lambda: self._logs.close(high_watermarks, clean=self.exit_code == 0))
-        await self._registration.close()
-        await self._controller.stop()
-        await self._zookeeper.close()
-        await self._seams.close()
-        await self._peers.close()
-        self._pool.shutdown()
-        self._note_state("stopped")
-        self._events.close()
-        LOG.info("[KafkaServer id=%d] shut down completed", self._identity.broker_id)
+        await self._fetchers.close()
+        await self._configs.close()
 
-    async def _abandon(self) -> None:
-        """The start failed: give back what was taken."""
-        await self._metrics.close()
-        if hasattr(self, "_kafka_servers"):
-            await self._kafka_servers.stop()
-        if hasattr(self, "_servers"):
-            await self._servers.stop(grace_seconds=None)
-        if hasattr(self, "_replicas"):
-            await self._replicas.until_quiet()
-            self._replicas.close()
-            await self._fetchers.close()
-            await self._controller.stop()
-        if hasattr(self, "_configs"):
-            await self._configs.close()
-        if hasattr(self, "_logs"):
-            logs = self._logs
-            await self._in_pool(lambda: logs.close({}, clean=False))
-        if hasattr(self, "_zookeeper"):
-            await self._zookeeper.close()
-        await self._seams.close()
-        await self._peers.close()
-        self._pool.shutdown()
-        self._events.close()
+    async def _close_logs(self) -> None:
+        high_watermarks = self._replicas.core.high_watermarks() if self._stops_in_order else {}
+        is_clean = self._stops_in_order and self.exit_code == 0
+        await self._in_pool(lambda: self._logs.close(high_watermarks, clean=is_clean))
+
+    def _note_stopped(self) -> None:
+        if self._stops_in_order:
+            self._note_state("stopped")
 
 
 class _InForce:

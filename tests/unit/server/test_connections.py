@@ -11,7 +11,8 @@ import pytest
 from tidegauge.settings import INT_MAX, parse_broker_settings
 from tidegauge_broker.server.wire.grpc.connections import Connections
 from tidegauge_broker.server.wire.grpc.native_log import TELL_AGAIN_SECONDS, Told
-from tidegauge_broker.server.wire.grpc.servers import Limits
+from tidegauge_broker.server.wire.grpc.servers import grpc_options
+from tidegauge_broker.server.wire.limits import Limits
 
 
 @pytest.fixture
@@ -51,9 +52,9 @@ async def test_connections_are_counted_by_listener_and_others_are_not(listening:
 def test_limits_have_kafkas_names_and_defaults() -> None:
     values, _ = parse_broker_settings({})
     assert Limits.of(values) == (104_857_600, INT_MAX, INT_MAX, 600_000, 500)
-    assert "grpc.max_allowed_incoming_connections" not in dict(Limits.of(values).options())
+    assert "grpc.max_allowed_incoming_connections" not in dict(grpc_options(Limits.of(values)))
     values, _ = parse_broker_settings({"max.connections": "7", "connections.max.idle.ms": str(2**40)})
-    options = dict(Limits.of(values).options())
+    options = dict(grpc_options(Limits.of(values)))
     assert options["grpc.max_allowed_incoming_connections"] == 7
     assert options["grpc.max_connection_idle_ms"] == INT_MAX
 

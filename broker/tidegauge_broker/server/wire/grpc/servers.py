@@ -1,18 +1,17 @@
 """The gRPC servers of a broker: one for each listener, so that an answer can name the addresses of its listener.
 
-Rules on connections (Kafka's SocketServer and ConnectionQuotas; docs/security.md tells what differs):
-    1. ``max.connections``, for each listener: more are closed as soon as they are accepted.
-    2. ``max.connections.per.ip``: see ``connections``.
-    3. ``connections.max.idle.ms``: a connection without calls is closed after that time. A peer that vanished without
-       a word while a call was under way is asked for a sign of life after the same time, and dropped without one.
-    4. ``queued.max.requests``: so many calls may be under way on one connection; the client keeps the next ones.
-    5. Who connects and says nothing is dropped after ``HANDSHAKE_MS``.
+The rules are ``wire.limits``'; gRPC holds them in its own way:
+    1. ``max.connections.per.ip``: see ``connections``.
+    2. ``connections.max.idle.ms``: a connection without calls is closed after that time. A peer that vanished while a
+       call was in progress is pinged after the same time, and its connection closed when it does not respond.
+    3. ``queued.max.requests``: maximum number of concurrent streams; the client keeps the next calls.
+    4. A connection that sends no handshake within ``HANDSHAKE_MS`` is closed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -30,49 +29,30 @@ from tidegauge_broker.server.wire.grpc.counted_responses import CountedResponses
 from tidegauge_broker.server.wire.grpc.gated_calls import GatedCalls
 from tidegauge_broker.server.wire.grpc.logical_time import LogicalTime
 from tidegauge_broker.server.wire.grpc.request_guard import GuardedServer
+from tidegauge_broker.server.wire.limits import Limits
 
 STOP_GRACE_SECONDS = 0.2
 HANDSHAKE_MS = 20_000
 SIGN_OF_LIFE_MS = 20_000
-"""So long a silent peer has for an answer to a ping."""
+"""Keepalive timeout: how long a peer has to respond to a ping."""
 
 
-class Limits(NamedTuple):
-    """What one broker takes; see the module."""
-
-    request_bytes: int
-    connections: int = INT_MAX
-    connections_per_ip: int = INT_MAX
-    idle_ms: int = 600_000
-    calls_per_connection: int = 500
-
-    @classmethod
-    def of(cls, settings: Values) -> Self:
-        """By a broker's settings."""
-        return cls(
-            settings.integer("socket.request.max.bytes"),
-            settings.integer("max.connections"),
-            settings.integer("max.connections.per.ip"),
-            min(settings.integer("connections.max.idle.ms"), INT_MAX),
-            settings.integer("queued.max.requests"),
-        )
-
-    def options(self) -> tuple[tuple[str, int], ...]:
-        """For a gRPC server."""
-        # The library refuses to be told of a limit that is none.
-        limit = (("grpc.max_allowed_incoming_connections", self.connections),) if self.connections < INT_MAX else ()
-        return (
-            *limit,
-            ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", self.request_bytes),
-            ("grpc.max_send_message_length", -1),
-            ("grpc.max_connection_idle_ms", self.idle_ms),
-            ("grpc.keepalive_time_ms", self.idle_ms),
-            ("grpc.keepalive_timeout_ms", SIGN_OF_LIFE_MS),
-            ("grpc.http2.max_pings_without_data", 0),
-            ("grpc.max_concurrent_streams", self.calls_per_connection),
-            ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
-        )
+def grpc_options(limits: Limits) -> tuple[tuple[str, int], ...]:
+    """Return the options of a gRPC server that hold these limits."""
+    # The library rejects a limit that is none.
+    limit = (("grpc.max_allowed_incoming_connections", limits.connections),) if limits.connections < INT_MAX else ()
+    return (
+        *limit,
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", limits.request_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_connection_idle_ms", limits.idle_ms),
+        ("grpc.keepalive_time_ms", limits.idle_ms),
+        ("grpc.keepalive_timeout_ms", SIGN_OF_LIFE_MS),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.max_concurrent_streams", limits.calls_per_connection),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+    )
 
 
 def tls_of(settings: Values, security: Security) -> grpc.ServerCredentials:
@@ -116,10 +96,9 @@ class RpcServers:
         bound = listeners.bound_by(GRPC)
         ports = {listener.port: listener.name for listener in bound}
         self.connections = Connections(ports, limits.connections_per_ip)
-        responses.close_connection = self.connections.close_peer
         for listener in bound:
             interceptors = () if gate is None else (GatedCalls(gate, listener.name),)
-            server = grpc.aio.server(interceptors=interceptors, options=limits.options())
+            server = grpc.aio.server(interceptors=interceptors, options=grpc_options(limits))
             # It has what the generated code uses of a server.
             add_services(cast("grpc.aio.Server", GuardedServer(server, around)), listener.name)
             _bind(server, listener, tls if listeners.protocols[listener.name] == SSL else None)

@@ -29,6 +29,7 @@ from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
+from tidegauge_broker.server.wire.limits import Limits
 
 LOG = logging.getLogger("tidegauge.kafka")
 _LOOKS_PER_IDLE_TIME = 4
@@ -44,6 +45,7 @@ class KafkaServers:
         settings: of the broker.
         security: certificate and key for the listeners with TLS.
         now_ms: the broker's clock.
+        limits: on connections and requests.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class KafkaServers:
         settings: Values,
         security: Security,
         now_ms: Callable[[], int],
+        limits: Limits,
     ) -> None:
         needs_certificate = settings.text("ssl.client.auth") == "required"
         tls = server_context(security, needs_client_certificate=needs_certificate) if security.is_tls else None
@@ -60,11 +63,11 @@ class KafkaServers:
         sessions = FetchSessionCache(slots, lambda: random.randint(1, INT_MAX))
         self._listeners = [
             _KafkaListener(
-                one, tls if listeners.protocols[one.name] == SSL else None, service, settings, sessions, now_ms
+                one, tls if listeners.protocols[one.name] == SSL else None, service, limits, sessions, now_ms
             )
             for one in listeners.bound_by(KAFKA)
         ]
-        self._idle_ms = settings.integer("connections.max.idle.ms")
+        self._idle_ms = limits.idle_ms
         self._task: Periodic | None = None
 
     def close_connection(self, name: str) -> bool:
@@ -111,12 +114,12 @@ class _KafkaListener:
         at: Listener,
         tls: ssl.SSLContext | None,
         service: BrokerService,
-        settings: Values,
+        limits: Limits,
         sessions: FetchSessionCache,
         now_ms: Callable[[], int],
     ) -> None:
         self.handlers = HANDLERS
-        self.max_request_bytes = settings.integer("socket.request.max.bytes")
+        self.max_request_bytes = limits.request_bytes
         self.connections: set[KafkaConnection] = set()
         self.name = at.name
         self._at = at
@@ -124,8 +127,8 @@ class _KafkaListener:
         self._service = service
         self._sessions = sessions
         self._now_ms = now_ms
-        self._max_connections = settings.integer("max.connections")
-        self._max_per_ip = settings.integer("max.connections.per.ip")
+        self._max_connections = limits.connections
+        self._max_per_ip = limits.connections_per_ip
         self._per_ip: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
 

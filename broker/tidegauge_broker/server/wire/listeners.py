@@ -1,0 +1,86 @@
+"""The listeners of a broker: starts what each one's wire needs, counts connections, and holds the limits.
+
+``listener.wire.protocol.map`` says which wire a listener speaks. What has to hold over all of them is here: one set of
+limits, one count of connections, one way to close a connection by its name, and the order in which they start and stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidegauge.listeners import Listeners
+from tidegauge.logical_clock import LogicalClock
+from tidegauge.security import Security
+from tidegauge.settings import Values
+from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.wire.grpc.offered_services import READY_SERVICE, OfferedServices
+from tidegauge_broker.server.wire.grpc.servers import STOP_GRACE_SECONDS, RpcServers, tls_of
+from tidegauge_broker.server.wire.kafka.servers import KafkaServers
+from tidegauge_broker.server.wire.limits import Limits
+
+
+class WireListeners:
+    """See the module.
+
+    Args:
+        listeners: what to bind, and which wire each one speaks.
+        service: answers requests.
+        offered: the services of the gRPC listeners.
+        settings: of the broker.
+        security: certificates and key of the listeners with TLS.
+        now_ms: the broker's clock.
+        logical_clock: goes with the calls between brokers.
+    """
+
+    def __init__(
+        self,
+        listeners: Listeners,
+        service: BrokerService,
+        offered: OfferedServices,
+        settings: Values,
+        security: Security,
+        now_ms: Callable[[], int],
+        logical_clock: LogicalClock,
+    ) -> None:
+        limits = Limits.of(settings)
+        self._offered = offered
+        self._grpc = RpcServers(
+            listeners,
+            limits,
+            tls_of(settings, security) if security.is_tls else None,
+            offered.add_to,
+            logical_clock,
+            service.responses,
+            service.gate,
+        )
+        self._kafka = KafkaServers(listeners, service, settings, security, now_ms, limits)
+        service.responses.close_connection = self.close_connection
+
+    async def start(self) -> None:
+        """Serve; the broker is healthy, and not ready yet.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, an address can't be bound.
+        """
+        await self._grpc.start()
+        await self._kafka.start()
+        await self._offered.set_health("", serving=True)
+        await self.set_ready(is_ready=False)
+
+    async def set_ready(self, *, is_ready: bool) -> None:
+        """Say whether the controller has sent all that the broker's registration brings."""
+        await self._offered.set_health(READY_SERVICE, serving=is_ready)
+
+    async def stop(self, grace_seconds: float | None = STOP_GRACE_SECONDS) -> None:
+        """Serve no more; calls in flight have this long to end."""
+        await self._kafka.stop()
+        await self._grpc.stop(grace_seconds)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return the number of open connections by the listener's name."""
+        return self._grpc.connections.counts() | self._kafka.counts()
+
+    def close_connection(self, name: str) -> None:
+        """Close the connection of this name (``Caller.connection``), whichever wire it speaks."""
+        if not self._kafka.close_connection(name):
+            self._grpc.connections.close_peer(name)
