@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench
 
-.PHONY: help demo test durations test-long simulate-compiled simulate-long soak soak-spark compose-test bench differential check format pictures proto proto-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long simulate-compiled simulate-long soak soak-spark compose-test bench differential check format pictures proto proto-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -27,6 +27,9 @@ demo: .venv java ## The whole system on real data: 336,776 flights, a killed bro
 test: .venv ## All tests but the long ones.
 	@tools/need-java.sh $(BIN) --for-tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long'
+
+transcripts: .venv ## Write tests/unit/core/transcripts/*.txt again; review the difference.
+	REWRITE_TRANSCRIPTS=1 $(BIN)/python -m pytest -q tests/unit/core/test_transcripts.py
 
 durations: .venv ## tests/durations.txt, by which make test orders its files: runs it, on a quiet machine.
 	@tools/need-java.sh $(BIN) --for-tests

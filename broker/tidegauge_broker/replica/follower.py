@@ -210,9 +210,9 @@ class Follower:
                 out,
             )
             return False
-        out.append(AppendAsFollower(partition.topic_partition, records, headers))
         for header in headers:
             partition.note_batch_epoch(header, _CAUSE, out)
+        out.append(AppendAsFollower(partition.topic_partition, records, headers))
         partition.move_log_end(headers[-1].next_offset, _CAUSE, out)
         return True
 

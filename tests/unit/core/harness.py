@@ -8,7 +8,7 @@ are the short forms. Time stands still between two calls of ``advance``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,7 +137,7 @@ class Cluster:
         self.now_ms = START_MS
         rules = rules or TopicRules()
         self.zookeeper = MemoryZooKeeper()
-        self.brokers = {b: Broker(b, settings or CoreSettings(), {AT.topic: rules}) for b in brokers}
+        self.brokers = {b: self.make_broker(b, settings or CoreSettings(), {AT.topic: rules}) for b in brokers}
         for broker in self.brokers.values():
             broker.start(self.zookeeper.register_broker(broker.broker_id))
         self.term = Term(self.zookeeper, 0)
@@ -146,6 +146,10 @@ class Cluster:
         self.topic_id = self.zookeeper.add_topic(AT.topic, dict.fromkeys(range(partitions), assignment), config)
         self._decide(process_topic_change(self.term.context))
         self.deliver()
+
+    def make_broker(self, broker_id: int, settings: CoreSettings, rules: Mapping[str, TopicRules]) -> Broker:
+        """A broker that is not started; a subclass may make another kind."""
+        return Broker(broker_id, settings, rules)
 
     # The controller
 
