@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tidegauge_spark.audit_tables import MEANINGS, NOT_CHECKED, Audit, Bounds, audit
@@ -72,7 +72,7 @@ def bounds_of(options: Options) -> list[Bounds]:
     for one in sorted(found):
         end, epoch = ends[one] or 0, epochs[one]
         log_end = end if epoch is None else max(end, epoch.end_offset)
-        bounds.append(Bounds(one.topic, one.partition, starts[one] or 0, end, log_end))
+        bounds.append(Bounds(one.topic, one.partition, starts[one] or 0, end, log_end, client.leader(one)[2]))
     return bounds
 
 
@@ -146,8 +146,22 @@ def report_of(found: Audit, topics: Sequence[str], partitions: int, *, is_comple
         "acks": {row["acks"]: {name: value for name, value in row.items() if name != "acks"} for row in found.accounts},
         "counts": counts,
         "findings": findings,
-        "not_checked": NOT_CHECKED,
+        "not_checked": NOT_CHECKED + list(left_out(found)),
     }
+
+
+def left_out(found: Audit) -> Iterator[str]:
+    """Say which records of the histories were left out, and which may be of a deleted topic."""
+    if found.of_others:
+        yield (
+            f"{found.of_others} records of the histories: by the topic id they are of another topic of the same name, "
+            "which was deleted or is another cluster's"
+        )
+    if found.without_topic_id:
+        yield (
+            f"of which topic {found.without_topic_id} records of the histories are: they carry no topic id, so they "
+            "count; those of a topic that was deleted and created again would seem lost"
+        )
 
 
 def text_of(report: dict[str, Any]) -> str:

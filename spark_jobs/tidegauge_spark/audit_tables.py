@@ -8,7 +8,8 @@ Contract: the kinds of findings and their meaning are those of ``tidegauge verif
   acknowledged ones first, then the others in the partition of their destination, then the others anywhere.
 - A remaining record of the log is duplicated if its key and value were sent and found, else a phantom.
 - Not lost: records below the log start offset, records that the leader holds above the high watermark, records sent
-  with acks=0; in a compacted topic, records with a later record of their key.
+  with acks=0; in a compacted topic, tombstones, records without a key, and records whose key was written again later.
+- Records that were sent to another topic of the same name, by the ids in the history, are left out and counted.
 - Order is that of one producer within a partition, and of records in real time, as the accountant has them.
 
 Replicas, epochs and event logs are not checked: ``tidegauge verify`` does that.
@@ -23,7 +24,8 @@ from typing import Any, NamedTuple
 MAX_EXAMPLES = 10
 HISTORY_SCHEMA = (
     "type string, producer string, number bigint, time_us bigint, topic string, `partition` int, offset bigint, "
-    "acks string, key string, value string, key_base64 string, value_base64 string, timestamp_ms bigint, error string"
+    "acks string, key string, value string, key_base64 string, value_base64 string, timestamp_ms bigint, error string, "
+    "topic_id string"
 )
 MEANINGS = {
     "lost": "acknowledged, and not in the committed log, though later records are",
@@ -39,22 +41,37 @@ NOT_CHECKED = [
     "diverged, epoch-back, high-watermark-back, two-leaders, acknowledged-below-min-isr, read-differently: tidegauge "
     "verify looks at replicas, event logs and reads"
 ]
-BOUNDS_SCHEMA = "topic string, `partition` int, log_start_offset bigint, high_watermark bigint, log_end_offset bigint"
+BOUNDS_SCHEMA = (
+    "topic string, `partition` int, log_start_offset bigint, high_watermark bigint, log_end_offset bigint, "
+    "topic_id string"
+)
 
 
 class Bounds(NamedTuple):
-    """One partition of the log: offsets; ends are exclusive."""
+    """One partition of the log: offsets, whose ends are exclusive, and the id of its topic, empty where unknown."""
 
     topic: str
     partition: int
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
+    topic_id: str = ""
 
 
 LINES = """
-    SELECT line.*, line.type IS NULL OR line.producer IS NULL OR line.number IS NULL AS damaged
+    SELECT line.*, line.type IS NULL OR line.producer IS NULL
+        OR (line.number IS NULL AND line.type <> 'begin') AS damaged
     FROM (SELECT from_json(value, '{schema}') AS line FROM history WHERE trim(value) <> '')"""
+INVOKED = """
+    SELECT invoked.*, try_element_at(filter(begins, one -> one.time_us <= invoked.time_us), -1).topic_id AS sent_to
+    FROM (
+        SELECT * FROM history_lines WHERE type = 'invoke' AND topic IN ({topics}) AND NOT damaged
+    ) AS invoked
+    LEFT JOIN (
+        SELECT producer AS owner, topic AS name, sort_array(collect_list(struct(time_us, topic_id))) AS begins
+        FROM history_lines WHERE type = 'begin' AND NOT damaged GROUP BY producer, topic
+    ) ON producer = owner AND topic = name"""
+OF_THIS_TOPIC = "coalesce(sent_to = CASE topic {ids} ELSE NULL END, true)"
 SENT = """
     SELECT invoked.*, answered_us, error, coalesce(outcome, 'info') AS outcome,
         coalesce(outcome = 'ok' AND acks <> '0', false) AS acknowledged,
@@ -63,7 +80,7 @@ SENT = """
         SELECT producer, number, topic, acks, time_us AS invoked_us, `partition` AS asked,
             coalesce(unbase64(key_base64), CAST(key AS BINARY)) AS key,
             coalesce(unbase64(value_base64), CAST(value AS BINARY)) AS value, {time} AS match_ms
-        FROM history_lines WHERE type = 'invoke' AND topic IN ({topics}) AND NOT damaged
+        FROM invoked_lines WHERE {of_this_topic}
     ) AS invoked
     LEFT JOIN (
         SELECT producer AS who, number AS which, type AS outcome, time_us AS answered_us, `partition` AS told,
@@ -118,7 +135,9 @@ VIEWS = {
         SELECT placed.*, CASE
             WHEN NOT acknowledged OR kept_offset IS NOT NULL THEN NULL
             WHEN high_watermark IS NULL THEN 'unreadable'
-            WHEN placed.offset < log_start_offset OR coalesce(placed.offset < newest_offset, false) THEN 'deleted'
+            WHEN placed.offset < log_start_offset THEN 'deleted'
+            WHEN {is_compacted} AND placed.offset < high_watermark AND (placed.key IS NULL OR placed.value IS NULL
+                OR coalesce(placed.offset < newest_offset, false)) THEN 'deleted'
             WHEN placed.offset < high_watermark THEN 'lost'
             WHEN placed.offset < log_end_offset THEN 'uncommitted'
             ELSE 'lost-tail' END AS missing
@@ -191,7 +210,13 @@ COUNTS = """
 NO_COMPACTION = """
     SELECT topic, `partition`, key, offset AS newest_offset FROM log WHERE false"""
 COMPACTION = """
-    SELECT topic, `partition`, key, max(offset) AS newest_offset FROM log GROUP BY topic, `partition`, key"""
+    SELECT topic, `partition`, key, max(offset) AS newest_offset FROM (
+        SELECT topic, `partition`, key, offset FROM log
+        UNION ALL SELECT topic, `partition`, key, offset FROM sent WHERE acknowledged
+        UNION ALL SELECT sent.topic, bounds.`partition`, key, 9223372036854775807
+            FROM sent JOIN bounds ON sent.topic = bounds.topic AND sent.`partition` IN (-1, bounds.`partition`)
+            WHERE value IS NULL AND NOT acknowledged AND outcome <> 'fail'
+    ) GROUP BY topic, `partition`, key"""
 
 
 class Audit(NamedTuple):
@@ -202,6 +227,8 @@ class Audit(NamedTuple):
     examples: list[dict[str, Any]]
     records: int
     damaged_lines: int
+    of_others: int = 0
+    without_topic_id: int = 0
 
 
 def audit(
@@ -224,7 +251,11 @@ def audit(
     has_own_times = kept.where("timestampType = 1").isEmpty()
     kept.selectExpr(*columns, "match_ms" if has_own_times else "0L AS match_ms").createOrReplaceTempView("log")
     names = ", ".join(f"'{topic}'" for topic in topics)
-    _keep(spark.sql(SENT.format(time="timestamp_ms" if has_own_times else "0L", topics=names)), "sent")
+    ids = " ".join(f"WHEN '{topic}' THEN '{topic_id}'" for topic, topic_id in _topic_ids(bounds).items())
+    of_this_topic = OF_THIS_TOPIC.format(ids=ids or "WHEN '' THEN ''")
+    invoked = _keep(spark.sql(INVOKED.format(topics=names)), "invoked_lines")
+    time = "timestamp_ms" if has_own_times else "0L"
+    _keep(spark.sql(SENT.format(time=time, of_this_topic=of_this_topic)), "sent")
     spark.createDataFrame(list(bounds), BOUNDS_SCHEMA).createOrReplaceTempView("bounds")
     _view(spark, "newest", COMPACTION if is_compacted else NO_COMPACTION)
     pairs = _keep(spark.sql(WHERE_ACKNOWLEDGED), "pairs")
@@ -240,14 +271,20 @@ def audit(
         elsewhere = _keep(elsewhere.unionAll(spark.sql(found)), "elsewhere")
     pairs.unionAll(elsewhere).createOrReplaceTempView("pairs")
     for name, query in VIEWS.items():
-        _keep(spark.sql(query), name)
+        _keep(spark.sql(query.format(is_compacted=is_compacted)), name)
     return Audit(
         accounts=_rows(spark, ACCOUNTS),
         counts=_rows(spark, COUNTS),
         examples=_rows(spark, EXAMPLES.format(examples=MAX_EXAMPLES)),
         records=spark.table("log").count(),
         damaged_lines=spark.table("history_lines").where("damaged").count(),
+        of_others=invoked.where(f"NOT ({of_this_topic})").count(),
+        without_topic_id=invoked.where("sent_to IS NULL").count(),
     )
+
+
+def _topic_ids(bounds: Sequence[Bounds]) -> dict[str, str]:
+    return {one.topic: one.topic_id for one in bounds if one.topic_id}
 
 
 def _view(spark: Any, name: str, query: str) -> None:

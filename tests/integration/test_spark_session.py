@@ -18,6 +18,7 @@ from tests.integration.spark_shell import SparkShell
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin, Producer
 from tidegauge_client.history import read_history
+from tidegauge_client.metadata import TopicIdentity
 from tidegauge_lab.accountant.audit import audit
 from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord
 from tidegauge_lab.local.cluster import LocalCluster
@@ -431,12 +432,13 @@ rows = [
 ]
 schema = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 frame = spark.createDataFrame(rows, schema)
-bounds = [Bounds("t", index, start, end, end + 2) for index, (start, end) in enumerate(ends)]
+bounds = [Bounds("t", index, start, end, end + 2, "id") for index, (start, end) in enumerate(ends)]
 found = audit(spark, spark.read.text(history), frame, bounds, ["t"], is_compacted=False)
 counts = {}
 for row in found.counts:
     counts[row["kind"]] = counts.get(row["kind"], 0) + row["count"]
-result = [found.accounts, counts, found.records, found.damaged_lines, [row["kind"] for row in found.examples]]
+left_out = [found.of_others, found.without_topic_id]
+result = [found.accounts, counts, found.records, found.damaged_lines, [row["kind"] for row in found.examples], left_out]
 """
 
 
@@ -445,10 +447,21 @@ def test_the_audit_at_scale_finds_what_the_accountant_finds(session: Session, tm
     """Books that do not balance, judged by the accountant and by Spark."""
     lines, log = crooked_books(7)
     history = tmp_path / "history.jsonl"
+    begin = {"type": "begin", "producer": lines[0]["producer"], "topic": "t", "topic_id": "id", "cluster_id": "c"}
+    other = {"type": "invoke", "producer": "other", "number": 0, "topic": "t", "partition": 0, "acks": "all"}
+    other |= {"idempotent": True, "key": None, "value": "deleted", "timestamp_ms": 1, "time_us": 2}
+    lines = [
+        begin | {"time_us": 0},
+        begin | {"time_us": 1, "producer": "other", "topic_id": "deleted"},
+        *(other, {"type": "ok", "producer": "other", "number": 0, "time_us": 3, "partition": 0, "offset": 2}),
+        *lines,
+    ]
     history.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"type":"ok","prod', encoding="utf-8")
     ends = [(2, 1 + max(one["offset"] for one in log if one["partition"] == index)) for index in range(2)]
     log = [one for one in log if one["offset"] >= 2]
-    accounts, counts, records, damaged, examples = session.run(AUDIT, log=log, ends=ends, history=str(history))
+    accounts, counts, records, damaged, examples, left_out = session.run(
+        AUDIT, log=log, ends=ends, history=str(history)
+    )
     logs = {}
     for index, (start, end) in enumerate(ends):
         kept = [
@@ -457,7 +470,9 @@ def test_the_audit_at_scale_finds_what_the_accountant_finds(session: Session, tm
             if one["partition"] == index
         ]
         logs[index] = CommittedLog(index, start, end, kept, log_end_offset=end + 2)
-    report = audit(Books("t", read_history([history], "t").records, logs))
+    sent = read_history([history], "t", TopicIdentity("id", "c"))
+    assert left_out == [sent.of_others.total(), sent.without_identity] == [1, sent.without_identity]
+    report = audit(Books("t", sent.records, logs))
     expected = {kind.value: tally.count for kind, tally in report.tallies.items() if tally.count}
     assert counts == expected
     assert set(expected) >= {
