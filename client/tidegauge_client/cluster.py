@@ -22,6 +22,7 @@ from tidegauge_client import metadata
 from tidegauge_client.bootstrap import parse_bootstrap
 from tidegauge_client.channels import Channels, Unreachable, call
 from tidegauge_client.handshake import tls_reason
+from tidegauge_client.kafka_address import grpc_addresses
 from tidegauge_client.metadata import ClusterInfo, Leader
 
 PROBE_TIMEOUT_MS = 1_000
@@ -117,16 +118,18 @@ class Cluster:
         """
         problems: list[str] = []
         insecure: list[str] = []
-        for address in self.addresses():
+        to_ask = self.addresses()
+        for address in to_ask:
             try:
                 response = await self.ask(address, request, PROBE_TIMEOUT_MS)
             except TidegaugeError as error:
                 self.note_failure(address)
+                if isinstance(error, Unreachable):
+                    found = await self._replace_kafka_address(address) if error.hung_up else []
+                    to_ask += found  # these are asked in this very loop
+                    if not found and (reason := await tls_reason(error, address, self.channels.security)):
+                        insecure.append(f"the broker at {address} can't be reached: {reason}")
                 problems.append(error.message)
-                if isinstance(error, Unreachable) and (
-                    reason := await tls_reason(error, address, self.channels.security)
-                ):
-                    insecure.append(f"the broker at {address} can't be reached: {reason}")
             else:
                 self._failed_at_ms.pop(address, None)
                 return response
@@ -137,6 +140,15 @@ class Cluster:
             f"no broker responds ({'; '.join(problems)}); see `tidegauge status`, and start the cluster with "
             "`tidegauge up -d`",
         )
+
+    async def _replace_kafka_address(self, address: str) -> list[str]:
+        """Put a broker's gRPC addresses in the place of its address for Kafka clients; return those that are new."""
+        found = await grpc_addresses(address, self.channels.security)
+        if found and address in self._bootstrap:
+            self._bootstrap.remove(address)
+        new = [one for one in found if one not in self._bootstrap]
+        self._bootstrap.extend(new)
+        return new
 
     def note_failure(self, address: str) -> None:
         """Remember that a broker did not respond, so that it is asked last."""

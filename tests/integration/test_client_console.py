@@ -57,6 +57,20 @@ def test_an_offset_holds_in_each_partition_that_is_read(cluster: LocalCluster) -
     assert len(set(all_of_them)) == 15
 
 
+def test_verbs_take_the_addresses_of_kafka_listeners(cluster: LocalCluster) -> None:
+    """A verb that is given a Kafka address finds the broker's gRPC listener in the broker's settings (KIP-103)."""
+    addresses = cluster.kafka_bootstrap_servers
+    for verb in (
+        ["create-topic", "console-kafka", "--partitions", "1", "--replication-factor", "3"],
+        ["produce", "console-kafka", "--count", "3"],
+        ["health"],
+    ):
+        done = subprocess.run([TIDEGAUGE, *verb, "-b", addresses[1]], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    read = ["consume", "console-kafka", "--from-beginning", "--max-messages", "3", "-b", ",".join(addresses)]
+    assert subprocess.run([TIDEGAUGE, *read], capture_output=True, text=True, check=True).stdout == "0\n1\n2\n"
+
+
 def test_a_negative_offset_is_the_last_records_of_each_partition(cluster: LocalCluster) -> None:
     """As ``kcat -o -N``; where there are fewer, all of them."""
     create(cluster, "console-last")

@@ -24,6 +24,7 @@ from tidegauge_client.channels import Channels, Unreachable, translate
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.cluster_file import load_cluster_file
 from tidegauge_client.handshake import tls_reason
+from tidegauge_client.kafka_address import grpc_addresses
 
 READY_SERVICE = "tidegauge.ready"
 TIMEOUT_SECONDS = 1.0
@@ -56,6 +57,9 @@ async def check(channels: Channels, address: str) -> Health:
         if problem.code() is grpc.StatusCode.NOT_FOUND:
             return Health(address, is_alive=True, is_ready=False)
         error = translate(problem, address)
+        if isinstance(error, Unreachable) and error.hung_up:
+            for other in (await grpc_addresses(address, channels.security))[:1]:
+                return (await check(channels, other))._replace(address=address)
         why = await tls_reason(error, address, channels.security) if isinstance(error, Unreachable) else None
         return Health(address, is_alive=False, is_ready=False, why=why or "")
     return Health(address, True, answer.status == health_pb2.HealthCheckResponse.SERVING)
