@@ -71,7 +71,10 @@ def test_a_topic_grows_and_goes(run: Run) -> None:
     gone = run("delete-topic", "grown", "no-such", "--if-exists", "-o", "json")
     assert (gone.code, gone.stderr) == (OK, "")
     assert json.loads(gone.stdout) == {
-        "topics": [{"name": "grown", "deleted": True}, {"name": "no-such", "deleted": False}]
+        "topics": [
+            {"name": "grown", "deleted": True, "waits_for": []},
+            {"name": "no-such", "deleted": False, "waits_for": []},
+        ]
     }
     assert "grown" not in run("list-topics").stdout.split()
 
