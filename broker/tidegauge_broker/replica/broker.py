@@ -30,6 +30,7 @@ from tidegauge_broker.replica.effects import (
     AnswerProduce,
     DeleteLog,
     Effect,
+    FailReplica,
     FetchersChanged,
     LogLine,
 )
@@ -108,7 +109,15 @@ class BrokerCore(ServedPartitions):
         errors: dict[TopicPartition, ErrorCode] = {}
         changed: set[int] = set()
         for item in request.partitions:
-            errors[item.state.topic_partition] = self._apply(item, loaded, now_ms, changed, out)
+            at = item.state.topic_partition
+            try:
+                errors[at] = self._apply(item, loaded, now_ms, changed, out)
+            except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+                errors[at] = ErrorCode.KAFKA_STORAGE_ERROR
+                if at in self._partitions:
+                    self._contain(self._partitions[at], problem, out)
+                else:
+                    out.append(FailReplica(at, problem))
         if changed:
             out.append(FetchersChanged(sorted(changed)))
         return PartitionsResponse(ErrorCode.NONE, errors), out
@@ -268,9 +277,14 @@ class BrokerCore(ServedPartitions):
         partition = self._partitions.get(proposal.topic_partition)
         if partition is not None and partition.leader_role is not None:
             role = partition.leader_role
-            if role.isr_verdict(proposal, verdict, out):
+            try:
+                if not role.isr_verdict(proposal, verdict, out):
+                    return out
                 role.maybe_advance_high_watermark(now_ms, self._metadata.live_brokers(), "AlterPartition", out)
-                self._settle(partition, out)
+            except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+                self._contain(partition, problem, out)
+                return out
+            self._settle(partition, out)
         return out
 
     # What clients and followers ask
@@ -310,8 +324,11 @@ class BrokerCore(ServedPartitions):
             results.append(result)
         alive = self._metadata.live_brokers()
         for partition in touched:
-            assert partition.leader_role is not None
-            partition.leader_role.maybe_advance_high_watermark(now_ms, alive, "Produce", out)
+            try:
+                assert partition.leader_role is not None
+                partition.leader_role.maybe_advance_high_watermark(now_ms, alive, "Produce", out)
+            except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+                self._contain(partition, problem, out)
         tried: set[int] = set()
         for partition in touched:
             self._settle(partition, out, fetches_tried=tried)
@@ -341,7 +358,12 @@ class BrokerCore(ServedPartitions):
                 ),
                 -1,
             )
-        result, required_offset = partition.leader_role.append(records, acks, now_ms, out)
+        try:
+            result, required_offset = partition.leader_role.append(records, acks, now_ms, out)
+        except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+            self._contain(partition, problem, out)
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
+            return ProduceResult(topic_partition, error, words_for(error, topic_partition)), -1
         if required_offset >= 0:
             touched.append(partition)
         return result, required_offset
@@ -370,7 +392,13 @@ class BrokerCore(ServedPartitions):
                 words = words_for(error, item.topic_partition)
                 results.append(DeleteRecordsResult(item.topic_partition, error, words))
                 continue
-            result, offset = partition.leader_role.delete_records(item.before_offset, out)
+            try:
+                result, offset = partition.leader_role.delete_records(item.before_offset, out)
+            except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+                self._contain(partition, problem, out)
+                error = ErrorCode.UNKNOWN_SERVER_ERROR
+                results.append(DeleteRecordsResult(item.topic_partition, error, words_for(error, item.topic_partition)))
+                continue
             results.append(result)
             if offset >= 0:
                 required[index] = offset
@@ -470,7 +498,10 @@ class BrokerCore(ServedPartitions):
             self._next_shrink_ms = now_ms + max(1, self.settings.replica_lag_time_max_ms // 2)
             for partition in self._partitions.values():
                 if partition.leader_role is not None:
-                    partition.leader_role.maybe_shrink(now_ms, out)
+                    try:
+                        partition.leader_role.maybe_shrink(now_ms, out)
+                    except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+                        self._contain(partition, problem, out)
         if now_ms >= self._next_producer_expiry_ms:
             self._next_producer_expiry_ms = now_ms + _PRODUCER_EXPIRY_INTERVAL_MS
             for partition in self._partitions.values():
@@ -499,7 +530,10 @@ class BrokerCore(ServedPartitions):
         out: list[Effect] = []
         partition = self._partitions.get(topic_partition)
         if partition is not None:
-            partition.advance_log_start(log_start_offset, "Retention", out, tell_log=False)
+            try:
+                partition.advance_log_start(log_start_offset, "Retention", out, tell_log=False)
+            except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+                self._contain(partition, problem, out)
         return out
 
     def log_dir_failed(self, topic_partitions: Collection[TopicPartition], now_ms: int) -> list[Effect]:
@@ -517,5 +551,7 @@ class BrokerCore(ServedPartitions):
             out.append(FetchersChanged(sorted(changed)))
         if topic_partitions:
             names = ",".join(sorted(map(str, topic_partitions)))
-            out.append(LogLine("error", f"Broker {self.broker_id} stopped replicas {names}: their log folder failed"))
+            out.append(
+                LogLine("error", f"Broker {self.broker_id} stopped replicas {names}: their log directory or log failed")
+            )
         return out

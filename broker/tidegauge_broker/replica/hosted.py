@@ -14,7 +14,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
 from tidegauge_broker.replica.delayed_fetch import DelayedFetch
 from tidegauge_broker.replica.delayed_produce import DelayedProduce
-from tidegauge_broker.replica.effects import Effect
+from tidegauge_broker.replica.effects import Effect, FailReplica
 from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, ReplicaView, TopicRules
 from tidegauge_broker.replica.partition import Partition, Role
 from tidegauge_broker.replica.ports import LoadedLog, Logs, Metadata
@@ -97,6 +97,18 @@ class HostedPartitions:
         if hint is None or (told is not None and told.leader_epoch > hint.leader_epoch):
             return told
         return hint
+
+    @staticmethod
+    def _contain(partition: Partition, problem: Exception, out: list[Effect]) -> None:
+        """A decision about a partition met a defect: the replica goes offline, and what is decided of others holds.
+
+        What the partition decided before stays in ``out``: it is what its state went through.
+        """
+        partition.leader_role = None
+        partition.unwritten.clear()
+        if partition.role is Role.LEADER:
+            partition.role = Role.NONE
+        out.append(FailReplica(partition.topic_partition, problem))
 
     def _settle(
         self,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.effects import Effect
+from tidegauge_broker.replica.effects import Effect, FailReplica
 from tidegauge_broker.replica.follower import Follower
 from tidegauge_broker.replica.messages import EpochAnswer, EpochRound, FetchedPartition, FetchRound, Wait
 from tidegauge_broker.replica.partition import Partition
@@ -93,12 +93,15 @@ class Rounds:
         took: list[Partition] = []
         for role in self._take_back(leader, request_id):
             answer = told.get(role.partition.topic_partition)
-            if answer is None:
-                role.nothing_new(request_id)
-            elif role.answered(request_id, answer, now_ms, out):
-                if answer.records:
-                    self._to_the_end(role.partition, leader)
-                took.append(role.partition)
+            try:
+                if answer is None:
+                    role.nothing_new(request_id)
+                elif role.answered(request_id, answer, now_ms, out):
+                    if answer.records:
+                        self._to_the_end(role.partition, leader)
+                    took.append(role.partition)
+            except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+                out.append(FailReplica(role.partition.topic_partition, problem))
         return took
 
     def epochs_answered(
@@ -109,10 +112,13 @@ class Rounds:
         took: list[Partition] = []
         for role in self._take_back(leader, request_id):
             answer = told.get(role.partition.topic_partition)
-            if answer is None:
-                role.unanswered(request_id, now_ms)
-            elif role.epoch_told(request_id, answer, now_ms, out):
-                took.append(role.partition)
+            try:
+                if answer is None:
+                    role.unanswered(request_id, now_ms)
+                elif role.epoch_told(request_id, answer, now_ms, out):
+                    took.append(role.partition)
+            except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+                out.append(FailReplica(role.partition.topic_partition, problem))
         return took
 
     def failed(self, leader: int, request_id: int, now_ms: int) -> None:

@@ -31,8 +31,13 @@ class ServedPartitions(HostedPartitions):
             if partition is None or partition.leader_role is None:
                 results.append(self._refused_fetch(wanted, error))
                 continue
-            partition.leader_role.asked_by(request)
-            result = partition.leader_role.fetch(wanted, request.replica_id, now_ms, alive, out)
+            try:
+                partition.leader_role.asked_by(request)
+                result = partition.leader_role.fetch(wanted, request.replica_id, now_ms, alive, out)
+            except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+                self._contain(partition, problem, out)
+                results.append(self._refused_fetch(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
+                continue
             results.append(self._throttled(partition, result, request.replica_id))
             if partition.moved_high_watermark or partition.moved_log_end or partition.moved_low_watermark:
                 touched.append(partition)

@@ -53,7 +53,7 @@ from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperErr
 
 LOG = logging.getLogger("tidegauge.broker")
 HALTED = 70
-"""Exit status of a broker that met a defect in its core (EX_SOFTWARE of sysexits.h)."""
+"""Exit status of a broker that met a defect in its core, outside any partition (EX_SOFTWARE of sysexits.h)."""
 _DEFAULT_CONNECTION_TIMEOUT_MS = 18_000
 _TELL_AGAIN_SECONDS = 0.5
 _LONGEST_INTERVAL_MS = 10 * 365 * 86_400_000

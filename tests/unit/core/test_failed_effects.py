@@ -30,6 +30,8 @@ from tidegauge_broker.replica.effects import (
     TruncateLog,
     WriteEpochs,
 )
+from tidegauge_broker.replica.follower import Follower
+from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import (
     ACKS_ALL,
     CONSUMER,
@@ -38,7 +40,7 @@ from tidegauge_broker.replica.messages import (
     FetchRound,
     RecordsToDelete,
 )
-from tidegauge_broker.replica.partition import Role
+from tidegauge_broker.replica.partition import Partition, Role
 
 
 def refuse(broker: Broker, *kinds: type[Effect], at: TopicPartition, problem: Exception | None = None) -> None:
@@ -264,6 +266,87 @@ def test_log_starts_of_other_partitions_move() -> None:
     broker.now_ms += 2000
     broker.execute(broker.core.tick(broker.now_ms))
     assert broker.deleted[token][0].error is STORAGE
+
+
+# Defects in the core itself
+
+
+def tick_late(broker: Broker) -> None:
+    broker.now_ms += 100_000
+    broker.execute(broker.core.tick(broker.now_ms))
+
+
+def delete_records(broker: Broker) -> None:
+    wanted = [RecordsToDelete(A, 1), RecordsToDelete(B, 1)]
+    broker.execute(broker.core.delete_records(wanted, 1000, "deletion", broker.now_ms))
+
+
+def verdicts(broker: Broker) -> None:
+    fetch(broker, {A: 1, B: 1})
+    for one in list(broker.proposals):
+        verdict = IsrVerdict(one.topic_partition, NONE, ME, one.leader_epoch, one.new_isr, one.partition_epoch + 1)
+        broker.execute(broker.core.isr_verdict(one, verdict, broker.now_ms))
+
+
+def answer_round(broker: Broker) -> None:
+    role(broker, OTHER, 1)
+    chosen = broker.core.next_round(OTHER, broker.now_ms)
+    answers = [FetchedPartition(at, diverging=EpochEnd(-1, 0)) for at in (A, B)]
+    broker.execute(broker.core.fetch_answered(OTHER, chosen.request_id, answers, broker.now_ms))
+
+
+DEFECTS = {
+    "append": (Leader, lambda broker: produce(broker, A, B)),
+    "maybe_advance_high_watermark": (Leader, lambda broker: produce(broker, A, B, acks=ACKS_ALL)),
+    "fetch": (Leader, lambda broker: fetch(broker, {A: 0, B: 0})),
+    "maybe_shrink": (Leader, tick_late),
+    "delete_records": (Leader, delete_records),
+    "isr_verdict": (Leader, verdicts),
+    "begin_epoch": (Leader, lambda broker: role(broker, ME, 1)),
+    "answered": (Follower, answer_round),
+    "advance_log_start": (Partition, lambda broker: broker.execute(broker.core.log_start_advanced(A, 1))),
+}
+
+
+@pytest.mark.parametrize("method", DEFECTS)
+def test_a_defect_in_a_decision_takes_its_replica_offline_and_everyone_is_answered(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Kafka an unexpected exception becomes the error of its partition too (ReplicaManager.appendToLocalLog)."""
+    owner, act = DEFECTS[method]
+    broker = broker_of(A, B)
+    broker.survives_defects = True
+    role(broker, ME, 0, isr=[ME])
+    produce(broker, A, B)
+    sound = getattr(owner, method)
+
+    def unsound(self: Any, *args: Any, **options: Any) -> Any:
+        at = self.topic_partition if isinstance(self, Partition) else self.partition.topic_partition
+        if at == A:
+            raise AssertionError("I2")
+        return sound(self, *args, **options)
+
+    with monkeypatch.context() as patching:
+        patching.setattr(owner, method, unsound)
+        token = act(broker)
+    assert broker.lost == [A]
+    assert broker.core.partition(A).role is Role.OFFLINE
+    assert broker.failures[0][:2] == ("FailReplica", A)
+    assert broker.core.partition(B).role is (Role.FOLLOWER if method == "answered" else Role.LEADER)
+    if method in {"append", "maybe_advance_high_watermark"}:
+        assert [error is NONE for error in errors(broker.produced[token])] == [False, True]
+        assert broker.disk[B].log_end_offset == 2
+    if method == "fetch":
+        assert errors(broker.fetched[token]) == [ErrorCode.UNKNOWN_SERVER_ERROR, NONE]
+        assert broker.fetched[token][1].records
+    if method == "delete_records":
+        assert broker.disk[B].log_start_offset == 1
+    if method == "begin_epoch":
+        assert token == {A: STORAGE, B: NONE}
+    if method == "answered":
+        assert [log.log_end_offset for log in broker.disk.values()] == [1, 0], "B took its answer"
+    later = produce(broker, A, B)
+    assert errors(broker.produced[later])[0] is STORAGE, "until a restart"
 
 
 # Random steps beside dumb twins

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegauge.errors import ErrorCode
-from tidegauge_broker.replica import effect_executor as executor_module
 from tidegauge_broker.replica import leader as leader_module
 from tidegauge_broker.replica import partition as partition_module
 from tidegauge_broker.replica.broker import BrokerCore
@@ -520,7 +519,7 @@ def _drops_the_rest(executor: EffectExecutor, effects: Sequence[Any]) -> None:
     """The step ends at the first effect that fails; whoever waits hears of an error, whichever partition it was."""
     for place, effect in enumerate(effects):
         try:
-            executor_module._EXECUTORS[type(effect)](executor, effect)
+            EffectExecutor._executors[type(effect)](executor, effect)
         except Exception as problem:  # noqa: BLE001 - as the shell once did
             executor._effect_failed(effect, problem)
             for rest in effects[place:]:

@@ -84,7 +84,7 @@ class _Fetcher:
             while True:
                 self.look_again.clear()
                 self._go_on(None)
-                chosen = manager.core.next_round(self.leader, self._owner.now_ms(), self._owner.admits)
+                chosen = manager.next_round(self.leader, self._owner.admits)
                 if isinstance(chosen, Wait):
                     await self._wait(chosen.until_ms)
                     continue
@@ -101,6 +101,10 @@ class _Fetcher:
                 except asyncio.CancelledError:
                     manager.round_failed(self.leader, chosen.request_id)
                     raise
+                except Exception:
+                    LOG.exception("A round to broker %d failed, which is a defect; it is tried again", self.leader)
+                    self._drop_stream()
+                    manager.round_failed(self.leader, chosen.request_id)
         finally:
             self._go_on(None)
             self._drop_stream()

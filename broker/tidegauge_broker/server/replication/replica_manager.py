@@ -13,7 +13,7 @@ Invariants:
 - Every token gets exactly one answer. When an effect fails, its replica goes offline, and with it those of its log
   directory if that failed; all other partitions of the step go on (``replica/effect_executor.py``).
 - Nothing is reported before it is written: answers come behind the log effects of their step (``effects.py``).
-- A defect in the core itself leaves a state that nobody can trust: the broker halts, as if it had been killed.
+- A defect in what the core's partitions share leaves a state that nobody can trust: the broker halts, as if killed.
 
 Source: Kafka's ReplicaManager (kafka-behaviour 2).
 """
@@ -51,8 +51,10 @@ from tidegauge_broker.replica.messages import (
     CONSUMER,
     DeleteRecordsResult,
     EpochAnswer,
+    EpochRound,
     FetchedPartition,
     FetchRequest,
+    FetchRound,
     LogOnDisk,
     OffsetAnswer,
     ProduceRequest,
@@ -60,8 +62,10 @@ from tidegauge_broker.replica.messages import (
     RecordsToDelete,
     TimeLookup,
     TopicRules,
+    Wait,
 )
 from tidegauge_broker.replica.ports import LoadedLog
+from tidegauge_broker.replica.rounds import Admits
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.replication.effect_host import EffectHost, FetchToken, ResponseRoom
 
@@ -287,6 +291,8 @@ class ReplicaManager:
         try:
             if topic_partition in refused:
                 raise refused[topic_partition]
+            if topic_partition in self._executor.failed:
+                raise StorageError(f"The replica of {topic_partition} has failed; it comes back with a restart")
             self.logs.get_or_create(topic_partition, item.state.topic_id, is_new=item.is_new)
             return self.logs.loaded(topic_partition)
         except TidegaugeError as problem:
@@ -322,6 +328,10 @@ class ReplicaManager:
     def epochs_answered(self, leader: int, request_id: int, answers: Sequence[EpochAnswer]) -> None:
         """A leader told where epochs end."""
         self._execute(self._decided(lambda: self.core.epochs_answered(leader, request_id, answers, self._now_ms())))
+
+    def next_round(self, leader: int, admits: Admits | None) -> FetchRound | EpochRound | Wait:
+        """Return what to ask a leader now, of the partitions that are admitted."""
+        return self._decided(lambda: self.core.next_round(leader, self._now_ms(), admits))
 
     def round_failed(self, leader: int, request_id: int) -> None:
         """A round got no answer."""
@@ -367,7 +377,7 @@ class ReplicaManager:
     # Steps
 
     def _decided(self, decide: Callable[[], Decision]) -> Decision:
-        """Return what the core decides. A defect in it, unlike one in an effect, has no partition: the broker halts."""
+        """Return what the core decides. What it meets at no partition of its own halts the broker."""
         try:
             return decide()
         except Exception as problem:
