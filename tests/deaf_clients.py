@@ -1,9 +1,18 @@
-"""Clients that do not read: a proxy between them and a broker that lets only the first bytes of responses pass."""
+"""Clients that do not read: of gRPC, behind a proxy that lets only a handshake pass; and of Kafka's own protocol."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
+from collections.abc import Iterable
+
+from tidegauge.kafka.frames import joined, request_frame
+from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidegauge.partition import TopicPartition
+
+FETCH, FETCH_VERSION = 1, 11
+_RECEIVE_BUFFER_BYTES = 4_096
 
 
 class DeafClients:
@@ -49,3 +58,39 @@ class DeafClients:
             taken += len(data)
             writer.write(data)
             await writer.drain()
+
+
+async def fetch_and_never_read(address: str, partitions: Iterable[TopicPartition]) -> None:
+    """Send Kafka's Fetch requests as long as the broker takes them, and read none of the responses.
+
+    Args:
+        address: of a Kafka listener.
+        partitions: each request asks for all of them, from offset 0.
+
+    Raises:
+        OSError: the connection could not be made, or the broker has closed it.
+    """
+    host, _, port = address.partition(":")
+    deaf = socket.socket()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+    deaf.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(deaf, (host, int(port)))
+        _, writer = await asyncio.open_connection(sock=deaf)
+    except BaseException:
+        deaf.close()
+        raise
+    writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport reads
+    topics = [FetchTopic(at.topic, partitions=[_all_of(at)]) for at in partitions]
+    frame = joined(request_frame(FETCH, FETCH_VERSION, 1, "deaf", FetchRequest(max_wait_ms=100, topics=topics)))
+    try:
+        while True:
+            writer.write(frame)
+            await writer.drain()
+            await asyncio.sleep(0)
+    finally:
+        writer.transport.abort()
+
+
+def _all_of(at: TopicPartition) -> FetchPartition:
+    return FetchPartition(at.partition, fetch_offset=0, partition_max_bytes=2**30)

@@ -1,4 +1,5 @@
-"""What goes on while faults happen: producers of several kinds with histories, and a consumer of all they write.
+"""What goes on while faults happen: producers of several kinds with histories, a consumer of all they write, and for
+each broker a client that sends fetches and reads nothing.
 
 They run on an event loop of their own, in a thread; what they note are the files that ``tidegauge verify`` reads.
 """
@@ -6,6 +7,7 @@ They run on an event loop of their own, in a thread; what they note are the file
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 import time
@@ -14,12 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
+from tests.deaf_clients import fetch_and_never_read
 from tests.waiting import pace, until
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Consumer, Producer
 from tidegauge_client.cli.formatting import record_json
+from tidegauge_client.cluster_file import BrokerEntry
 from tidegauge_client.history import HistoryWriter
 from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_client.sync import SyncAdmin
@@ -168,7 +172,8 @@ class Load:
 
     async def _all(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            reading = tasks.create_task(self._consume())
+            reading = [tasks.create_task(self._consume())]
+            reading += [tasks.create_task(self._fetch_and_never_read(one)) for one in self.cluster.file.brokers]
             while not self._ending.is_set():
                 lives = asyncio.Event()
                 writing = [tasks.create_task(self._produce(kind, lives)) for kind in self.workloads]
@@ -182,7 +187,8 @@ class Load:
                 else:
                     lives.set()
                     await asyncio.wait(writing)
-            reading.cancel()
+            for reader in reading:
+                reader.cancel()
 
     async def _produce(self, kind: str, ending: asyncio.Event) -> None:
         workload, topic = self.workloads[kind], self.topics[kind]
@@ -238,6 +244,15 @@ class Load:
         elif problem is None:
             history.acknowledged(number, future.result())
             self._acknowledged[kind] += 1
+
+    async def _fetch_and_never_read(self, broker: BrokerEntry) -> None:
+        """Be a client that reads nothing; what it is sent must cost the others nothing, whatever fails meanwhile."""
+        assert broker.kafka_address is not None
+        partitions = [TopicPartition(topic, number) for topic in self.topics.values() for number in range(PARTITIONS)]
+        while True:
+            with contextlib.suppress(OSError):  # the broker is dead, or has had enough of it
+                await fetch_and_never_read(broker.kafka_address, partitions)
+            await pace(0.2)
 
     async def _consume(self) -> None:
         """Notes all it gets; each offset must be the one behind the last one of its partition."""

@@ -14,7 +14,7 @@ from typing import Any
 import grpc.aio
 import psutil
 import pytest
-from tests.deaf_clients import DeafClients
+from tests.deaf_clients import DeafClients, fetch_and_never_read
 from tests.waiting import until
 
 from tidegauge.partition import TopicPartition
@@ -25,12 +25,14 @@ from tidegauge_lab.local.cluster import LocalCluster
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 TOPIC = "large"
+CLOSED = "its client has not read a response of"
 RECORDS = 10
 RECORD_BYTES = 900_000
 BUDGET_BYTES = 16 << 20
 CONNECTIONS = 12
 FETCHES = 8
 """Of each connection; all of them together ask for 860 MB."""
+KAFKA_CONNECTIONS = 30
 MAX_GROWTH_BYTES = 8 * BUDGET_BYTES
 """gRPC copies a response; the rest is what a broker needs to serve twelve connections and one reader."""
 
@@ -76,6 +78,19 @@ async def deaf_fetches(address: str) -> AsyncIterator[list[Any]]:
         yield calls
 
 
+@contextlib.asynccontextmanager
+async def deaf_kafka_fetches(address: str) -> AsyncIterator[list[Any]]:
+    """The same of Kafka's own protocol, where a connection has one response at a time."""
+    at = [TopicPartition(TOPIC, 0)]
+    clients = [asyncio.ensure_future(fetch_and_never_read(address, at)) for _ in range(KAFKA_CONNECTIONS)]
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            client.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+
+
 async def read_all(cluster: LocalCluster) -> int:
     """Read the large topic from its beginning; returns how many records it gave."""
     found = 0
@@ -86,18 +101,25 @@ async def read_all(cluster: LocalCluster) -> int:
     return found
 
 
-async def test_unread_responses_take_no_more_than_their_budget_and_others_are_served(brokers: LocalCluster) -> None:
+@pytest.mark.parametrize("wire", ["gRPC", "Kafka"])
+async def test_unread_responses_take_no_more_than_their_budget_and_others_are_served(
+    brokers: LocalCluster, wire: str
+) -> None:
     leader = brokers.leader_of(TOPIC, 0)
     pid = brokers.pid_of(leader)
     assert pid is not None
     log = brokers.logs / f"broker-{leader}.log"
+    closed_before = log.read_text().count(CLOSED)
     before_bytes = peak_bytes(pid)
-    async with deaf_fetches(brokers.file.broker(leader).address) as calls:
+    entry = brokers.file.broker(leader)
+    assert entry.kafka_address is not None
+    deaf = deaf_fetches(entry.address) if wire == "gRPC" else deaf_kafka_fetches(entry.kafka_address)
+    async with deaf as calls:
         assert await read_all(brokers) == RECORDS, "another client reads everything meanwhile"
         async with Producer(brokers.bootstrap_servers, acks="all") as producer:
             await (await producer.send(TOPIC, b"written meanwhile", partition=0))
         await asyncio.to_thread(
-            until, lambda: "has not read a response of" in log.read_text(), 120.0, "who is in the way is disconnected"
+            until, lambda: log.read_text().count(CLOSED) > closed_before, 120.0, "who is in the way is disconnected"
         )
         assert any(not call.done() for call in calls), "and no more than those"
     growth_bytes = peak_bytes(pid) - before_bytes

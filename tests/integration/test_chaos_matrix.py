@@ -32,7 +32,9 @@ def three_brokers(
     tmp_path_factory: pytest.TempPathFactory, next_base_port: Callable[[], int]
 ) -> Iterator[LocalCluster]:
     folder = tmp_path_factory.mktemp("chaos") / "cluster"
-    cluster = LocalCluster.create(folder, 3, base_port=next_base_port())
+    # A small budget: the load's clients that read nothing reach it.
+    settings = {"queued.max.response.bytes": "2097152"}
+    cluster = LocalCluster.create(folder, 3, base_port=next_base_port(), settings=settings)
     cluster.up()
     yield cluster
     cluster.down()

@@ -7,3 +7,4 @@ from pathlib import Path
 from tests.neighbours import provide
 
 provide("config_zookeeper", Path(__file__).with_name("config_zookeeper.py"))
+provide("kafka_peer", Path(__file__).with_name("kafka_peer.py"))

@@ -34,7 +34,9 @@ from tidegauge.kafka.frames import (
 )
 from tidegauge.kafka.records import Buffer
 from tidegauge_broker.server.service import Caller
+from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
 from tidegauge_broker.server.service.pending_responses import PendingResponse
+from tidegauge_broker.server.wire.kafka.gated_requests import gated
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Encoded, Handler, Held, Pending, Silent
 
 LOG = logging.getLogger("tidegauge.kafka")
@@ -57,6 +59,7 @@ class Owner(Protocol):
     name: str
     max_request_bytes: int
     handlers: dict[int, Handler]
+    gate: Gate | None
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""
@@ -94,6 +97,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._frames: deque[memoryview] = deque()
         self._slots: deque[_Slot] = deque()
         self._problem: str | None = None
+        self._entry: Entry | None = None
         self._writable = True
         self._unwritten: list[PendingResponse] = []
         self._reading = True
@@ -112,6 +116,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.caller = Caller(f"kafka:{peer}:{next(_NUMBERS)}", self._owner.name)
         if not self._owner.opened(self):
             transport.abort()
+        elif self._owner.gate is not None:
+            self._enter(self._owner.gate)
+
+    def _enter(self, gate: Gate) -> None:
+        """Be one of the connections that the gate can break, unless it must not begin."""
+        self._entry = gate.enter(self.caller, self.abort)
+        try:
+            gate.check(self._entry)
+        except CallRefused:
+            self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give up what is in flight."""
@@ -125,6 +139,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if slot.pending is not None:
                 slot.pending.release()
         self._all_written()
+        if self._entry is not None and self._owner.gate is not None:
+            self._owner.gate.leave(self._entry)
         self._owner.closed(self)
 
     def pause_writing(self) -> None:
@@ -223,8 +239,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _may_begin(self, frame: memoryview) -> bool:
         if not self._slots:
             return True
+        gate = self._owner.gate
         return (
-            len(self._slots) < MAX_UNACKED_PRODUCES
+            (gate is None or gate.is_open)  # behind a gate that delays, requests would not keep their order
+            and len(self._slots) < MAX_UNACKED_PRODUCES
             and _is_produce(frame)
             and all(slot.header.key == PRODUCE for slot in self._slots)
         )
@@ -241,12 +259,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 message, _ = decode(header.key, header.version, frame, header.body_at)
             slot = _Slot(header)
             self._slots.append(slot)
-            self._respond(slot, handler(message, self._owner.context(self, header)))
+            self._respond(slot, self._handle(handler, message, header))
         except (MalformedMessage, UnsupportedRequest, CloseConnection) as problem:
             self._close(str(problem))
         except Exception:
             LOG.exception("A request of %s failed; its connection is closed", self.peer_host)
             self._close(None)
+
+    def _handle(self, handler: Handler, message: Any, header: RequestHeader) -> Any:
+        context = self._owner.context(self, header)
+        gate = self._owner.gate
+        if gate is None or gate.is_open:
+            return handler(message, context)
+        return gated(gate, header.key, self.caller, message, lambda: handler(message, context))
 
     def _respond(self, slot: _Slot, response: Any) -> None:
         if isinstance(response, Silent):
@@ -260,6 +285,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _complete(self, slot: _Slot, response: Any) -> None:
         """Take a response; it is sent when it is the next in order."""
+        if isinstance(response, Silent):
+            self._slots.remove(slot)
+            return
         if isinstance(response, Held):
             slot.pending = response.pending
             response = response.message

@@ -122,6 +122,7 @@ class _KafkaListener:
         self.max_request_bytes = limits.request_bytes
         self.connections: set[KafkaConnection] = set()
         self.name = at.name
+        self.gate = service.gate
         self._at = at
         self._tls = tls
         self._service = service

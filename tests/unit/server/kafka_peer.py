@@ -1,0 +1,97 @@
+"""The other side of a Kafka connection, and the listener that it comes through, without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from tidegauge.kafka.frames import RequestHeader
+from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
+
+
+class Transport(asyncio.Transport):
+    """Keeps what is written; reads nothing by itself."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("10.0.0.9", 5)})
+        self.written = bytearray()
+        self.is_reading = True
+        self.ended: str | None = None
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high
+
+    def close(self) -> None:
+        self.ended = "closed"
+
+    def abort(self) -> None:
+        self.ended = "aborted"
+
+
+class Listener:
+    """Accepts connections; its handlers are the test's."""
+
+    name = "PLAINTEXT"
+    max_request_bytes = 1_000_000
+    gate: Any = None
+
+    def __init__(self) -> None:
+        self.handlers: dict[int, Callable[..., Any]] = {}
+        self.room = True
+        self.gone: list[KafkaConnection] = []
+
+    def context(self, connection: KafkaConnection, header: RequestHeader) -> Any:
+        class Context:
+            version = header.version
+
+        return Context
+
+    def opened(self, connection: KafkaConnection) -> bool:
+        return self.room
+
+    def closed(self, connection: KafkaConnection) -> None:
+        self.gone.append(connection)
+
+
+class Client:
+    """The other side: sends frames in pieces and reads responses."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.transport = Transport()
+        self.connection = KafkaConnection(listener, lambda: 0)
+        self.connection.connection_made(self.transport)
+        self._read = 0
+
+    def send(self, data: bytes, piece: int = 10**9) -> None:
+        at = 0
+        while at < len(data):
+            buffer = self.connection.get_buffer(-1)
+            part = data[at : at + min(piece, len(buffer))]
+            buffer[: len(part)] = part
+            at += len(part)
+            self.connection.buffer_updated(len(part))
+
+    def responses(self) -> list[tuple[int, memoryview]]:
+        """Correlation ids and frames that have come since the last look."""
+        found = []
+        written = memoryview(bytes(self.transport.written))
+        while self._read < len(written):
+            (size,) = struct.unpack_from(">i", written, self._read)
+            frame = written[self._read + 4 : self._read + 4 + size]
+            found.append((struct.unpack_from(">i", frame)[0], frame))
+            self._read += 4 + size
+        return found
+
+    def correlation_ids(self) -> list[int]:
+        return [correlation_id for correlation_id, _ in self.responses()]

@@ -1,0 +1,127 @@
+"""Faults on Kafka's own protocol: the lab's gate before a connection's requests, without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+from kafka_peer import Client, Listener
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
+from tidegauge.kafka.messages.init_producer_id import InitProducerIdRequest
+from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidegauge.v1 import common_pb2, lab_pb2
+from tidegauge_broker.log.lab_disk import DiskFaults
+from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.lab.gate import LabGate
+from tidegauge_broker.server.wire.kafka.request import SILENT
+
+PRODUCE, METADATA, INIT_PRODUCER_ID = 0, 3, 22
+ERROR = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class Broker:
+    """A Kafka listener behind the lab's gate."""
+
+    def __init__(self) -> None:
+        self.faults = FaultTable(0, DiskFaults(sleep=lambda _: None))
+        self.listener = Listener()
+        self.listener.gate = LabGate(self.faults)
+        self.handled: list[int] = []
+        self.listener.handlers = {
+            METADATA: lambda *_: self._note(METADATA, MetadataResponse(topics=[MetadataResponseTopic(name="t")])),
+            PRODUCE: lambda *_: self._note(PRODUCE, SILENT),
+            INIT_PRODUCER_ID: lambda *_: self._note(INIT_PRODUCER_ID, None),
+        }
+        self._numbers = itertools.count(1)
+
+    def _note(self, key: int, response: Any) -> Any:
+        self.handled.append(key)
+        return response
+
+    def cut(self, **effect: Any) -> None:
+        network = lab_pb2.NetworkFault(plane=lab_pb2.LAB_PLANE_CLIENTS, **(effect or {"cut": True}))
+        self.faults.set(lab_pb2.LabFault(network=network))
+
+    def fails(self, rpc: str, **more: Any) -> None:
+        error = lab_pb2.ErrorFault(rpc=rpc, error=common_pb2.ERROR_CODE_NOT_ENOUGH_REPLICAS, **more)
+        self.faults.set(lab_pb2.LabFault(error=error))
+
+    async def ask(self, client: Client, key: int, version: int, message: Any) -> Any:
+        """The response, or None if none came."""
+        client.send(joined(request_frame(key, version, next(self._numbers), "test", message)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        found = client.responses()
+        if not found:
+            return None
+        _, body_at = read_response_header(key, version, found[0][1])
+        return decode(key, version, found[0][1], body_at, response=True)[0]
+
+
+@pytest.fixture
+async def broker() -> Broker:
+    return Broker()
+
+
+def produce(acks: int = -1) -> ProduceRequest:
+    parts = [PartitionProduceData(index, b"") for index in (0, 3)]
+    return ProduceRequest(acks=acks, timeout_ms=1, topic_data=[TopicProduceData("t", parts)])
+
+
+async def test_a_cut_ends_connections_and_refuses_new_ones(broker: Broker) -> None:
+    before = Client(broker.listener)
+    broker.cut()
+    assert before.transport.ended == "aborted"
+    assert Client(broker.listener).transport.ended == "aborted"
+    broker.faults.clear()
+    assert Client(broker.listener).transport.ended is None
+
+
+async def test_a_lost_request_is_not_handled_and_ends_its_connection(broker: Broker) -> None:
+    client = Client(broker.listener)
+    broker.cut(drop_probability=1.0)
+    assert await broker.ask(client, METADATA, 9, MetadataRequest()) is None
+    assert broker.handled == []
+    assert client.transport.ended == "closed"
+
+
+async def test_a_read_is_answered_with_the_error_in_each_of_its_items(broker: Broker) -> None:
+    client = Client(broker.listener)
+    broker.fails("Metadata", times=1)
+    response = await broker.ask(client, METADATA, 9, MetadataRequest())
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [("t", ERROR)]
+    response = await broker.ask(client, METADATA, 9, MetadataRequest())
+    assert [topic.error_code for topic in response.topics] == [0]
+
+
+async def test_a_produce_before_its_effect_appends_nothing_and_each_partition_has_the_error(broker: Broker) -> None:
+    client = Client(broker.listener)
+    broker.fails("Produce")
+    response = await broker.ask(client, PRODUCE, 8, produce())
+    [topic] = response.responses
+    assert [(one.index, one.error_code, one.base_offset) for one in topic.partition_responses] == [
+        (0, ERROR, -1),
+        (3, ERROR, -1),
+    ]
+    assert broker.handled == []
+    assert await broker.ask(client, PRODUCE, 8, produce(acks=0)) is None
+    assert client.transport.ended == "closed", "with acks=0 nothing else can carry the error"
+
+
+async def test_an_error_at_the_top_of_a_response_comes_without_the_effect(broker: Broker) -> None:
+    client = Client(broker.listener)
+    broker.fails("InitProducerId")
+    response = await broker.ask(client, INIT_PRODUCER_ID, 4, InitProducerIdRequest(transaction_timeout_ms=1))
+    assert (response.error_code, broker.handled) == (ERROR, [])
+
+
+async def test_a_request_without_a_response_passes_a_gate_that_has_other_faults(broker: Broker) -> None:
+    client = Client(broker.listener)
+    broker.fails("Fetch")
+    assert await broker.ask(client, PRODUCE, 8, produce(acks=0)) is None
+    assert (broker.handled, client.transport.ended) == ([PRODUCE], None)
