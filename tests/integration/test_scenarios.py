@@ -265,7 +265,7 @@ def test_ctrl_c_takes_the_cluster_and_its_zookeeper_down(tmp_path: Path) -> None
     file.write_text(ONE_BROKER % "wait_leader: none")
     temporary = tmp_path / "temporary"
     with subprocess.Popen(
-        [TIDEGAUGE, "scenario", "run", str(file)],
+        [TIDEGAUGE, "scenario", "run", "--verbose", str(file)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
