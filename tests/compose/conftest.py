@@ -36,7 +36,10 @@ class Project:
         self.name = os.environ.get("COMPOSE_PROJECT_NAME", f"tidegauge-test-{os.getpid()}")
         ports = choose_ports([29092, 29093, 29094])
         self.bootstrap_servers = [f"127.0.0.1:{port}" for port in ports]
+        of_kafka = choose_ports([39092, 39093, 39094], taken=ports)
+        self.kafka_bootstrap_servers = [f"127.0.0.1:{port}" for port in of_kafka]
         self._environment = os.environ | {f"BROKER_{id_}_PORT": str(port) for id_, port in enumerate(ports)}
+        self._environment |= {f"KAFKA_{id_}_PORT": str(port) for id_, port in enumerate(of_kafka)}
 
     def compose(self, *words: str, limit_s: float = 900) -> str:
         """Run a command of docker-compose and give its output."""

@@ -30,7 +30,7 @@ class Transport(asyncio.Transport):
         self.is_reading = True
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self.high = high
+        self.limits = (high, low)
 
     def close(self) -> None:
         self.ended = "closed"

@@ -41,7 +41,9 @@ from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context,
 
 LOG = logging.getLogger("tidegauge.kafka")
 READ_BYTES = 256 * 1024
-_FIRST_FRAME_BYTES = 1024 * 1024
+_FIRST_FRAME_BYTES = 32 * 1024
+_GROWTH = 4
+"""An announced size takes no memory: a large frame's buffer begins small and grows as bytes come."""
 _SHARED_FRAME_BYTES = 16 * 1024
 """An incomplete frame that is larger gets a buffer of its own."""
 _COALESCED_BYTES = 64 * 1024
@@ -110,7 +112,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Begin, unless the listener has no room."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=0)  # so that resume_writing says that everything is written
+        # So that resume_writing says that everything is written. (With 0 asyncio's TLS pauses on an empty buffer.)
+        transport.set_write_buffer_limits(high=1, low=0)
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if isinstance(peer, tuple) else "?"
         self.caller = Caller(f"kafka:{peer}:{next(_NUMBERS)}", self._owner.name)
@@ -169,8 +172,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._large is None:
             return _SCRATCH
         if self._filled_bytes == len(self._large):
-            # It grows as bytes come: a size that is only announced takes no memory.
-            grown = bytearray(min(self._large_bytes, 2 * len(self._large)))
+            grown = bytearray(min(self._large_bytes, _GROWTH * len(self._large)))
             grown[: self._filled_bytes] = self._large
             self._large = grown
         return memoryview(self._large)[self._filled_bytes :]
