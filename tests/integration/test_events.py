@@ -160,6 +160,28 @@ def test_the_timeline_of_a_failover_stands_in_causal_order(brokers: LocalCluster
     brokers.up()
 
 
+def test_no_event_log_shows_a_high_watermark_above_a_log_end_offset(brokers: LocalCluster, tmp_path: Path) -> None:
+    """A replica's high watermark is at most its log end offset (docs/replication.md), whatever is merged."""
+    make_topic(brokers, "rate", "0:1:2")
+    tidegauge(brokers, "produce", "rate", "--count", "600", "--rate", "300")
+    ends: dict[str, int] = {}
+    marks: dict[str, int] = {}
+    both = 0
+    for event in told(brokers, "--partition", "rate-0"):
+        if event["kind"] == "log_end_offset":
+            ends[event["source"]] = event["new"]
+        elif event["kind"] == "high_watermark":
+            marks[event["source"]] = event["new"]
+            both += 1
+        for source, mark in marks.items():
+            assert mark <= ends[source], event
+    assert both > 3
+    picture = tmp_path / "rate.svg"
+    drawn = json.loads(tidegauge(brokers, "timeline", "--topic", "rate", "--svg", str(picture), "-o", "json"))
+    assert drawn["drawn"] <= 200
+    assert drawn["left_out"] == 0
+
+
 def test_a_topic_is_described_without_zookeeper_too(brokers: LocalCluster) -> None:
     """Replicas are asked themselves; only the settings, which brokers read in ZooKeeper, are left out.
 
