@@ -102,7 +102,7 @@ def round_of(offset: int, hw: int, *, kept_back: bool = False, error: ErrorCode 
     response.fetch.fetch_offset = offset
     if not kept_back:
         response.fetch_result.high_watermark = hw
-    return Step(AT, 1, error, "", 0, kept_back, "a round", (), {}, {}, response)
+    return Step(AT, 1, error, "", 0, kept_back, "a round", (), response)
 
 
 @pytest.fixture
