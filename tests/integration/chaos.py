@@ -28,6 +28,7 @@ from tidegauge_client.cli.reassign_partitions import reassign_partitions
 from tidegauge_client.cli.wait import wait
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
+from tidegauge_lab.local.layout import broker_data, broker_log_directories
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import Role, RoleKind
 from tidegauge_lab.switches import Direction, DiskEffect, InjectedError, NetworkEffect, Plane, Switches
@@ -42,6 +43,13 @@ CUT = NetworkEffect()
 IN, OUT, BOTH = Direction.IN, Direction.OUT, Direction.BOTH
 
 
+def with_two_directories(cluster: LocalCluster) -> LocalCluster:
+    """Give each broker of a cluster that has not started yet a second log directory."""
+    for broker in cluster.file.brokers:
+        (broker_data(cluster.directory, broker.id).parent / "data-2").mkdir(parents=True, exist_ok=True)
+    return cluster
+
+
 class Chaos:
     """A cluster under faults.
 
@@ -50,11 +58,18 @@ class Chaos:
         topics: those that are under load; the first one's partition 0 says who leader and follower are.
         seed: of what chance decides.
         client_dies: called when a client shall die; None where no client of this run may.
+        without: faults that chance does not choose.
     """
 
     def __init__(
-        self, cluster: LocalCluster, topics: Sequence[str], seed: int, client_dies: Callable[[], None] | None = None
+        self,
+        cluster: LocalCluster,
+        topics: Sequence[str],
+        seed: int,
+        client_dies: Callable[[], None] | None = None,
+        without: Collection[str] = (),
     ) -> None:
+        self._names = sorted(set(FAULTS) - set(without))
         self.cluster = cluster
         self.topics = topics
         self.random = random.Random(seed)
@@ -64,7 +79,7 @@ class Chaos:
 
     def one_fault(self, name: str | None = None) -> None:
         """Begin and end a fault, by default any; then wait until every replica is in sync."""
-        name = name or self.random.choice(sorted(FAULTS))
+        name = name or self.random.choice(self._names)
         self.done.append(name)
         print(f"{time.monotonic() - self._began:8.1f} s: {name}", flush=True)
         FAULTS[name](self)
@@ -254,12 +269,55 @@ class Chaos:
         self.switched_for_a_while([broker], lambda switches, one: switches.set_disk(one, effect))
 
     def fail_disk(self, broker: int, errno_name: str) -> None:
-        """The next append fails; a broker that has one folder halts then, and is started again on a sound disk."""
+        """Every append fails; a broker halts with its last log directory, and is started again on a sound disk."""
         effect = DiskEffect(errno_name=errno_name, operation="append")
         self.switched(lambda switches: switches.set_disk(broker, effect))
         until(lambda: self.cluster.state_of(broker) is ProcessState.DOWN, LIMIT_S)
         self.maybe_until_out(broker)
         self.cluster.start(broker)
+
+    def home_of(self, broker: int) -> Path:
+        """The log directory that holds the broker's replica of the first topic's partition 0."""
+        found = [
+            path
+            for path in broker_log_directories(self.cluster.directory, broker)
+            if (path / f"{self.topics[0]}-0").is_dir()
+        ]
+        assert len(found) == 1, found
+        return found[0]
+
+    def fail_directory(self, broker: int, errno_name: str) -> None:
+        """Appends in one of the broker's log directories fail; what lies in the other goes on, and so does the broker.
+
+        What failed stays offline until the broker restarts (LogDirFailureHandler).
+        """
+        effect = DiskEffect(errno_name=errno_name, operation="append", path_contains=f"{self.home_of(broker)}/")
+        self.switched(lambda switches: switches.set_disk(broker, effect))
+        self._until_out(broker)
+        self.for_a_while()
+        assert self.cluster.state_of(broker) is ProcessState.UP
+        self.switched(lambda switches: switches.clear(broker))
+        self.cluster.kill(broker)
+        self.cluster.start(broker)
+
+    def damage_a_batch(self) -> None:
+        """A batch that a paused follower lacks gets a wrong length in the running leader's file, then its own again.
+
+        In the first byte of the length the damage stops the leader's reads, in the last one the follower finds it by
+        the CRC. Only this partition may stand still meanwhile, and the damage is not taken for the log's end.
+        """
+        leader, follower = self.leader(), self.follower()
+        folder = self.home_of(leader) / f"{self.topics[0]}-0"
+        self.cluster.pause(follower)
+        begin = max(folder.glob("*.log")).stat().st_size
+        until(lambda: max(folder.glob("*.log")).stat().st_size > begin + 2_000, LIMIT_S, "the leader appends")
+        segment = max(folder.glob("*.log"))
+        damaged = _first_batch_from(segment, begin) + _LENGTH_POSITION + self.random.choice([0, 3])
+        _flip(segment, damaged)
+        self.cluster.resume(follower)
+        self.for_a_while()
+        assert self.cluster.state_of(leader) is ProcessState.UP
+        _flip(segment, damaged)
 
     # ZooKeeper
 
@@ -326,6 +384,29 @@ class Chaos:
             return await admin.list_partition_reassignments()
 
 
+_LENGTH_POSITION = 8
+"""Where a batch's length stands: behind its base offset of eight bytes."""
+
+
+def _first_batch_from(segment: Path, position: int) -> int:
+    """Return the position of the first batch that begins at or behind a position in a segment."""
+    data = segment.read_bytes()
+    at = 0
+    while at < position:
+        at += 12 + int.from_bytes(data[at + _LENGTH_POSITION : at + 12], "big")
+    return at
+
+
+def _flip(path: Path, position: int) -> None:
+    """Flip one bit of a byte in a file that another process may be writing."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ 1]))
+
+
+DAMAGE = "a batch in the leader's log is damaged"
 FAULTS: dict[str, Callable[[Chaos], None]] = {
     "kill the leader": lambda chaos: chaos.kill(chaos.leader()),
     "kill a follower": lambda chaos: chaos.kill(chaos.follower()),
@@ -378,6 +459,10 @@ FAULTS: dict[str, Callable[[Chaos], None]] = {
     "the leader's disk fails": lambda chaos: chaos.fail_disk(chaos.leader(), "EIO"),
     "a follower's disk fails": lambda chaos: chaos.fail_disk(chaos.follower(), "EIO"),
     "the leader's disk is full": lambda chaos: chaos.fail_disk(chaos.leader(), "ENOSPC"),
+    "one of the leader's directories fails": lambda chaos: chaos.fail_directory(chaos.leader(), "EIO"),
+    "one of the leader's directories is full": lambda chaos: chaos.fail_directory(chaos.leader(), "ENOSPC"),
+    "one of a follower's directories is full": lambda chaos: chaos.fail_directory(chaos.follower(), "ENOSPC"),
+    DAMAGE: lambda chaos: chaos.damage_a_batch(),
     "leaders die and lead again": lambda chaos: chaos.elect(),
     "leaders take turns": lambda chaos: chaos.leaders_take_turns(),
     "replicas go and return": lambda chaos: chaos.replicas_go_and_return(),

@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
@@ -19,9 +19,9 @@ from typing import Literal, NamedTuple, Self
 from tests.deaf_clients import fetch_and_never_read
 from tests.waiting import pace, until
 
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client import Consumer, Producer
+from tidegauge_client import Consumer, ConsumerRecord, Producer
 from tidegauge_client.cli.formatting import record_json
 from tidegauge_client.cluster_file import BrokerEntry
 from tidegauge_client.history import HistoryWriter
@@ -172,7 +172,7 @@ class Load:
 
     async def _all(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            reading = [tasks.create_task(self._consume())]
+            reading = [tasks.create_task(self._consume()), tasks.create_task(self._consume_slowly())]
             reading += [tasks.create_task(self._fetch_and_never_read(one)) for one in self.cluster.file.brokers]
             while not self._ending.is_set():
                 lives = asyncio.Event()
@@ -254,6 +254,22 @@ class Load:
                 await fetch_and_never_read(broker.kafka_address, partitions)
             await pace(0.2)
 
+    async def _consume_slowly(self) -> None:
+        """Take a few records now and then, so that responses wait in this client and in the brokers' connections."""
+        at: dict[tuple[str, int], int] = {}
+        partitions = [TopicPartition(topic, number) for topic in self.topics.values() for number in range(PARTITIONS)]
+        async with Consumer(self.cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign(partitions)
+            while True:
+                for record in await _poll(consumer, 5):
+                    place = (record.topic, record.partition)
+                    if record.offset != at.get(place, -1) + 1:
+                        self._gaps.append(
+                            f"{record.topic}-{record.partition}: slowly, {record.offset} after {at.get(place)}"
+                        )
+                    at[place] = record.offset
+                await pace(0.5)
+
     async def _consume(self) -> None:
         """Notes all it gets; each offset must be the one behind the last one of its partition."""
         at: dict[tuple[str, int], int] = {}
@@ -262,7 +278,7 @@ class Load:
             async with Consumer(self.cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
                 consumer.assign(partitions)
                 while True:
-                    for record in await consumer.poll(200):
+                    for record in await _poll(consumer):
                         place = (record.topic, record.partition)
                         if record.offset != at.get(place, -1) + 1:
                             self._gaps.append(
@@ -272,3 +288,14 @@ class Load:
                         line = json.dumps(record_json(record), separators=(",", ":"), ensure_ascii=False)
                         file.write(line.encode() + b"\n")
                     file.flush()
+
+
+async def _poll(consumer: Consumer, max_records: int | None = None) -> Sequence[ConsumerRecord]:
+    """Return records; none where one is damaged: the consumer raises that, and fetches it again at the next poll."""
+    try:
+        return await consumer.poll(200, max_records)
+    except TidegaugeError as problem:
+        if problem.code is not ErrorCode.CORRUPT_MESSAGE:
+            raise
+        await pace(0.1)
+        return []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.integration.chaos import FAULTS, Chaos
+from tests.integration.chaos import FAULTS, Chaos, with_two_directories
 from tests.integration.chaos_load import WORKLOADS, Load
 
 from tidegauge_lab.local.cluster import LocalCluster
@@ -18,8 +18,13 @@ from tidegauge_lab.local.cluster import LocalCluster
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 PEERS_CASES = 133
-SAMPLE = {"power cut of the leader", "a zombie leader with its clients"}
-"""In every run of the tests: what was not flushed goes; a leader whom only its clients hear."""
+SAMPLE = {
+    "power cut of the leader",
+    "a zombie leader with its clients",
+    "one of the leader's directories is full",
+    "a batch in the leader's log is damaged",
+}
+"""In every run of the tests: unflushed records are lost; only clients reach the leader; two faults of its logs."""
 
 
 def test_there_are_more_cases_than_peers_have() -> None:
@@ -34,7 +39,7 @@ def three_brokers(
     folder = tmp_path_factory.mktemp("chaos") / "cluster"
     # A small budget: the load's clients that read nothing reach it.
     settings = {"queued.max.response.bytes": "2097152"}
-    cluster = LocalCluster.create(folder, 3, base_port=next_base_port(), settings=settings)
+    cluster = with_two_directories(LocalCluster.create(folder, 3, base_port=next_base_port(), settings=settings))
     cluster.up()
     yield cluster
     cluster.down()

@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from tests.integration.chaos import FAULTS, LIMIT_S, Chaos
+from tests.integration.chaos import DAMAGE, FAULTS, LIMIT_S, Chaos, with_two_directories
 from tests.integration.chaos_leaks import Holdings, holdings, wait_until_back
 from tests.integration.spark_runs import Job
 from tests.waiting import until
@@ -233,6 +233,7 @@ def warmed_up(cluster: LocalCluster, topic: str) -> Holdings:
 def soak(cluster: LocalCluster, folder: Path, seconds: float, seed: int, *, with_job: bool) -> None:
     """Let faults happen under load for so long, heal, and hold the accountant's verdict against it."""
     topic, warm = f"soak-{seed}", f"warm-{seed}"
+    cluster.up(LIMIT_S)
     with SyncAdmin(cluster.bootstrap_servers) as admin:
         for name in (warm, topic):
             configs = {"min.insync.replicas": "2"}
@@ -240,7 +241,7 @@ def soak(cluster: LocalCluster, folder: Path, seconds: float, seed: int, *, with
             admin.wait_for_topic(name)
     before = warmed_up(cluster, warm)
     clients = Clients(cluster, topic, folder, with_job=with_job)
-    chaos = Chaos(cluster, [topic], seed, client_dies=clients.kill_one)
+    chaos = Chaos(cluster, [topic], seed, clients.kill_one, without=[DAMAGE])  # `consume` ends where it meets that
     with clients.at_work():
         end = time.monotonic() + seconds
         while not chaos.done or time.monotonic() < end:
@@ -273,7 +274,7 @@ def test_after_a_minute_of_random_faults_the_books_balance(
 ) -> None:
     """Fifty seconds and the way to calm; without the Spark job, whose start alone takes as long."""
     seed = int(os.environ.get("SOAK_SEED", "1"))
-    soak(make_cluster(brokers=3, zookeeper=None), tmp_path, 50, seed, with_job=False)
+    soak(with_two_directories(make_cluster(brokers=3, zookeeper=None, up=False)), tmp_path, 50, seed, with_job=False)
 
 
 @pytest.mark.long
@@ -283,4 +284,10 @@ def test_after_as_long_as_wanted_the_books_balance(make_cluster: Callable[..., L
     """Ten minutes, or what ``make soak`` was given."""
     seconds, seed = float(os.environ.get("SOAK_SECONDS", "600")), int(os.environ.get("SOAK_SEED", "2"))
     with_job = os.environ.get("SOAK_SPARK", "1") != "0"
-    soak(make_cluster(brokers=3, zookeeper=None), tmp_path, seconds, seed, with_job=with_job)
+    soak(
+        with_two_directories(make_cluster(brokers=3, zookeeper=None, up=False)),
+        tmp_path,
+        seconds,
+        seed,
+        with_job=with_job,
+    )

@@ -20,6 +20,7 @@ from tidegauge.security import PLAINTEXT, security_of
 from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings
 from tidegauge.settings.broker_security import PATHS
 from tidegauge_client.cluster_file import BrokerEntry
+from tidegauge_lab.local.layout import broker_log_directories
 
 PROFILES: dict[str, dict[str, str]] = {
     "fast": {
@@ -102,7 +103,7 @@ def server_properties(
             "broker.id": str(broker.id),
             "listeners": ",".join(listeners_of(broker, protocol_of(settings))),
             "zookeeper.connect": zookeeper_connect,
-            "log.dirs": str(directory / f"broker-{broker.id}" / "data"),
+            "log.dirs": ",".join(map(str, broker_log_directories(directory, broker.id))),
             "event.log.file": str(directory / "logs" / event_log.file_name(f"broker-{broker.id}")),
         },
         "The lab's own.": {key: value for key, value in OF_THE_LAB.items() if key not in settings},

@@ -27,8 +27,14 @@ def broker_process(directory: Path, broker_id: int) -> LabProcess:
 
 
 def broker_data(directory: Path, broker_id: int) -> Path:
-    """A broker's log folder (its ``log.dirs``)."""
+    """Return the first of a broker's log directories."""
     return directory / f"broker-{broker_id}" / "data"
+
+
+def broker_log_directories(directory: Path, broker_id: int) -> list[Path]:
+    """Return a broker's ``log.dirs``: ``data``, and those that were made beside it as ``data-2``, ``data-3``, ..."""
+    data = broker_data(directory, broker_id)
+    return [data, *sorted(data.parent.glob(f"{data.name}-*"))]
 
 
 def zookeeper_process(directory: Path) -> LabProcess:

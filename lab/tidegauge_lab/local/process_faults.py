@@ -204,10 +204,12 @@ def cut_power(directory: Path, broker_id: int) -> int:
     """
     from tidegauge_broker.log.synced_disk import restore_synced  # noqa: PLC0415 - only this fault pays for it
 
-    data = layout.broker_data(directory, broker_id)
-    cut = restore_synced(data) if data.exists() else {}
+    lost_bytes = 0
+    for data in layout.broker_log_directories(directory, broker_id):
+        cut = restore_synced(data) if data.exists() else {}
+        lost_bytes += sum(before - after for before, after in cut.values())
     note_fault(directory / LOGS, "power-cut", f"broker-{broker_id}", broker_id, _CAUSE)
-    return sum(before - after for before, after in cut.values())
+    return lost_bytes
 
 
 def _refuse_for_running(broker_id: int, start_with: StartWith) -> None:

@@ -35,9 +35,6 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import BatchHeader
 from tidegauge_broker.replica.epoch_cache import EpochCache
-from tidegauge_broker.replica.follower import Follower
-from tidegauge_broker.replica.isr import CommittedIsr, PendingExpand, PendingShrink
-from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import (
     CoreSettings,
     EpochAnswer,
@@ -48,25 +45,27 @@ from tidegauge_broker.replica.messages import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,
-    FetchRound,
     ProducePartition,
     ProduceRequest,
     TopicRules,
     Wait,
 )
-from tidegauge_broker.replica.partition import Partition, Role
-from tidegauge_broker.replica.remote_replica import RemoteReplica
-from tidegauge_broker.replica.rounds import Rounds
 from tidegauge_broker.replica.rules import TruncationRule, rule_named
+from tidegauge_broker.replica.snapshot import (
+    Fixed,
+    ProposalSnapshot,
+    number_next_round,
+    proposal_of,
+    restore,
+    rounds_in_flight,
+    snapshot,
+    snapshot_of_proposal,
+)
 from tidegauge_proof.exhaustive.frozen import (
     Answer,
     BrokerState,
-    FollowerPart,
-    LeaderPart,
     Letter,
-    Proposal,
     Question,
-    ReplicaPart,
     Verdict,
 )
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
@@ -142,12 +141,12 @@ class BrokerMachine:
         error: ErrorCode = response.partitions.get(AT, response.error)
         return error.name
 
-    def _verdict(self, proposal: Proposal, verdict: Verdict) -> None:
+    def _verdict(self, proposal: ProposalSnapshot, verdict: Verdict) -> None:
         partition = self.broker.partition
         if partition is None or partition.leader_role is None:
             return
         known = partition.leader_role.isr.proposal
-        if known is None or _proposal_of(known) != proposal:
+        if known is None or snapshot_of_proposal(known) != proposal:
             return  # of a change that is no longer under way: the shell has given that request up
         told = IsrVerdict(
             AT, ErrorCode[verdict.error], verdict.leader, verdict.leader_epoch, verdict.isr, verdict.partition_epoch
@@ -170,7 +169,7 @@ class BrokerMachine:
         core, partition = self.broker.core, self.broker.partition
         if partition is None or partition.follower_role is None:
             return None
-        rounds_of(core)._last_request_id = number - 1  # noqa: SLF001 - numbers are those that are free
+        number_next_round(core, number)  # numbers are those that are free
         chosen = core.next_round(partition.follower_role.leader, self.now_ms)
         if isinstance(chosen, Wait):
             return None
@@ -268,7 +267,7 @@ class BrokerMachine:
         partition = broker.partition
         epochs = _pairs(broker.log.epochs)
         power = self.setting.power
-        rounds = () if partition is None else _rounds_of(broker)
+        rounds = () if partition is None else rounds_in_flight(broker.core)
         return BrokerState(
             broker.broker_epoch,
             broker.is_running,
@@ -278,37 +277,8 @@ class BrokerMachine:
             broker.replica.checkpoint,
             broker.replica.reported if power else 0,
             broker.replica.flushed if power else 0,
-            None if partition is None else self._replica_part(partition),
+            None if partition is None else snapshot(partition),
             rounds,
-        )
-
-    def _replica_part(self, partition: Partition) -> ReplicaPart:
-        leads, follows = partition.leader_role, partition.follower_role
-        leader_part = follower_part = None
-        if leads is not None:
-            pending = leads.isr.proposal
-            leader_part = LeaderPart(
-                tuple(sorted(leads.isr.isr)),
-                None if pending is None else _proposal_of(pending),
-                leads.isr.new_replica if isinstance(leads.isr, PendingExpand) else None,
-                tuple(sorted((broker, remote.log_end_offset) for broker, remote in leads.remotes.items())),
-                leads.epoch_start_offset,
-            )
-        if follows is not None:
-            reconciled = follows.lag is not None
-            if self.setting.rule.name != "kip-320":
-                reconciled = not follows.truncating
-            follower_part = FollowerPart(
-                follows.leader, follows.outstanding or 0, follows.failed, follows.truncating, reconciled
-            )
-        return ReplicaPart(
-            partition.leader,
-            partition.leader_epoch,
-            partition.partition_epoch,
-            partition.high_watermark,
-            _pairs(partition.epochs.entries),
-            leader_part,
-            follower_part,
         )
 
     @classmethod
@@ -327,79 +297,17 @@ class BrokerMachine:
             broker.start(state.life)
             broker.replica.checkpoint = state.checkpoint
         if state.replica is not None:
-            machine._host(state, state.replica)
+            loaded = broker.log.loaded(state.checkpoint)
+            fixed = Fixed(AT, TOPIC_ID, setting.replicas, CONTROLLER_EPOCH)
+            partition = restore(broker.core, state.replica, state.rounds, loaded, fixed)
+            if setting.liberal is not None:
+                partition.truncation_rule = setting.liberal
         return machine
 
-    def _host(self, state: BrokerState, part: ReplicaPart) -> None:
-        broker, core = self.broker, self.broker.core
-        core.controller_epoch = CONTROLLER_EPOCH
-        loaded = broker.log.loaded(state.checkpoint)
-        partition = Partition(AT, broker.broker_id, self.setting.settings, self.setting.rules, TOPIC_ID, loaded)
-        core._partitions[AT] = partition  # noqa: SLF001 - as leader_and_isr leaves it
-        if self.setting.liberal is not None:
-            partition.truncation_rule = self.setting.liberal
-        partition.leader = part.leader
-        partition.leader_epoch = part.leader_epoch
-        partition.partition_epoch = part.partition_epoch
-        partition.high_watermark = part.high_watermark
-        partition.epochs = EpochCache()
-        partition.epochs._entries = [EpochEntry(*entry) for entry in part.epochs]  # noqa: SLF001 - also under broken rules
-        if part.leader_epoch >= 0:
-            partition.controller_epoch = CONTROLLER_EPOCH
-            partition.replicas = self.setting.replicas
-        rounds = rounds_of(core)
-        for number, leader in state.rounds:
-            rounds._outstanding[number] = FetchRound(number, leader, [FetchPartition(AT, 0, 1)])  # noqa: SLF001 - the same
-        if part.leads is not None:
-            partition.role = Role.LEADER
-            partition.leader_role = _leader(partition, part.leads)
-        if part.follows is not None:
-            partition.role = Role.FOLLOWER
-            role = partition.follower_role = Follower(partition)
-            role.leader = part.follows.leader
-            role.outstanding = part.follows.outstanding or None
-            role.failed = part.follows.failed
-            role.truncating = part.follows.truncating
-            role.lag = 0 if part.follows.reconciled else None
-            rounds.begin(partition, role.leader)
 
-
-def _leader(partition: Partition, part: LeaderPart) -> Leader:
-    role = Leader(partition)
-    role.epoch_start_offset = part.epoch_start
-    role.remotes = {broker: RemoteReplica(broker, end) for broker, end in part.remotes}
-    if part.pending is None:
-        role.isr = CommittedIsr(part.isr)
-        return role
-    pending = part.pending
-    proposal = proposal_from(pending, TOPIC_ID)
-    if part.joins is not None:
-        role.isr = PendingExpand(part.isr, part.joins, proposal)
-    else:
-        role.isr = PendingShrink(part.isr, proposal)
-    return role
-
-
-def rounds_of(core: Any) -> Rounds:
-    """The requests that a core has under way."""
-    rounds: Rounds = core._rounds  # noqa: SLF001 - the core's own bookkeeping, set to what it was
-    return rounds
-
-
-def _rounds_of(broker: MemoryBroker) -> tuple[tuple[int, int], ...]:
-    outstanding = rounds_of(broker.core)._outstanding  # noqa: SLF001 - see rounds_of
-    return tuple(sorted((number, chosen.leader) for number, chosen in outstanding.items()))
-
-
-def _proposal_of(proposal: IsrProposal) -> Proposal:
-    isr = tuple(sorted(proposal.new_isr))
-    return Proposal(proposal.leader_epoch, proposal.partition_epoch, isr, proposal.joiner_epoch)
-
-
-def proposal_from(proposal: Proposal, topic_id: str) -> IsrProposal:
-    """The proposal as brokers and the controller speak of it."""
-    epoch, version, isr, joiner_life = proposal
-    return IsrProposal(AT, topic_id, epoch, isr, version, joiner_epoch=joiner_life)
+def proposal_from(proposal: ProposalSnapshot, topic_id: str) -> IsrProposal:
+    """Return the proposal as brokers and the controller speak of it."""
+    return proposal_of(proposal, Fixed(AT, topic_id, (), CONTROLLER_EPOCH))
 
 
 def _pairs(entries: Any) -> tuple[tuple[int, int], ...]:

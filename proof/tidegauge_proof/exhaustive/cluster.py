@@ -25,6 +25,7 @@ from itertools import chain, combinations
 from typing import Any, NamedTuple, Protocol
 
 from tidegauge.control import NO_LEADER
+from tidegauge_broker.replica.snapshot import LeaderSnapshot
 from tidegauge_proof.exhaustive.broker_machine import Setting
 from tidegauge_proof.exhaustive.controller_machine import Event, Outcome
 from tidegauge_proof.exhaustive.frozen import (
@@ -33,7 +34,6 @@ from tidegauge_proof.exhaustive.frozen import (
     Cells,
     ControllerState,
     Exchange,
-    LeaderPart,
     Letter,
     Question,
 )
@@ -193,7 +193,7 @@ class Cluster:
         else:
             yield from self._of_kafka(state)
 
-    def _of_leader(self, state: ClusterState, broker: int, leads: LeaderPart) -> Iterator[Action]:
+    def _of_leader(self, state: ClusterState, broker: int, leads: LeaderSnapshot) -> Iterator[Action]:
         if state.used.value.records < self.bounds.records:
             yield ("produce", broker)
         if leads.pending is not None:

@@ -23,13 +23,14 @@ from tidegauge.control import (
     LeaderAndIsrRequest,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge_broker.replica.snapshot import ProposalSnapshot
 from tidegauge_controller.decisions import alter_partition
 from tidegauge_controller.decisions.context import Assignment, ControllerContext, Leadership, LiveBroker
 from tidegauge_controller.decisions.election import elect_preferred, remove_from_isr
 from tidegauge_controller.decisions.leaders import rebalance_leaders
 from tidegauge_controller.decisions.topic_events import process_topic_change
 from tidegauge_proof.exhaustive.broker_machine import TOPIC_ID, proposal_from
-from tidegauge_proof.exhaustive.frozen import ControllerState, Letter, Proposal, Verdict
+from tidegauge_proof.exhaustive.frozen import ControllerState, Letter, Verdict
 from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
 from tidegauge_proof.simulator.sim_controller import SimController
@@ -90,7 +91,7 @@ class ModelController:
             for broker in self.replicas
         )
 
-    def _alter(self, broker: int, proposal: Proposal) -> Verdict:
+    def _alter(self, broker: int, proposal: ProposalSnapshot) -> Verdict:
         error, state = alter_partition.check_proposal(self._context, broker, proposal_from(proposal, TOPIC_ID))
         if error is not ErrorCode.NONE:
             return Verdict(error.name, NO_LEADER, -1, (), -1)
@@ -170,7 +171,7 @@ class KafkaController:
         letters = self._run()
         return verdict[0], letters
 
-    def _request(self, broker: int, life: int, proposal: Proposal) -> AlterPartitionRequest:
+    def _request(self, broker: int, life: int, proposal: ProposalSnapshot) -> AlterPartitionRequest:
         return AlterPartitionRequest(broker, life, [proposal_from(proposal, self._topic_id)])
 
     def _run(self) -> tuple[Letter, ...]:

@@ -15,49 +15,10 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from tidegauge_broker.replica.snapshot import ReplicaSnapshot
+
 DIGEST_BYTES = 12
 """96 bits: among ten million states two of the same hash are as likely as one in 10^15."""
-
-
-class Proposal(NamedTuple):
-    """An ISR that a leader has proposed; ``joiner_life``: the life of who joins, -1 where nobody does."""
-
-    leader_epoch: int
-    partition_epoch: int
-    new_isr: tuple[int, ...]
-    joiner_life: int
-
-
-class LeaderPart(NamedTuple):
-    """A replica as leader. ``joins`` is who is being added by what is pending, ``remotes`` the ends it was told."""
-
-    isr: tuple[int, ...]
-    pending: Proposal | None
-    joins: int | None
-    remotes: tuple[tuple[int, int], ...]
-    epoch_start: int
-
-
-class FollowerPart(NamedTuple):
-    """A replica as follower. ``outstanding`` is the number of the request it waits for, 0 where it waits for none."""
-
-    leader: int
-    outstanding: int
-    failed: bool
-    truncating: bool
-    reconciled: bool
-
-
-class ReplicaPart(NamedTuple):
-    """What a process knows of its replica; without either role it only hosts it."""
-
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    high_watermark: int
-    epochs: tuple[tuple[int, int], ...]
-    leads: LeaderPart | None
-    follows: FollowerPart | None
 
 
 class BrokerState(NamedTuple):
@@ -82,7 +43,7 @@ class BrokerState(NamedTuple):
     checkpoint: int
     reported: int
     safe_end: int
-    replica: ReplicaPart | None
+    replica: ReplicaSnapshot | None
     rounds: tuple[tuple[int, int], ...]
 
 

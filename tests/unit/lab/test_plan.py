@@ -11,6 +11,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_properties
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.local.broker_settings import PROFILES, check_settings, server_properties, session_timeout_ms
+from tidegauge_lab.local.layout import broker_log_directories
 from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
 
 HOME = Path("/cluster")
@@ -196,6 +197,17 @@ def test_server_properties_say_who_the_broker_is_and_set_wins() -> None:
         "lab.enable": "false",
     }
     assert text.count("replica.lag.time.max.ms") == 1
+
+
+def test_a_broker_has_the_log_directories_that_were_made_for_it(tmp_path: Path) -> None:
+    """``log.dirs`` names ``data``, and every ``data-N`` beside it, in this order."""
+    file = made()
+    for name in ("data-3", "data-2", "other"):
+        (tmp_path / "broker-1" / name).mkdir(parents=True)
+    text = server_properties(file.brokers[1], tmp_path, zookeeper_connect="z:1", profile="fast", settings={})
+    home = tmp_path / "broker-1"
+    assert read_properties(text)["log.dirs"] == f"{home}/data,{home}/data-2,{home}/data-3"
+    assert broker_log_directories(tmp_path, 0) == [tmp_path / "broker-0" / "data"]
 
 
 def test_the_cluster_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
