@@ -55,6 +55,7 @@ from tidegauge_broker.server.wire.grpc.admin import AdminServicer
 from tidegauge_broker.server.wire.grpc.broker import BrokerServicer
 from tidegauge_broker.server.wire.grpc.control import ControlServicer
 from tidegauge_broker.server.wire.grpc.controller import ControllerServicer
+from tidegauge_broker.server.wire.grpc.records_response import whole
 from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 from tidegauge_controller import wire
@@ -158,13 +159,17 @@ class _Controller:
     async def list_reassignments(self, partitions: Any) -> Any:
         return list_reassignments(self._term.context, partitions)
 
-    async def create_topics(self, topics: Any, timeout_ms: int) -> Any:
-        outcomes = await self._topics.create(self._term.context, topics, min(timeout_ms, 0))
+    async def create_topics(self, topics: Any, timeout_ms: int, *, validate_only: bool = False) -> Any:
+        outcomes = await self._topics.create(
+            self._term.context, topics, min(timeout_ms, 0), validate_only=validate_only
+        )
         self._term.run(process_topic_change(self._term.context))
         return outcomes
 
-    async def create_partitions(self, topics: Any, timeout_ms: int) -> Any:
-        return await self._topics.add_partitions(self._term.context, topics, min(timeout_ms, 0))
+    async def create_partitions(self, topics: Any, timeout_ms: int, *, validate_only: bool = False) -> Any:
+        return await self._topics.add_partitions(
+            self._term.context, topics, min(timeout_ms, 0), validate_only=validate_only
+        )
 
     async def delete_topics(self, names: Any, timeout_ms: int) -> Any:
         return await self._topics.delete(names, min(timeout_ms, 0))
@@ -295,9 +300,9 @@ class HostileBroker:
         async def run() -> None:
             if rpcs()[name].client_streaming:
                 async for answer in method(requests(), _Context()):
-                    answers.append(answer)  # noqa: PERF401 - what came before a cancellation counts
+                    answers.append(whole(answer))  # noqa: PERF401 - what came before a cancellation counts
             else:
-                answers.append(await method(messages[0], _Context()))
+                answers.append(whole(await method(messages[0], _Context())))
 
         task = asyncio.get_running_loop().create_task(run())
         for _ in range(MOST_SILENT_TURNS):

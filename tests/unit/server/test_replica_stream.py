@@ -14,6 +14,7 @@ from tidegauge_broker.replica.messages import FetchRequest, FetchResult
 from tidegauge_broker.server.service import BrokerService, Caller
 from tidegauge_broker.server.service.broker_service import FetchResponse
 from tidegauge_broker.server.service.pending_responses import PendingResponses
+from tidegauge_broker.server.wire.grpc.records_response import whole
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 from tidegauge_controller import wire
 
@@ -62,7 +63,7 @@ async def answers(service: Service, *messages: fetch_pb2.ReplicaFetchRequest) ->
     as_far_as_asked: Any = service
     context: Any = Context()
     servicer = ReplicationServicer(as_far_as_asked, "PLAINTEXT")
-    return [answer async for answer in servicer.ReplicaFetch(requests(), context)]
+    return [whole(answer) async for answer in servicer.ReplicaFetch(requests(), context)]
 
 
 @pytest.mark.parametrize(

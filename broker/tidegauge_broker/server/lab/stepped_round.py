@@ -22,6 +22,7 @@ import grpc.aio
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2, lab_pb2
 from tidegauge_broker.server.lab.holds import Describe
+from tidegauge_broker.server.wire.grpc.records_response import whole
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 
 _FOR_EVER_MS = 2**31 - 1
@@ -88,5 +89,5 @@ async def _answer(
         yield first.fetch
 
     async for response in replication.ReplicaFetch(only(), context):
-        return lab_pb2.SteppedRoundResponse(fetch=response)
+        return lab_pb2.SteppedRoundResponse(fetch=whole(response))
     raise AssertionError("a fetch has an answer")

@@ -19,6 +19,7 @@ from tidegauge_broker.server.service.open_produces import UnacknowledgedAppendFa
 from tidegauge_broker.server.wire.grpc import convert
 from tidegauge_broker.server.wire.grpc.callers import caller_of
 from tidegauge_broker.server.wire.grpc.counted_responses import release_when_done
+from tidegauge_broker.server.wire.grpc.records_response import RecordsResponse
 from tidegauge_controller import wire
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -69,7 +70,9 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         except UnacknowledgedAppendFailed as problem:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
 
-    async def Fetch(self, request: fetch_pb2.FetchRequest, context: Context) -> fetch_pb2.FetchResponse:
+    async def Fetch(  # type: ignore[override]  # what is returned serializes to the method's response
+        self, request: fetch_pb2.FetchRequest, context: Context
+    ) -> RecordsResponse:
         """Read committed batches."""
         caller = caller_of(context, self._listener)
         wanted = FetchRequest(
@@ -81,7 +84,8 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         )
         response = await self._service.fetch(caller, wanted)
         release_when_done(response.pending, context)
-        return fetch_pb2.FetchResponse(partitions=[convert.to_fetch_result(*item) for item in response.partitions])
+        partitions = [(convert.to_fetch_result(result), records) for result, records in response.partitions]
+        return RecordsResponse(fetch_pb2.FetchResponse(), partitions)
 
     async def ListOffsets(
         self, request: offsets_pb2.ListOffsetsRequest, context: Context

@@ -101,7 +101,7 @@ def to_fetch_partition(wanted: FetchPartition) -> fetch_pb2.FetchPartition:
     )
 
 
-def to_fetch_result(result: FetchResult, records: bytes) -> fetch_pb2.FetchPartitionResult:
+def to_fetch_result(result: FetchResult) -> fetch_pb2.FetchPartitionResult:
     """What one partition gave."""
     return fetch_pb2.FetchPartitionResult(
         topic=result.topic_partition.topic,
@@ -113,7 +113,6 @@ def to_fetch_result(result: FetchResult, records: bytes) -> fetch_pb2.FetchParti
         log_end_offset=_known(result.log_end_offset),
         diverging_epoch=_to_epoch_end(result.diverging),
         current_leader=_to_hint(result.leader_hint),
-        records=records,
     )
 
 

@@ -23,6 +23,7 @@ from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate, InjectedError
 from tidegauge_broker.server.wire.grpc import injected_responses as injection
 from tidegauge_broker.server.wire.grpc.callers import calling_broker
+from tidegauge_broker.server.wire.grpc.records_response import whole
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _FREE = ("/grpc.health.", "/grpc.reflection.", "/tidegauge.v1.LabService/")
@@ -180,7 +181,7 @@ class _Requests:
         return request if waiting is None else await waiting
 
 
-def _replaced(rpc: str, injected: InjectedError, request: Message, real: Message) -> Message:
+def _replaced(rpc: str, injected: InjectedError, request: Message, response: Any) -> Message:
     """Return the response with the error in it.
 
     Raises:
@@ -188,6 +189,7 @@ def _replaced(rpc: str, injected: InjectedError, request: Message, real: Message
     """
     if injected.status is not None:
         raise CallRefused("injected by the lab", injected.status)
+    real: Message = whole(response)
     if injected.after_effect or injection.must_run(rpc):
         return injection.with_error(injected.error, real)
     return injection.refusal(injected.error, request, type(real)())

@@ -14,6 +14,7 @@ from tidegauge_broker.server.replication.fetch_session import FetchSession
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.wire.grpc import convert
 from tidegauge_broker.server.wire.grpc.callers import caller_of
+from tidegauge_broker.server.wire.grpc.records_response import RecordsResponse
 from tidegauge_controller import wire
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -31,9 +32,9 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
         self._service = service
         self._listener = listener
 
-    async def ReplicaFetch(
+    async def ReplicaFetch(  # type: ignore[override]  # what it yields serializes to the method's response
         self, request_iterator: AsyncIterator[fetch_pb2.ReplicaFetchRequest], context: Context
-    ) -> AsyncIterator[fetch_pb2.ReplicaFetchResponse]:
+    ) -> AsyncIterator[fetch_pb2.ReplicaFetchResponse | RecordsResponse]:
         """Serve one follower, one request at a time; the stream remembers what it has sent (``FetchSession``)."""
         caller = caller_of(context, self._listener)
         session: FetchSession | None = None
@@ -57,14 +58,12 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
             )
             response = await self._service.fetch(caller, request)
             try:
-                yield fetch_pb2.ReplicaFetchResponse(
-                    request_id=message.request_id,
-                    partitions=[
-                        convert.to_fetch_result(result, records)
-                        for result, records in response.partitions
-                        if session.is_worth_telling(result, records)
-                    ],
-                )
+                partitions = [
+                    (convert.to_fetch_result(result), records)
+                    for result, records in response.partitions
+                    if session.is_worth_telling(result, records)
+                ]
+                yield RecordsResponse(fetch_pb2.ReplicaFetchResponse(request_id=message.request_id), partitions)
             finally:  # the response has been written, or the stream has ended
                 response.pending.release()
 

@@ -24,6 +24,7 @@ from tidegauge.security import Security
 from tidegauge.settings import INT_MAX, Values
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.pending_responses import PendingResponses
+from tidegauge_broker.server.wire.grpc import records_response
 from tidegauge_broker.server.wire.grpc.connections import Connections
 from tidegauge_broker.server.wire.grpc.counted_responses import CountedResponses
 from tidegauge_broker.server.wire.grpc.gated_calls import GatedCalls
@@ -91,7 +92,7 @@ class RpcServers:
         counted, timed = CountedResponses(responses), LogicalTime(clock)
 
         def around(service: str, method: str, handler: Any) -> Any:
-            return counted.around(service, method, timed.around(handler))
+            return records_response.around(method, counted.around(service, method, timed.around(handler)))
 
         bound = listeners.bound_by(GRPC)
         ports = {listener.port: listener.name for listener in bound}
