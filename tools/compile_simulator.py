@@ -52,6 +52,7 @@ MODULES = (
     "tidegauge_controller/decisions/*.py",
     "tidegauge_lab/accountant/*.py",
     "tidegauge_proof/simulator/actions.py",
+    "tidegauge_proof/simulator/acts.py",
     "tidegauge_proof/simulator/checker.py",
     "tidegauge_proof/simulator/clients.py",
     "tidegauge_proof/simulator/coverage.py",
@@ -61,6 +62,7 @@ MODULES = (
     "tidegauge_proof/simulator/memory_zookeeper.py",
     "tidegauge_proof/simulator/sim_controller.py",
     "tidegauge_proof/simulator/simulation.py",
+    "tidegauge_proof/simulator/stored_replica.py",
     "tidegauge_proof/simulator/world.py",
 )
 """What is compiled: all that a history runs through, but for what waits for offsets (a generic base class of

@@ -1,7 +1,11 @@
 """One broker of the exploration: the simulator's MemoryBroker with the real core, set to a state, given one event.
 
 ``handle`` does one thing to a broker and says what came out of it. ``freeze`` tells the state as a value, ``thaw``
-makes a broker of it, with a new core whose parts are what they were. An event is a tuple, its kind first:
+makes a broker of it, with a new core whose parts are what they were.
+
+An event is a tuple, its kind first. It is the key by which the memo finds what came of it, and a search of two seconds
+looks up 124,000 of them: as frozen dataclasses they would cost a sixth of the search (3.1 us to make and look up one,
+against 0.33), and named tuples of two kinds with the same fields would be equal.
 
 | event | what happens |
 |---|---|
@@ -34,7 +38,6 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import BatchHeader
-from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.messages import (
     CoreSettings,
     EpochAnswer,
@@ -50,7 +53,7 @@ from tidegauge_broker.replica.messages import (
     TopicRules,
     Wait,
 )
-from tidegauge_broker.replica.rules import TruncationRule, rule_named
+from tidegauge_broker.replica.rules import rule_named
 from tidegauge_broker.replica.snapshot import (
     Fixed,
     ProposalSnapshot,
@@ -68,13 +71,10 @@ from tidegauge_proof.exhaustive.frozen import (
     Question,
     Verdict,
 )
+from tidegauge_proof.simulator.driven import STEP_MS, TOPIC_ID, EveryoneLives, end_of_epoch, with_liberties
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS, batch_of, header_of, patched
-from tidegauge_proof.simulator.replay import EveryoneLives
 
-TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-STEP_MS = 60_000
-"""Twice the lag time: what was caught up a step ago counts no more."""
 CONTROLLER_EPOCH = 1
 
 
@@ -94,10 +94,7 @@ class Setting:
         self.power = power
         self.settings = CoreSettings(replica_fetch_max_bytes=1, replica_fetch_backoff_ms=1, truncation_rule=rule)
         self.rules = TopicRules(min_insync_replicas=min_isr, unclean_leader_election=unclean)
-        self.liberal: TruncationRule | None = None
-        if as_model:
-            kind = type(self.rule)
-            self.liberal = type(f"{kind.__name__}AsModel", (kind,), {"follows_anew": lambda *_: True})()
+        self.liberal = with_liberties(self.rule) if as_model else None
 
 
 class BrokerMachine:
@@ -221,12 +218,7 @@ class BrokerMachine:
         return Answer(told.error.name, told.high_watermark, told.log_end_offset, end, record)
 
     def _epoch_end(self, question: EpochQuestion) -> Answer:
-        broker, liberal = self.broker, self.setting.liberal
-        answer = broker.core.offset_for_leader_epoch(question)
-        if answer.error is not ErrorCode.NONE and liberal is not None:
-            epochs = EpochCache(broker.log.epochs)
-            end = liberal.end_of_epoch(epochs, question.leader_epoch, broker.log.log_end_offset)
-            answer = EpochAnswer(AT, ErrorCode.NONE, end)
+        answer = end_of_epoch(self.broker, question, self.setting.liberal)
         return Answer(answer.error.name, -1, _OF_EPOCH, (answer.end.epoch, answer.end.end_offset), None)
 
     def _shrink(self, spared: tuple[int, ...]) -> None:

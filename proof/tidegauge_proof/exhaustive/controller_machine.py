@@ -29,8 +29,9 @@ from tidegauge_controller.decisions.context import Assignment, ControllerContext
 from tidegauge_controller.decisions.election import elect_preferred, remove_from_isr
 from tidegauge_controller.decisions.leaders import rebalance_leaders
 from tidegauge_controller.decisions.topic_events import process_topic_change
-from tidegauge_proof.exhaustive.broker_machine import TOPIC_ID, proposal_from
+from tidegauge_proof.exhaustive.broker_machine import proposal_from
 from tidegauge_proof.exhaustive.frozen import ControllerState, Letter, Verdict
+from tidegauge_proof.simulator.driven import TOPIC_ID
 from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
 from tidegauge_proof.simulator.sim_controller import SimController

@@ -28,7 +28,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from tidegauge.control import (
     NO_LEADER,
@@ -39,35 +39,30 @@ from tidegauge.control import (
     LeaderAndIsrRequest,
 )
 from tidegauge.errors import ErrorCode
-from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import (
     CoreSettings,
-    EpochAnswer,
-    EpochQuestion,
     EpochRound,
     FetchedPartition,
     FetchRequest,
     FetchRound,
-    LeaderHint,
     ProducePartition,
     ProduceRequest,
     TopicRules,
     Wait,
 )
 from tidegauge_broker.replica.partition import Partition
-from tidegauge_broker.replica.rules import TruncationRule, rule_named
+from tidegauge_broker.replica.rules import rule_named
 from tidegauge_controller.decisions import alter_partition
 from tidegauge_controller.decisions.context import Assignment, ControllerContext, Leadership, LiveBroker
 from tidegauge_controller.decisions.election import elect_offline, remove_from_isr
+from tidegauge_proof.simulator.driven import STEP_MS, TOPIC_ID, EveryoneLives, end_of_epoch, with_liberties
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS, batch_of
 from tidegauge_proof.simulator.model_invariants import ClusterImage, Record, ReplicaImage
 from tidegauge_proof.simulator.trace import Trace
 
-_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _MAX_ROUNDS = 100
-_STEP_MS = 60_000
 _SETTINGS = CoreSettings(replica_fetch_max_bytes=1, replica_fetch_backoff_ms=1)
 """A batch is one record, and the first batch of an answer may exceed the maximum: so each answer has one at most."""
 
@@ -95,30 +90,6 @@ class Outcome:
         return not self.violations
 
 
-class EveryoneLives:
-    """All replicas live, as far as following goes; ``eligible`` are those whom a leader may propose for its ISR."""
-
-    def __init__(self) -> None:
-        self.eligible: frozenset[int] = frozenset()
-
-    def knows(self, topic_partition: object) -> bool:
-        """Whether it is the one partition."""
-        return topic_partition == AT
-
-    def leader_hint(self, topic_partition: object) -> LeaderHint | None:
-        """Nobody tells clients where to go."""
-        del topic_partition
-        return None
-
-    def is_alive(self, broker_id: int) -> bool:
-        """Every broker can be followed."""
-        return broker_id >= 0
-
-    def live_brokers(self) -> frozenset[int]:
-        """Whom a leader may propose."""
-        return self.eligible
-
-
 @dataclass(frozen=True, slots=True)
 class _Decided:
     """What the controller decided in one epoch: the state, and the life of each replica to which it was told."""
@@ -139,7 +110,7 @@ class Replay:
     def __init__(self, trace: Trace, rule: str, *, as_model: bool = False) -> None:
         self.trace = trace
         self.rule = rule_named(rule)
-        self.as_model = as_model
+        self.liberal = with_liberties(self.rule) if as_model else None
         self.outcome = Outcome(rule)
         self._metadata = EveryoneLives()
         self._now_ms = START_MS
@@ -151,7 +122,7 @@ class Replay:
         }
         for broker in self.brokers.values():
             broker.start(1)
-        self._context = ControllerContext(0, epoch=1, topic_ids={AT.topic: _TOPIC_ID})
+        self._context = ControllerContext(0, epoch=1, topic_ids={AT.topic: TOPIC_ID})
         self._context.live = {b: LiveBroker(Endpoint(b, "localhost", 9092), 1) for b in ids}
         self._context.set_assignment(AT, Assignment(ids))
         self._context.leadership[AT] = Leadership(NO_LEADER, -1, ids, False, 0, 1)
@@ -170,7 +141,7 @@ class Replay:
 
     def do(self, number: int, step: Mapping[str, Any]) -> bool:
         """One step, and a look at the invariants; says whether there can be another."""
-        self._now_ms += _STEP_MS
+        self._now_ms += STEP_MS
         try:
             _STEPS[step["do"]](self, number, step)
         except Refused as why:
@@ -276,8 +247,8 @@ class Replay:
             raise Refused(f"{response.error.name}: this was sent to an earlier life of {name}")
         partition = broker.partition
         assert partition is not None
-        if self.as_model:
-            partition.truncation_rule = _with_liberties(self.rule)
+        if self.liberal is not None:
+            partition.truncation_rule = self.liberal
         if response.partitions[AT] is not ErrorCode.NONE:
             raise Refused(f"{response.partitions[AT].name}: {name} is in epoch {partition.leader_epoch} already")
         if partition.leader_epoch != step["epoch"]:
@@ -326,7 +297,7 @@ class Replay:
                 return
             chosen = self._next_round(broker, role.leader)
             assert isinstance(chosen, EpochRound)
-            answer = self._tell_epoch(role.leader, chosen.partitions[0])
+            answer = end_of_epoch(self.brokers[role.leader], chosen.partitions[0], self.liberal)
             effects = broker.core.epochs_answered(role.leader, chosen.request_id, [answer], self._now_ms)
             broker.execute(effects)
             if answer.error is not ErrorCode.NONE:
@@ -335,15 +306,6 @@ class Replay:
                     f"{self._name(broker.broker_id)}, which asks again later"
                 )
         raise AssertionError("Progress: the epoch questions never end")
-
-    def _tell_epoch(self, leader: int, question: EpochQuestion) -> EpochAnswer:
-        broker = self.brokers[leader]
-        answer = broker.core.offset_for_leader_epoch(question)
-        if answer.error is ErrorCode.NONE or not self.as_model:
-            return answer
-        epochs = EpochCache(broker.log.epochs)
-        end = self.rule.end_of_epoch(epochs, question.leader_epoch, broker.log.log_end_offset)
-        return EpochAnswer(AT, ErrorCode.NONE, end)
 
     def _reconcile(self, follower: int, leader: int, *, max_bytes: int) -> None:
         """Rounds until an answer neither diverges nor lies out of range."""
@@ -496,13 +458,6 @@ def replay(trace: Trace, rule: str, *, as_model: bool = False) -> Outcome:
 
 def _records(broker: MemoryBroker) -> list[Record]:
     return [Record(record.leader_epoch, (record.batch_crc, record.place)) for record in broker.log.records]
-
-
-def _with_liberties(rule: TruncationRule) -> TruncationRule:
-    """The rule, with a cut at every new epoch."""
-    kind = type(rule)
-    liberal = type(f"{kind.__name__}AsModel", (kind,), {"follows_anew": lambda *_: True})
-    return cast("TruncationRule", liberal())
 
 
 @contextmanager

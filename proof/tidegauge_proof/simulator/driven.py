@@ -1,0 +1,60 @@
+"""What ``replay`` and the exhaustive search have in common: brokers that are driven one message at a time.
+
+Both hold the clock and the leaders' view of who lives in their own hands, and both can grant the liberties of the
+published models: a truncation at every new epoch, although the leader is the same broker; and an epoch question
+answered by a broker that does not lead.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from tidegauge.errors import ErrorCode
+from tidegauge_broker.replica.epoch_cache import EpochCache
+from tidegauge_broker.replica.messages import EpochAnswer, EpochQuestion, LeaderHint
+from tidegauge_broker.replica.rules import TruncationRule
+from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
+
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+STEP_MS = 60_000
+"""Passes between two steps: twice the lag time, so that nobody counts as caught up for having been it a step ago."""
+
+
+class EveryoneLives:
+    """A metadata cache in which every broker can be followed; a leader may propose the ``eligible`` only."""
+
+    def __init__(self) -> None:
+        self.eligible: frozenset[int] = frozenset()
+
+    def knows(self, topic_partition: object) -> bool:
+        """Whether it is the one partition."""
+        return topic_partition == AT
+
+    def leader_hint(self, topic_partition: object) -> LeaderHint | None:
+        """Clients are not directed anywhere."""
+        del topic_partition
+        return None
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Every broker can be followed."""
+        return broker_id >= 0
+
+    def live_brokers(self) -> frozenset[int]:
+        """Whom a leader may propose."""
+        return self.eligible
+
+
+def with_liberties(rule: TruncationRule) -> TruncationRule:
+    """Return the rule, with a truncation at every new epoch."""
+    kind = type(rule)
+    liberal = type(f"{kind.__name__}AsModel", (kind,), {"follows_anew": lambda *_: True})
+    return cast("TruncationRule", liberal())
+
+
+def end_of_epoch(broker: MemoryBroker, question: EpochQuestion, liberal: TruncationRule | None) -> EpochAnswer:
+    """Return where an epoch ends in a broker's log; under a liberal rule also where the broker does not lead."""
+    answer = broker.core.offset_for_leader_epoch(question)
+    if answer.error is ErrorCode.NONE or liberal is None:
+        return answer
+    end = liberal.end_of_epoch(EpochCache(broker.log.epochs), question.leader_epoch, broker.log.log_end_offset)
+    return EpochAnswer(AT, ErrorCode.NONE, end)
