@@ -7,7 +7,7 @@ Source: Kafka's ServerLogConfigs, CleanerConfig, DynamicLogConfig, LogCleaner.Re
 from __future__ import annotations
 
 from tidegauge.settings.model import LONG_MAX, Fallback, Setting
-from tidegauge.settings.tables import flag, long, names, ratio, text, whole
+from tidegauge.settings.tables import flag, level, long, names, ratio, text, whole
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
@@ -173,11 +173,54 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         update="cluster-wide",
         has_effect=False,
     ),
+    level("compression.gzip.level", -1, -1, 9, update="cluster-wide"),
+    level("compression.lz4.level", 9, 1, 17, update="cluster-wide"),
+    level("compression.zstd.level", 3, -131_072, 22, update="cluster-wide"),
     text(
         "compression.type",
         "producer",
         "Compression of stored batches; producer: as they came, whatever else is set here.",
         ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        update="cluster-wide",
+        has_effect=False,
+    ),
+    long(
+        "log.local.retention.bytes",
+        -2,
+        "bytes",
+        "Default of local.retention.bytes; tiered storage is not emulated.",
+        -2,
+        update="cluster-wide",
+        has_effect=False,
+    ),
+    long(
+        "log.local.retention.ms",
+        -2,
+        "ms",
+        "Default of local.retention.ms; tiered storage is not emulated.",
+        -2,
+        update="cluster-wide",
+        has_effect=False,
+    ),
+    flag(
+        "log.message.downconversion.enable",
+        True,
+        "Convert batches for fetches of versions 0 to 3; such fetches get UNSUPPORTED_VERSION whatever is set here.",
+        update="cluster-wide",
+        has_effect=False,
+    ),
+    text(
+        "log.message.format.version",
+        "3.0-IV1",
+        "Deprecated, and ignored by Kafka from inter.broker.protocol.version 3.0 on.",
+        has_effect=False,
+    ),
+    long(
+        "log.message.timestamp.difference.max.ms",
+        LONG_MAX,
+        "ms",
+        "Deprecated: log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms are looked at instead.",
+        0,
         update="cluster-wide",
         has_effect=False,
     ),

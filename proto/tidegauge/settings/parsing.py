@@ -104,6 +104,12 @@ def parse_topic_settings(texts: Mapping[str, str], broker: Values | None = None)
     """
     values = topic_values(texts, broker)
     _check_lags(values, "min.compaction.lag.ms", "max.compaction.lag.ms")
+    if values.flag("remote.storage.enable"):
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG,
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+        )
     return values
 
 

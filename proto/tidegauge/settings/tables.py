@@ -37,3 +37,10 @@ def names(
 ) -> Setting:
     """Texts with commas between them."""
     return Setting(name, "list", default, meaning, choices=choices, **more)
+
+
+def level(name: str, default: int, minimum: int, maximum: int, **more: Any) -> Setting:
+    """A compression level (KIP-390); the broker never compresses, so it has no effect."""
+    codec = name.split(".")[1]
+    meaning = f"Level of {codec} where a broker compresses; batches are stored as they came."
+    return Setting(name, "int", default, meaning, "", minimum, maximum, has_effect=False, **more)

@@ -1,14 +1,14 @@
-"""The table of topic settings: Kafka's names, defaults and ranges (kafka-behaviour 9.3), each with its broker setting.
+"""The table of topic settings: Kafka's names, defaults and ranges, each with its broker setting.
 
-The lists of throttled replicas have none. All of them may be changed at any time, for one topic, and take effect at
-once on every broker.
+The lists of throttled replicas and the switches of tiered storage have none. All of them may be changed at any time,
+for one topic, and take effect at once on every broker.
 Source: Kafka's LogConfig, TopicConfig, ServerTopicConfigSynonyms.
 """
 
 from __future__ import annotations
 
 from tidegauge.settings.model import LONG_MAX, Setting
-from tidegauge.settings.tables import flag, long, names, ratio, text, whole
+from tidegauge.settings.tables import flag, level, long, names, ratio, text, whole
 
 WEEK_MS = 7 * 24 * 3_600_000
 DAY_MS = 24 * 3_600_000
@@ -26,6 +26,8 @@ _SETTINGS = (
         ("delete", "compact"),
         broker_key="log.cleanup.policy",
     ),
+    level("compression.gzip.level", -1, -1, 9, broker_key="compression.gzip.level"),
+    level("compression.lz4.level", 9, 1, 17, broker_key="compression.lz4.level"),
     text(
         "compression.type",
         "producer",
@@ -34,6 +36,7 @@ _SETTINGS = (
         broker_key="compression.type",
         has_effect=False,
     ),
+    level("compression.zstd.level", 3, -131_072, 22, broker_key="compression.zstd.level"),
     long(
         "delete.retention.ms",
         DAY_MS,
@@ -87,6 +90,24 @@ _SETTINGS = (
         members=_THROTTLED,
     ),
     long(
+        "local.retention.bytes",
+        -2,
+        "bytes",
+        "Size of a partition's local log with tiered storage (KIP-405), which is not emulated; -2: retention.bytes.",
+        -2,
+        broker_key="log.local.retention.bytes",
+        has_effect=False,
+    ),
+    long(
+        "local.retention.ms",
+        -2,
+        "ms",
+        "Age of local segments with tiered storage (KIP-405), which is not emulated; -2: retention.ms.",
+        -2,
+        broker_key="log.local.retention.ms",
+        has_effect=False,
+    ),
+    long(
         "max.compaction.lag.ms",
         LONG_MAX,
         "ms",
@@ -95,6 +116,20 @@ _SETTINGS = (
         broker_key="log.cleaner.max.compaction.lag.ms",
     ),
     whole("max.message.bytes", 1_048_588, "bytes", "Largest record batch.", 0, broker_key="message.max.bytes"),
+    flag(
+        "message.downconversion.enable",
+        True,
+        "Convert batches for fetches of versions 0 to 3; such fetches get UNSUPPORTED_VERSION whatever is set here.",
+        broker_key="log.message.downconversion.enable",
+        has_effect=False,
+    ),
+    text(
+        "message.format.version",
+        "3.0-IV1",
+        "Deprecated, and ignored by Kafka from inter.broker.protocol.version 3.0 on.",
+        broker_key="log.message.format.version",
+        has_effect=False,
+    ),
     long(
         "message.timestamp.after.max.ms",
         LONG_MAX,
@@ -110,6 +145,15 @@ _SETTINGS = (
         "How far a record's timestamp may lie in the past.",
         0,
         broker_key="log.message.timestamp.before.max.ms",
+    ),
+    long(
+        "message.timestamp.difference.max.ms",
+        LONG_MAX,
+        "ms",
+        "Deprecated: message.timestamp.before.max.ms and message.timestamp.after.max.ms are looked at instead.",
+        0,
+        broker_key="log.message.timestamp.difference.max.ms",
+        has_effect=False,
     ),
     text(
         "message.timestamp.type",
@@ -145,6 +189,24 @@ _SETTINGS = (
         False,
         "Give a new segment its whole size at once.",
         broker_key="log.preallocate",
+        has_effect=False,
+    ),
+    flag(
+        "remote.log.copy.disable",
+        False,
+        "Copy no more segments to tiered storage (KIP-405), which is not emulated.",
+        has_effect=False,
+    ),
+    flag(
+        "remote.log.delete.on.disable",
+        False,
+        "Delete what is in tiered storage (KIP-405) once it is off; it is not emulated.",
+        has_effect=False,
+    ),
+    flag(
+        "remote.storage.enable",
+        False,
+        "Use tiered storage (KIP-405), which is not emulated: true is refused, as by a broker without it.",
         has_effect=False,
     ),
     long(

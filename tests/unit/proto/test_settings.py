@@ -37,7 +37,9 @@ def test_every_topic_setting_has_its_broker_setting_with_the_same_default():
     """A broker setting may take its value from another one (log.roll.ms from log.roll.hours), and may bound less."""
     brokers = settings.Values(settings.BROKER_SETTINGS, {})
     alone = {name for name, setting in settings.TOPIC_SETTINGS.items() if setting.broker_key is None}
-    assert alone == {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+    throttled = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+    tiered = {"remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable"}
+    assert alone == throttled | tiered
     for setting in settings.TOPIC_SETTINGS.values():
         if setting.broker_key is None:
             continue
@@ -45,6 +47,31 @@ def test_every_topic_setting_has_its_broker_setting_with_the_same_default():
         assert brokers[broker.name] == setting.default, setting.name
         assert (broker.kind, broker.choices) == (setting.kind, setting.choices)
         assert broker.minimum is None or setting.minimum is None or broker.minimum <= setting.minimum
+
+
+TOPIC_SETTINGS_OF_3_9_1 = """
+    cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+    delete.retention.ms file.delete.delay.ms flush.messages flush.ms follower.replication.throttled.replicas
+    index.interval.bytes leader.replication.throttled.replicas local.retention.bytes local.retention.ms
+    max.compaction.lag.ms max.message.bytes message.downconversion.enable message.format.version
+    message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.difference.max.ms
+    message.timestamp.type min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas preallocate
+    remote.log.copy.disable remote.log.delete.on.disable remote.storage.enable retention.bytes retention.ms
+    segment.bytes segment.index.bytes segment.jitter.ms segment.ms unclean.leader.election.enable
+"""
+
+
+def test_topics_have_the_settings_of_kafka_3_9_1():
+    """LogConfig.configNames: kafka-configs --describe --all shows each of them."""
+    assert sorted(settings.TOPIC_SETTINGS) == TOPIC_SETTINGS_OF_3_9_1.split()
+
+
+def test_tiered_storage_is_refused_as_by_a_broker_without_it():
+    """LogConfig.validateRemoteStorageOnlyIfSystemEnabled."""
+    with pytest.raises(TidegaugeError, match="Tiered Storage functionality is disabled in the broker") as error:
+        settings.parse_topic_settings({"remote.storage.enable": "true"})
+    assert error.value.code is ErrorCode.INVALID_CONFIG
+    assert not settings.parse_topic_settings({"remote.storage.enable": "false"}).flag("remote.storage.enable")
 
 
 def test_a_bad_value_is_refused_with_key_and_range():

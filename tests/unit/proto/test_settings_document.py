@@ -37,7 +37,7 @@ def test_every_topic_setting_is_named():
 
 
 def test_the_sample_with_all_comment_signs_taken_away_is_a_broker_with_the_defaults():
-    text = re.sub(r"^#([a-z.]+=.+)$", r"\1", properties_file(), flags=re.MULTILINE)
+    text = re.sub(r"^#([a-z0-9.]+=.+)$", r"\1", properties_file(), flags=re.MULTILINE)
     values, unknown = parse_broker_settings(read_properties(text))
     assert unknown == []
     assert {name: values[name] for name in values.given} == {
@@ -62,7 +62,7 @@ def test_what_is_said_to_have_no_effect_is_read_nowhere():
         for path in (ROOT / component).rglob("*.py")
         if "settings" not in path.parts and "_pb2" not in path.name
     ]
-    named = set(re.findall(r'"([a-z]+(?:\.[a-z]+)*)"', "\n".join(sources)))
+    named = set(re.findall(r'"([a-z]+(?:\.[a-z0-9]+)*)"', "\n".join(sources)))
     for setting in TOPIC_SETTINGS.values():
         if setting.name in named and setting.broker_key is not None:
             named.add(setting.broker_key)
