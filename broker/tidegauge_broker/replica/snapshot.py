@@ -5,7 +5,9 @@ what its log holds. Whoever adds a field to Partition, Leader, Follower, Rounds 
 to add it here; ``tests/unit/exhaustive`` compares with cores that are never restored.
 """
 
-# ruff: noqa: SLF001 - the one place beside the classes themselves that knows all their fields
+# The one place beside the classes themselves that knows all their fields:
+# ruff: noqa: SLF001
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from collections.abc import Iterable
