@@ -65,12 +65,15 @@ class Owner(Protocol):
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""
+        ...
 
     def opened(self, connection: KafkaConnection) -> bool:
         """Count the connection; False closes it at once."""
+        ...
 
     def closed(self, connection: KafkaConnection) -> None:
         """Forget the connection."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
