@@ -249,6 +249,45 @@ def test_a_reader_gets_the_sound_batches_before_a_damaged_length(bench, batch, l
     assert log.read(17, 20, 1 << 20, at_least_one_batch=True), "an index entry behind the damage leads there"
 
 
+def test_a_bound_behind_the_damage_does_not_hide_the_sound_batches(bench, batch) -> None:
+    """No index entry leads to the high watermark: the walk to it meets the damage."""
+    for _ in range(20):
+        bench.append(batch(1))
+    bench.restart()
+    damaged_length(bench, 10, 1 << 30)
+    assert offsets(bench.log().read(6, 15, 1 << 20, at_least_one_batch=True)) == [6, 7, 8, 9]
+
+
+def test_a_batch_whose_offset_falls_back_is_damaged(bench, batch) -> None:
+    """The base offset is outside the CRC, so nothing but the order of the batches tells."""
+    for _ in range(20):
+        bench.append(batch(1))
+    log = bench.restart()
+    path = log.segments[0].path
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">q", data, list(iterate_headers(bytes(data)))[10].position, 3)
+    path.write_bytes(data)
+    assert offsets(log.read(6, 15, 1 << 20, at_least_one_batch=True)) == [6, 7, 8, 9]
+    with pytest.raises(TidegaugeError):
+        log.read(12, 20, 1 << 20, at_least_one_batch=True)
+
+
+def test_an_index_that_names_offsets_beyond_the_log_is_made_again(bench, batch) -> None:
+    """Else the next entry would lie below it, and the append that writes it would fail."""
+    bench.settings |= {"log.index.interval.bytes": "150"}
+    for _ in range(10):
+        bench.append(batch(2, value=b"x" * 20))
+    bench.stop()
+    path = file_named(bench, "last.index")
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">i", data, len(data) - 8, 1000)
+    path.write_bytes(data)
+    assert bench.log().log_end_offset == 20
+    for _ in range(10):
+        bench.append(batch(2, value=b"x" * 20))
+    assert everything(bench.log()) == list(range(40))
+
+
 def test_a_read_behind_the_damage_and_before_the_next_index_entry_says_corrupt(bench, batch) -> None:
     for _ in range(20):
         bench.append(batch(1))
