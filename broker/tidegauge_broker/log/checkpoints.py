@@ -3,8 +3,7 @@
 In a log folder: ``replication-offset-checkpoint``, ``recovery-point-offset-checkpoint``,
 ``log-start-offset-checkpoint``, ``meta.properties``, ``.kafka_cleanshutdown``. In a partition's folder:
 ``leader-epoch-checkpoint`` and ``partition.metadata``. Sources: ``CheckpointFile``, ``OffsetCheckpointFile``,
-``LeaderEpochCheckpointFile``, ``PartitionMetadataFile``, ``MetaProperties``, ``CleanShutdownFileHandler``;
-kafka-behaviour 5.1 to 5.4; rows S1 to S3.
+``LeaderEpochCheckpointFile``, ``PartitionMetadataFile``, ``MetaProperties``, ``CleanShutdownFileHandler``.
 
 Rules:
     1. A checkpoint is text: version, number of entries, entries; an empty file means no entries.

@@ -4,7 +4,7 @@ Contract: ``LogManager.next_to_clean`` and ``Cleaning.replace`` are the loop's; 
 ``Cleaning.write`` block and belong into a pool thread. Between the steps the log goes on: appends do not matter, they
 go to the active segment; a cut, a deletion or retention makes the rest of the compaction void (``PartitionLog.cuts``),
 what is replaced stays.
-Sources: LogCleaner, LogCleanerManager; kafka-behaviour 6.6. The rules stand in ``compaction.py``.
+Sources: LogCleaner, LogCleanerManager. The rules stand in ``compaction.py``.
 """
 
 from __future__ import annotations

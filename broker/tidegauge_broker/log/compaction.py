@@ -1,6 +1,6 @@
 """Compaction: which log, which part of it, and what of each batch stays (LogCleanerManager, Cleaner; KIP-58, KIP-354).
 
-Rules (kafka-behaviour 6.6):
+Rules:
     1. A log is clean below its cleaner checkpoint. Above it, it may be cleaned up to the first segment that is the
        active one, holds the high watermark or something above it, or has a record younger than min.compaction.lag.ms.
     2. It is worth cleaning when the share of bytes to be cleaned exceeds min.cleanable.dirty.ratio, or when a segment

@@ -1,4 +1,4 @@
-"""What stands in a log's files, item by item, in the words of Kafka's DumpLogSegments (kafka-behaviour 11.7).
+"""What stands in a log's files, item by item, in the words of Kafka's DumpLogSegments (kafka-dump-log.sh).
 
 Contract: read only; works on files of a running or dead broker, Kafka's included. Each item has its line of text
 (Kafka's layout) and its fields (for JSON). What does not fit together is collected as problems, told at the end.

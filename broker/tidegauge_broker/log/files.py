@@ -8,7 +8,7 @@ past it.
 Rules:
     1. A write that stops half-way is cut off again, so that a file grows by whole appends or not at all.
     2. A file that is replaced is written to ``<name>.tmp``, synced, renamed, and its folder is synced: a reader
-       sees the old content or the new one (Kafka's ``Utils.atomicMoveWithFallback``; kafka-behaviour 5.1).
+       sees the old content or the new one (Kafka's ``CheckpointFile.write`` and ``Utils.atomicMoveWithFallback``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One log folder (an entry of ``log.dirs``): its lock, its owner, its checkpoint files, and whether it still works.
 
-Rules (kafka-behaviour 5.2 to 5.4):
+Rules (LogManager.lockLogDirs, MetaPropertiesEnsemble, LogDirFailureChannel):
     1. One process at a time uses a folder: ``.lock`` is held by an advisory lock that the kernel drops with the
        process, so a kill leaves nothing to clean up.
     2. A folder belongs to one broker of one cluster, for good (meta.properties).

@@ -1,7 +1,7 @@
 """The two sparse indexes of a segment, held in memory and appended to their files.
 
 ``.index``: 8 bytes an entry, relative offset i32 and file position i32. ``.timeindex``: 12 bytes an entry,
-timestamp i64 and relative offset i32. Both rise; big endian. Source: OffsetIndex, TimeIndex; kafka-behaviour 6.3.
+timestamp i64 and relative offset i32. Both rise; big endian. Source: Kafka's OffsetIndex and TimeIndex.
 
 Rules:
     1. An offset entry holds the last offset of a batch and its position (up to Kafka 3.9.0: of a set of batches that

@@ -8,7 +8,7 @@ Rules:
     1. ``append`` with ENOSPC writes half of its bytes first, which ``Disk.append`` cuts off again: a full disk.
     2. ``replace`` is one operation; the steps it is made of are not met one by one.
     3. After a failure the folder is offline until the process starts anew, whether the fault is removed or not
-       (kafka-behaviour: KafkaStorageException); faults do not outlive the process.
+       (LogDirFailureChannel, KafkaStorageException); faults do not outlive the process.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Contract: ``open`` returns when every log is loaded and, where needed, recovered. The event loop owns the logs;
 ``flush_dirty`` and ``remove_deleted`` block and belong into a pool thread. I/O errors become StorageError and take
-their folder offline. Source: kafka.log.LogManager; kafka-behaviour 5.2 to 5.5; rows S1 to S5.
+their folder offline. Source: kafka.log.LogManager (loadLogs, shutdown, asyncDelete).
 
 Rules:
     1. Start: lock all folders, check whose they are, take the clean-shutdown mark away, load.

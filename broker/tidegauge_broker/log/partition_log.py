@@ -3,7 +3,7 @@
 Contract: one thread (the event loop) appends, reads, cuts and deletes; ``flush`` and ``flush_rolled`` may run in a
 pool thread at the same time. What decides about records (offsets, epochs, high watermark) is the core's; the log
 takes what it is told. Appends and reads move bytes and look at headers only. I/O errors become StorageError,
-after which the whole folder is offline. Sources: UnifiedLog, LocalLog; kafka-behaviour 3.9, 5.5, 6.3, 6.4.
+after which the whole folder is offline. Sources: UnifiedLog, LocalLog and LogSegment of Kafka 3.9.
 
 Rules:
     1. Offsets rise from batch to batch; an append begins at the log end offset or, after a gap, above it.

@@ -1,6 +1,6 @@
 """``<offset>.snapshot``: the producer state of a partition as of an offset, in Kafka's version 1.
 
-Layout (big endian; ProducerStateManager, kafka-behaviour 6.3)::
+Layout (big endian; Kafka's ProducerStateManager.writeSnapshot)::
 
     0 version i16 = 1 | 2 crc u32, CRC-32C of byte 6 to the end | 6 count i32 | 10 entries of 46 bytes:
     producerId i64 | epoch i16 | lastSequence i32 | lastOffset i64 | offsetDelta i32 | timestamp i64

@@ -1,7 +1,7 @@
 """Loading a partition's folder, and recovering it if the broker did not stop cleanly.
 
 Contract: ``load_log`` turns a folder into a LogState whose files agree with each other. It runs before anyone
-else uses the log. Sources: LogLoader, LogSegment.recover; kafka-behaviour 5.5; rows S3, S4.
+else uses the log. Sources: LogLoader.load, LogLoader.recoverLog, LogSegment.recover.
 
 Rules:
     1. After a clean stop nothing is scanned, except a segment whose index is missing or unsound, and the last segment

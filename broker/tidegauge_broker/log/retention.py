@@ -1,4 +1,4 @@
-"""Which of a log's oldest segments may go (kafka-behaviour 6.5; UnifiedLog.deleteOldSegments).
+"""Which of a log's oldest segments may go (UnifiedLog.deleteOldSegments).
 
 Rules:
     1. A segment may go only if everything in it lies below the high watermark; the look stops at the first that

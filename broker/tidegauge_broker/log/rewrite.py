@@ -1,6 +1,6 @@
 """Writing a batch anew without some of its records, as compaction does (MemoryRecords.filterTo).
 
-Rules (kafka-behaviour 6.6):
+Rules:
     1. Base offset, last offset, producer id, epoch and base sequence stay, and so do the offsets of the records: a
        producer's sequence and the log's end can still be read from the batch.
     2. The delete horizon stands in the base timestamp, marked by bit 6 of the attributes; record times are relative

@@ -4,7 +4,7 @@ Contract: appends are ``os.writev``, reads ``os.pread``; only batch headers are 
 offsets here are absolute. One thread appends, reads and cuts; another may call ``sync`` at the same time.
 Functions raise OSError, and TidegaugeError CORRUPT_MESSAGE where the file holds no sound batch.
 
-Rules (kafka-behaviour 6.3, 6.4, 3.9; LogSegment):
+Rules (LogSegment.append, shouldRoll and truncateTo):
     1. A batch has an index entry, its last offset and its position, if more than index.interval.bytes were appended
        since the last one: so the first batch of a segment never has one. (Since 3.9.1; before, an append of several
        batches had one entry at most.)

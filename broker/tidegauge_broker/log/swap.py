@@ -1,6 +1,6 @@
 """Compacted segments take the place of old ones in steps; loading a log completes what a crash interrupted.
 
-The steps (LocalLog.replaceSegments; kafka-behaviour 6.6): the new files are written as ``.cleaned`` and synced, and
+The steps (LocalLog.replaceSegments): the new files are written as ``.cleaned`` and synced, and
 renamed to ``.swap``; the old files are renamed to ``.deleted``; the new ones lose their suffix. In the set of three
 files the ``.log`` is always renamed last.
 

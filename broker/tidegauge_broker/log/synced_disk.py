@@ -2,8 +2,8 @@
 
 Contract: ``SyncedDisk`` behaves as ``Disk``. Beside that it notes each file's synced length in ``.synced-lengths`` of
 the log folder, so that the note survives a SIGKILL of the broker. ``restore_synced`` cuts all files of a folder that
-no process uses back to these lengths, as if the power had failed at the moment when the broker ended (issue 3, "power
-cut"; ``start --after-power-cut``). It is one rule for logs, indexes, checkpoints and snapshots alike.
+no process uses back to these lengths, as if the power had failed at the moment when the broker ended
+(``start --after-power-cut``, docs/faults.md). It is one rule for logs, indexes, checkpoints and snapshots alike.
 
 Rules:
     1. A new or emptied file has length 0. A sync notes the length that the file had when the sync began. A cut lowers

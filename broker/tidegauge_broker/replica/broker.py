@@ -3,7 +3,7 @@
 Contract: call the methods one at a time; execute the effects that a call returns in their order before the next
 call (effects.py says why). Time is an argument, in ms of one clock that never goes back. Answers to ``produce``
 and ``fetch`` come as effects, at once or later, exactly one for each token. The same class runs in a broker
-process, in the simulation and step by step in the lab. Source: Kafka's ReplicaManager (kafka-behaviour 1, 2, 8.8).
+process, in the simulation and step by step in the lab. Source: Kafka's ReplicaManager.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class BrokerCore(ServedPartitions):
         elif state.leader != NO_LEADER and self._metadata.is_alive(state.leader):
             self._become_follower(partition, item, changed, out)
         else:
-            # No one to follow: the log exists now, so that its high watermark is kept; the state stays (1.11).
+            # No one to follow: the log exists now, so that its high watermark is kept; the state stays.
             partition.say("info", f"Leader {state.leader} is not alive; staying as before", out)
         return ErrorCode.NONE
 

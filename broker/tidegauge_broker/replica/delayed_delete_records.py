@@ -1,4 +1,4 @@
-"""A DeleteRecords that waits until all live replicas have followed (kafka-behaviour 1.12; DelayedDeleteRecords).
+"""A DeleteRecords that waits until all live replicas have followed (KIP-107; DelayedDeleteRecords).
 
 Each partition whose log start offset was raised waits for the low watermark - the smallest log start offset of the
 leader and the live replicas - to reach it. It ends with another error when this broker no longer leads it, and with

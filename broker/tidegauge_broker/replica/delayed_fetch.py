@@ -1,4 +1,4 @@
-"""A fetch that waits for bytes (kafka-behaviour 2.4, 2.5; DelayedFetch; row W8).
+"""A fetch that waits for bytes (ReplicaManager.fetchMessages, DelayedFetch).
 
 It is answered as soon as, over all its partitions, min_bytes are available, or one partition has an error or a
 diverging epoch, or its time is over. A follower's fetch waits for the leader's log end, a consumer's for the high

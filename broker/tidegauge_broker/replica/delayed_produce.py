@@ -1,4 +1,4 @@
-"""A produce with acks=all that waits until its records are committed (kafka-behaviour 2.2; DelayedProduce).
+"""A produce with acks=all that waits until its records are committed (DelayedProduce).
 
 Each partition that was appended waits for the high watermark to reach its required offset. It ends with
     A   another error, when this broker no longer leads it,

@@ -96,7 +96,7 @@ class AnswerFetch:
     """Complete the fetch that was asked with this token: read each result's ``read`` range, then answer.
 
     ``max_bytes`` is the budget of the whole answer. The first partition that gives records may exceed it with
-    its first batch; later ones get only what is left (kafka-behaviour 2.4).
+    its first batch; later ones get only what is left (ReplicaManager.readFromLog).
     """
 
     token: object

@@ -2,7 +2,7 @@
 
 Invariant I3: epochs and start offsets both rise strictly from entry to entry. ``assign`` keeps it by removing
 what contradicts the newcomer; an epoch without a record is therefore replaced by the next one.
-Source: LeaderEpochFileCache of Kafka 3.9 (kafka-behaviour 3.2), KIP-101, KIP-279; row E2.
+Source: LeaderEpochFileCache of Kafka 3.9, KIP-101, KIP-279.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class EpochCache:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Where an epoch ends in this log; cases 1 to 5 of kafka-behaviour 3.2."""
+        """Return where an epoch ends in this log, as LeaderEpochFileCache.endOffsetFor does."""
         entries = self._entries
         if epoch < 0 or not entries:
             return UNDEFINED_EPOCH_END

@@ -1,6 +1,6 @@
-"""A replica as follower: what to fetch next, and what an answer does (rows W6, E2, E3, R1).
+"""A replica as follower: what to fetch next, and what a response changes.
 
-Rules (kafka-behaviour 1.5, 3.4 to 3.8; ReplicaFetcherThread):
+Rules (AbstractFetcherThread, ReplicaFetcherThread.processPartitionData):
     1. It fetches at its own log end offset. How it finds out where its log and the leader's part, and where it
        cuts, is the truncation rule's: today (KIP-320) a fetch carries the epoch of the last record, and the leader
        reports divergence; only a replica without any epoch entry cuts to its high watermark. By KIP-101 and KIP-279

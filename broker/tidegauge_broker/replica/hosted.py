@@ -1,6 +1,7 @@
 """What the parts of BrokerCore share: the hosted partitions, who leads them, what waits for them, what can be seen.
 
-Contract: nothing here decides; it finds partitions and wakes operations (the table of kafka-behaviour 2.3).
+Contract: nothing here decides; it finds partitions and wakes operations (Partition.tryCompleteDelayedRequests,
+ReplicaManager.addCompletePurgatoryAction).
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class HostedPartitions:
     def _leader_of(
         self, topic_partition: TopicPartition, asked_epoch: int | None
     ) -> tuple[Partition | None, ErrorCode]:
-        """The partition if this broker leads it, else why not (2.1: hosted-partition look-up)."""
+        """Return the partition if this broker leads it, else the error that says why not."""
         partition = self._partitions.get(topic_partition)
         if partition is None:
             known = self._metadata.knows(topic_partition)

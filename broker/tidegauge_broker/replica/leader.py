@@ -90,8 +90,8 @@ class Leader:
     def append(self, records: Buffer, acks: int, now_ms: int, out: list[Effect]) -> tuple[ProduceResult, int]:
         """Check a producer's batch and append it. Nothing is appended unless every check holds.
 
-        The order is Kafka's (2.1) and decides which error is told: one batch, min.insync.replicas, the batch itself,
-        the producer's sequence.
+        The order is Kafka's (ReplicaManager.appendRecords) and decides which error is reported: one batch,
+        min.insync.replicas, the batch itself, the producer's sequence.
 
         Returns:
             The result, and the offset that the high watermark must reach for it to be committed.

@@ -1,4 +1,4 @@
-"""What a leader answers to ListOffsets (kafka-behaviour 2.8; Partition.fetchOffsetForTimestamp)."""
+"""A leader's response to ListOffsets (Partition.fetchOffsetForTimestamp)."""
 
 from __future__ import annotations
 

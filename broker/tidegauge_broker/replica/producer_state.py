@@ -4,7 +4,7 @@ Contract: the state belongs to the log, which calls ``update`` after every appen
 recovery alike); only a leader calls ``check``, before it appends. So every replica holds the same state as far
 as it holds the same batches, and a new leader recognises the duplicates of the old one.
 
-Rules (kafka-behaviour 12.3; ProducerAppendInfo, ProducerStateEntry; KIP-98):
+Rules (ProducerAppendInfo, ProducerStateEntry; KIP-98):
     1. A batch equal to one of the last five by (epoch, first and last sequence) is a duplicate: it succeeds with
        the original offset, and nothing is appended. There is no error 46.
     2. An epoch below the stored one: INVALID_PRODUCER_EPOCH.

@@ -1,6 +1,6 @@
 """Whom this broker follows, and the rounds under way: one for each leader, partitions in a fair order.
 
-Rules (kafka-behaviour 3.8, AbstractFetcherThread):
+Rules (AbstractFetcherThread.doWork):
     1. A round asks for every partition of a leader that is ready; it is outstanding until it is taken back. Those
        that must know where an epoch ends before they fetch (KIP-101) come first, in a round of their own.
     2. An answer counts only for the round whose number it carries; each number is used once (invariant I7).

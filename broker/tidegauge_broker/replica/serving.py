@@ -1,4 +1,4 @@
-"""What consumers and followers fetch: at once, or as soon as there is enough (kafka-behaviour 2.4 to 2.6).
+"""What consumers and followers fetch: at once, or as soon as there is enough (ReplicaManager.fetchMessages).
 
 A fetch names all partitions of its session, thousands perhaps, of which few have changed: what is done for each of
 them here, in ``Leader.fetch`` and in ``Leader.read`` is what a round of a follower costs.

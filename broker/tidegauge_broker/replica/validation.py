@@ -1,7 +1,7 @@
 """Whether a producer's batch may be appended: its bytes, its numbers, and each of its records.
 
-Rules (kafka-behaviour 2.1; UnifiedLog.analyzeAndValidateRecords, LogValidator), in Kafka's order, which decides
-which error is told: exactly one batch; base offset 0; max.message.bytes; CRC; consecutive offsets; neither control
+Rules (UnifiedLog.analyzeAndValidateRecords, LogValidator), in Kafka's order, which decides
+which error is reported: exactly one batch; base offset 0; max.message.bytes; CRC; consecutive offsets; neither control
 nor transactional; keys where the topic is compacted; times within message.timestamp.{before,after}.max.ms where the
 producer's time counts; segment.bytes.
 

@@ -1,4 +1,4 @@
-"""What can be seen of a replica (row B1)."""
+"""What can be seen of a replica."""
 
 from __future__ import annotations
 

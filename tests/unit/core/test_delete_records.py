@@ -1,4 +1,4 @@
-"""DeleteRecords: bounds, policy, and the wait for all live replicas (kafka-behaviour 1.12; KIP-107)."""
+"""DeleteRecords: bounds, policy, and the wait for all live replicas (KIP-107)."""
 
 from __future__ import annotations
 

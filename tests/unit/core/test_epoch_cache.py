@@ -1,4 +1,4 @@
-"""EpochCache (kafka-behaviour 3.2; invariant I3; row E2): a table of cases, and a dumb twin that only knows sets.
+"""EpochCache (LeaderEpochFileCache; invariant I3): a table of cases, and a dumb twin that only knows sets.
 
 Holds: the assign rule with replacement of equal starts, endOffsetFor cases 1 to 5, truncation at both ends.
 """

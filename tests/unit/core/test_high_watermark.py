@@ -1,7 +1,8 @@
-"""The high watermark and the ISR against a twin that keeps every fetch and computes all anew (kafka-behaviour 1.2-1.8).
+"""The high watermark and the ISR against a twin that keeps every fetch and computes all from scratch.
 
 The twin has no clock per replica and no pending state machine: the caught-up time is looked up in the list of all
-fetches, and the set that counts is written down as the rule says it. Rows W3 to W5, W7, W9, W10.
+fetches, and the set that counts is written down as the rule says it.
+Sources: Partition.maybeIncrementLeaderHW, maybeExpandIsr and maybeShrinkIsr; Replica.updateFetchStateOrThrow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ISR: the caught-up clock, the maximal ISR, expansion, shrink, and the controller's verdicts.
 
-Holds kafka-behaviour 1.2 to 1.8 (rows W3, W4, W9 to W11; KIP-497): mutations M4, M7, M9 of the verification list die
-here, and so do a changed bound of the lag time and a rollback after an uncertain verdict.
+Holds KIP-497 and Kafka's Partition (maybeExpandIsr, maybeShrinkIsr, submitAlterPartition): mutants M4, M7 and M9
+die here, and so do a changed bound of the lag time and a rollback after an uncertain verdict.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def test_the_maximal_isr_is_the_larger_of_the_two_sets():
     assert PendingShrink((1, 2, 3), PROPOSAL).maximal_isr == (1, 2, 3)
 
 
-# The caught-up clock (1.2, 1.3)
+# The caught-up clock (Replica.isCaughtUp)
 
 
 def test_a_fetch_at_the_leaders_end_is_caught_up_now():
@@ -59,7 +59,7 @@ def test_a_fetch_sets_the_end_also_downwards():
 
 
 def test_the_bound_is_inclusive_and_equality_escapes_it():
-    """1.3: a silent follower of an idle partition stays in sync for ever."""
+    """Replica.isCaughtUp: a silent follower of an idle partition stays in sync for ever."""
     remote = RemoteReplica(2)
     remote.fetched(10, 0, 10, 1000)
     assert is_caught_up(remote, 11, 31_000, 30_000)
@@ -67,7 +67,7 @@ def test_the_bound_is_inclusive_and_equality_escapes_it():
     assert is_caught_up(remote, 10, 10**9, 30_000)
 
 
-# Shrink (1.7)
+# Shrink (Partition.maybeShrinkIsr)
 
 
 def test_every_straggler_leaves_in_one_change_after_the_lag_time():
@@ -122,7 +122,7 @@ def test_a_follower_under_load_stays_in_the_isr():
 
 
 def test_an_election_gives_isr_members_the_lag_time_anew():
-    """1.10: members count as caught up at the election, others as never: they do not hold the mark back."""
+    """Partition.makeLeader: members count as caught up at the election; others do not, nor hold the mark back."""
     cluster = Cluster()
     cluster.settle()
     cluster.advance(31_000)
@@ -158,7 +158,7 @@ def test_min_insync_replicas_is_no_lower_bound_for_the_isr():
     assert cluster.isr(1)[0] == (1,)
 
 
-# Expansion (1.6)
+# Expansion (Partition.maybeExpandIsr)
 
 
 def shrunk() -> Cluster:
@@ -223,7 +223,7 @@ def test_the_high_watermark_waits_for_a_member_until_its_removal_is_decided():
 
 
 def test_a_verdict_wakes_waiting_fetches_only_if_the_high_watermark_moves(monkeypatch):
-    """2.3: a broker that comes back brings a verdict for each partition, and each would read every fetch again."""
+    """A broker that comes back brings a verdict for each partition, and each would read every fetch again."""
     cluster = shrunk()
     waiting = cluster.park(2)
     consumer = cluster.consume(1, 3, wait_ms=30_000)
@@ -237,7 +237,7 @@ def test_a_verdict_wakes_waiting_fetches_only_if_the_high_watermark_moves(monkey
 
 
 def test_a_verdict_that_moves_the_high_watermark_wakes_consumers():
-    """2.3: the leader is alone in its ISR from then on, and what it has is committed."""
+    """The leader is alone in its ISR from then on, and what it has is committed."""
     cluster = Cluster()
     cluster.settle()
     consumer = cluster.consume(1, 0, wait_ms=100_000)
@@ -250,7 +250,7 @@ def test_a_verdict_that_moves_the_high_watermark_wakes_consumers():
 
 
 def test_a_caught_up_replica_outside_the_isr_holds_the_high_watermark_back():
-    """1.4 rule 2: so a rejoining follower can reach the mark though a leader alone appends fast."""
+    """Partition.maybeIncrementLeaderHW: a rejoining follower can reach the mark of a fast leader that is alone."""
     cluster = shrunk()
     cluster.fetch(3)
     cluster.fetch(3)
@@ -294,7 +294,7 @@ def test_a_broker_that_is_not_alive_is_not_proposed():
 
 
 def test_a_broker_without_a_replica_may_not_fetch():
-    """1.2: UNKNOWN_LEADER_EPOCH where the request carries an epoch."""
+    """UNKNOWN_LEADER_EPOCH where the request carries an epoch."""
     cluster = Cluster((1, 2, 3, 4))
     exchange = cluster.ask(2)
     assert exchange is not None
@@ -307,7 +307,7 @@ def test_a_broker_without_a_replica_may_not_fetch():
     assert exchange.answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-# Verdicts (1.8)
+# Verdicts (Partition.submitAlterPartition)
 
 
 def pending() -> tuple[Cluster, IsrProposal]:

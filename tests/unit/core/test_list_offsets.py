@@ -1,4 +1,4 @@
-"""ListOffsets as the leader answers it (kafka-behaviour 2.8; Partition.fetchOffsetForTimestamp)."""
+"""ListOffsets as the leader answers it (Partition.fetchOffsetForTimestamp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ProducerState (kafka-behaviour 12.3; KIP-98): rules 1 to 4 of its docstring, the window, the wrap-around."""
+"""ProducerState (KIP-98): rules 1 to 4 of its docstring, the window, the wrap-around."""
 
 from __future__ import annotations
 

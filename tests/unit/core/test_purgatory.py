@@ -1,7 +1,8 @@
-"""Purgatories, and what produce and fetch come to (kafka-behaviour 1.9, 2.1 to 2.5; rows W8, W11).
+"""Purgatories, and what produce and fetch come to (DelayedProduce, DelayedFetch).
 
-The table of 2.3, "what wakes what", is held event by event; so are both errors of min.insync.replicas, the time-outs,
-and that each operation answers exactly once. The harness refuses a second answer to any token.
+What wakes what (Partition.tryCompleteDelayedRequests) is held event by event; so are both errors of
+min.insync.replicas, the timeouts, and that each operation answers exactly once. The harness refuses a second response
+to any token.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def test_deadlines_come_in_order_and_those_of_the_gone_do_not_count():
 
 
 def test_deadlines_of_the_gone_do_not_pile_up():
-    """2.3: a producer's operations end long before their 30 s, thousands in a second."""
+    """A producer's operations end long before their 30 s, thousands in a second."""
     purgatory: Purgatory[Waiter] = Purgatory()
     stays = Waiter("stays", 10**6, (AT,))
     purgatory.try_or_watch(stays, [])
@@ -284,7 +285,7 @@ def test_a_leader_that_becomes_a_follower_tells_who_waits():
 
 
 def test_a_leader_that_stays_leader_in_a_new_epoch_goes_on_waiting():
-    """2.2: another epoch with the same leader does not fail the operation."""
+    """Another epoch with the same leader does not fail the operation."""
     cluster = quiet()
     produce = cluster.produce(1, "a")
     cluster.impose(1, [1, 2])
@@ -296,7 +297,7 @@ def test_a_leader_that_stays_leader_in_a_new_epoch_goes_on_waiting():
 
 @pytest.mark.parametrize(("delete", "answer"), [(False, None), (True, ErrorCode.NOT_LEADER_OR_FOLLOWER)])
 def test_a_stopped_replica(delete: bool, answer: ErrorCode | None):
-    """2.3: StopReplica makes the purgatories look; a deleted partition is not hosted any more."""
+    """StopReplica makes the purgatories look; a deleted partition is not hosted any more."""
     cluster = quiet()
     produce = cluster.produce(1, "a")
     header = cluster.request_of().header
@@ -320,7 +321,7 @@ def test_a_failed_folder_tells_who_waits():
 
 
 def test_a_request_of_two_partitions_has_one_answer():
-    """2.2: settled when no partition waits; those that failed at once keep their error and are not waited for."""
+    """DelayedProduce: it ends when no partition waits; one that failed at once keeps its error and does not count."""
     cluster = quiet(partitions=2)
     both = cluster.produce(1, "a", partitions=(AT, OTHER))
     for follower in (2, 3):
@@ -356,7 +357,7 @@ def test_a_partition_may_stand_once_in_a_request():
     assert cluster.ends(1) == [(1, 0)]
 
 
-# Produce: what is refused, and which error comes first (2.1)
+# Produce: what is refused, and which error comes first (UnifiedLog.append)
 
 
 def patched(**fields: int) -> bytes:
@@ -502,7 +503,7 @@ def test_min_bytes_are_counted_over_appends_and_partitions():
 
 
 def test_what_one_partition_may_give_counts_at_most_its_own_limit():
-    """2.5: available bytes of a partition are capped by its max_bytes."""
+    """Available bytes of a partition are capped by its max_bytes."""
     cluster = quiet(brokers=(1,), assignment=(1,))
     cluster.produce(1, "a" * 500, acks=1)
     broker, token = cluster.brokers[1], object()
@@ -514,7 +515,7 @@ def test_what_one_partition_may_give_counts_at_most_its_own_limit():
 
 
 def test_a_consumers_answer_is_limited_by_the_broker_a_followers_is_not():
-    """2.4: fetch.max.bytes caps consumers."""
+    """fetch.max.bytes caps consumers."""
     cluster = quiet(settings=CoreSettings(fetch_max_bytes=1000))
     core = cluster.brokers[1].core
     for replica_id, limit in ((CONSUMER, 1000), (2, 5000)):
@@ -550,7 +551,7 @@ def test_a_fetch_of_nothing_or_without_patience_does_not_wait():
 
 
 def test_a_parked_fetch_of_an_older_epoch_hears_it_when_it_is_looked_at():
-    """2.5: fenced epochs complete a parked fetch with the error."""
+    """DelayedFetch: fenced epochs complete a parked fetch with the error."""
     cluster = quiet()
     follower = cluster.park(2)
     cluster.impose(1, [1, 2, 3])

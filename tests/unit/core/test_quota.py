@@ -1,4 +1,4 @@
-"""Throttled replicas: the quota itself, the leader's side, the follower's (kafka-behaviour 8.17; KIP-73)."""
+"""Throttled replicas: the quota itself, the leader's side, the follower's (KIP-73)."""
 
 from __future__ import annotations
 

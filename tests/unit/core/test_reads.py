@@ -1,4 +1,4 @@
-"""What a fetch reads, against the rule written down plainly (kafka-behaviour 2.4, 3.2, 3.5).
+"""What a fetch reads, against the rule written down plainly (Partition.readRecords).
 
 ``Leader.read`` has a short way for the partition of an idle follower, which a round asks for thousands of times.
 """

@@ -1,7 +1,7 @@
-"""Rounds of fetches: what a follower asks next, and what comes of answers, silence and errors (kafka-behaviour 3.8).
+"""Rounds of fetches: what a follower asks next, and what comes of responses, silence and errors.
 
-Holds the rules of rounds.py and rule 4 of follower.py: each round counts once, busy partitions go to the end of the
-order, errors and lost rounds pause a partition, and only that partition.
+Holds AbstractFetcherThread.doWork, the rules of rounds.py and rule 4 of follower.py: each round counts once, busy
+partitions go to the end of the order, errors and lost rounds pause a partition, and only that partition.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def damaged(records: bytes, position: int) -> bytes:
     ],
 )
 def test_records_that_are_unsound_are_not_appended(position: int, fails: bool):
-    """3.8: corrupt records make it wait and fetch again; an offset that does not fit marks the replica failed."""
+    """Corrupt records make it wait and fetch again; an offset that does not fit marks the replica failed."""
     cluster = cluster_of(1)
     cluster.produce(1, "a", acks=1)
     cluster.fetch(2)
@@ -145,7 +145,7 @@ def test_records_that_are_unsound_are_not_appended(position: int, fails: bool):
 
 
 def test_gaps_that_compaction_left_are_copied():
-    """3.8, UnifiedLog.appendAsFollower: only what begins below the log's end does not fit."""
+    """UnifiedLog.appendAsFollower: only what begins below the log's end does not fit."""
     cluster = cluster_of(1)
     cluster.produce(1, "a", acks=1)
     cluster.fetch(2)

@@ -1,4 +1,4 @@
-"""What each truncation rule decides (row E9; kafka-behaviour 3.2, 3.6, 4.1), and the question before the first fetch.
+"""What each truncation rule decides (KIP-101, KIP-279, KIP-320), and the look-up before the first fetch.
 
 The tables are the differences between the steps of Kafka's history; test_stories.py shows what they are worth.
 """
@@ -167,7 +167,7 @@ def test_an_error_a_lost_round_and_a_missing_answer_ask_again_after_the_backoff(
 
 
 def test_a_late_or_repeated_answer_about_epochs_changes_nothing():
-    """An answer counts for the one round that waits for it; a new LeaderAndIsr forgets the round (verification 1.5)."""
+    """A response counts for the one round that waits for it; a new LeaderAndIsr forgets the round."""
     cluster, exchange = a_follower_that_must_ask()
     cluster.impose(2, (2,))
     cluster.deliver()
@@ -192,7 +192,7 @@ def test_an_answer_about_epochs_to_a_replica_that_leads_by_now_changes_nothing()
 @pytest.mark.parametrize("rule", ["high-watermark", "kip-101", "kip-279"])
 @pytest.mark.parametrize("unclean", [False, True])
 def test_beyond_the_leaders_end_the_older_rules_cut_only_where_elections_may_be_unclean(rule: str, unclean: bool):
-    """Kafka's process exits there (kafka-behaviour 3.8, 4.1); here the replica is marked failed and says so."""
+    """Kafka 0.10.2 exits there (handleOffsetOutOfRange); here the replica is marked failed and says so."""
     cluster = Cluster(
         (1, 2),
         assignment=(1, 2),

@@ -1,9 +1,9 @@
 """Why the truncation rules are what they are: five stories, each under the rule that fails and those that cure it.
 
-Row E9 (`replica.truncation.rule`), kafka-behaviour 4. S1 loses an acknowledged record by a change of leader, S2 by a
+KIP-101, KIP-279, KIP-320 (`replica.truncation.rule`). S1 loses an acknowledged record by a change of leader, S2 by a
 restart, S3 lets two logs differ below the high watermark (all three: truncation to the high watermark); S4 is the
 fast fail-over of KIP-279, S5 the follower of KAFKA-6880 that missed an election. After each step the log end offset
-and high watermark of the replicas are told, and the ISR, leader epoch and epoch caches where they move.
+and high watermark of the replicas are stated, and the ISR, leader epoch and epoch caches where they move.
 
 Nothing moves by itself: a follower is "held" where nobody makes it fetch, and "cut off" where its control requests
 wait. Records are written ``value@epoch``.
@@ -173,7 +173,7 @@ def test_s2_with_leader_epochs_the_record_stays(rule: str):
 
 @pytest.mark.parametrize("rule", [HIGH_WATERMARK, *SINCE_101])
 def test_s2_without_unclean_elections_nothing_is_lost_under_any_rule(rule: str):
-    """The partition waits for its last member (row E8)."""
+    """The partition waits for its last member (clean leader election)."""
     cluster = until_the_leader_dies(rule, unclean=False)
     assert lead_and_isr(cluster) == (NOBODY, (1,), 2)
     cluster.brokers[1].checkpoint[AT] = 1

@@ -1,7 +1,7 @@
-"""The worked timelines of kafka-behaviour 13 and the example of 3.7, step by step.
+"""Worked timelines of acks=all, a stall, a restart, elections and KIP-279, step by step.
 
 Each step asserts log end offset (LEO) and high watermark (HW) of the replicas, and where they move the ISR, the leader
-epoch, the partition epoch and the epoch caches. Controller decisions are the real ones (kafka-behaviour 8.4 to 8.7).
+epoch, the partition epoch and the epoch caches. Controller decisions are the real ones (PartitionStateMachine).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def ten_records(**arguments: object) -> Cluster:
     return cluster
 
 
-def test_13_1_acks_all_on_an_idle_partition():
+def test_acks_all_on_an_idle_partition():
     cluster = ten_records()
     # t0: both fetches are parked at 10, and a consumer waits too.
     two, three = cluster.park(2), cluster.park(3)
@@ -61,7 +61,7 @@ def test_13_1_acks_all_on_an_idle_partition():
     assert cluster.state == (1, (1, 2, 3), 0, 0)
 
 
-def test_13_2_a_follower_stalls_under_load():
+def test_a_follower_stalls_under_load():
     cluster = ten_records(rules=TopicRules(min_insync_replicas=2))
     cluster.advance(0)  # the expiry task runs now, and then every 15 s
     # T: follower 3 stops. 2 goes on; HW stays at LEO(3).
@@ -102,7 +102,7 @@ def test_13_2_a_follower_stalls_under_load():
     assert cluster.ends(1, 3) == [(15, 15), (15, 14)]
 
 
-def test_13_2_below_min_insync_replicas_the_mark_does_not_move_and_the_producer_times_out():
+def test_below_min_insync_replicas_the_mark_does_not_move_and_the_producer_times_out():
     """Since 3.7 error 7 and not 20: HW is frozen before it could show that the ISR is too small."""
     cluster = ten_records(rules=TopicRules(min_insync_replicas=3))
     waiting = cluster.produce(1, "a", timeout_ms=60_000)
@@ -117,7 +117,7 @@ def test_13_2_below_min_insync_replicas_the_mark_does_not_move_and_the_producer_
 
 
 @pytest.mark.parametrize("kafkas_rule", [False, True])
-def test_13_3_a_follower_is_killed_and_comes_back(kafkas_rule: bool):
+def test_a_follower_is_killed_and_comes_back(kafkas_rule: bool):
     """With Kafka's rule a re-elected leader keeps its followers' ends, so HW moves at the LeaderAndIsr itself; by
     default only a fetch of the new epoch counts (design: the deliberate difference M6).
     """
@@ -163,7 +163,7 @@ def test_13_3_a_follower_is_killed_and_comes_back(kafkas_rule: bool):
     assert cluster.epochs(1) == cluster.epochs(2) == cluster.epochs(3) == [(0, 0), (1, 11)]
 
 
-def test_13_3_the_other_order_a_follower_that_is_ahead_waits():
+def test_the_other_order_a_follower_that_is_ahead_waits():
     """If the follower hears of e+1 before the leader: UNKNOWN_LEADER_EPOCH, and a pause of replica.fetch.backoff.ms."""
     cluster = ten_records()
     cluster.kill(3)
@@ -181,7 +181,7 @@ def test_13_3_the_other_order_a_follower_that_is_ahead_waits():
 
 
 def leader_killed(*, three_is_longer: bool) -> Cluster:
-    """13.4 up to the election of 2 in e+1. Leader 1 had 13 records; who follows has 11 or 12, HW is 10 there."""
+    """Play up to the election of 2 in e+1. Leader 1 had 13 records; who follows has 11 or 12, HW is 10 there."""
     cluster = ten_records()
     cluster.produce(1, "k", acks=1)
     cluster.fetch(2)
@@ -198,7 +198,7 @@ def leader_killed(*, three_is_longer: bool) -> Cluster:
     return cluster
 
 
-def test_13_4_the_leader_is_killed():
+def test_the_leader_is_killed():
     cluster = leader_killed(three_is_longer=False)
     assert cluster.ends(2, 3) == [(11, 10), (11, 10)]
     # 2 notes its epoch, HW as it was: LEO(3) is unknown.
@@ -236,7 +236,7 @@ def test_13_4_the_leader_is_killed():
     assert cluster.epochs(1) == [(0, 0), (1, 11), (2, 12)]
 
 
-def test_13_4_a_follower_longer_than_the_new_leader_truncates():
+def test_a_follower_longer_than_the_new_leader_truncates():
     cluster = leader_killed(three_is_longer=True)
     cluster.deliver()
     assert cluster.ends(2, 3) == [(11, 10), (12, 10)]
@@ -249,8 +249,8 @@ def test_13_4_a_follower_longer_than_the_new_leader_truncates():
     assert cluster.content(2) == cluster.content(3)
 
 
-def test_13_4_the_death_of_controller_and_leader_costs_two_epochs():
-    """8.7: the new controller takes the dead leader out of the ISR (leader -1) before it elects."""
+def test_the_death_of_controller_and_leader_costs_two_epochs():
+    """ReplicaStateMachine: the new controller takes the dead leader out of the ISR (leader -1) before it elects."""
     cluster = ten_records()
     cluster.kill(1)
     cluster.zookeeper.unregister_broker(1)
@@ -263,7 +263,7 @@ def test_13_4_the_death_of_controller_and_leader_costs_two_epochs():
 
 
 def all_dead_in_sequence(*, unclean: bool) -> Cluster:
-    """13.5 up to the death of 3, which has a record more than 2, which has one more than 1."""
+    """Play up to the death of 3, which has a record more than 2, which has one more than 1."""
     cluster = ten_records(rules=TopicRules(unclean_leader_election=unclean))
     cluster.kill(1)
     cluster.expire_session(1)
@@ -285,7 +285,7 @@ def all_dead_in_sequence(*, unclean: bool) -> Cluster:
     return cluster
 
 
-def test_13_5_all_die_and_only_the_last_one_may_lead():
+def test_all_die_and_only_the_last_one_may_lead():
     cluster = all_dead_in_sequence(unclean=False)
     # 1 and 2 return: they are not in the ISR, the partition stays offline.
     cluster.start(1, 2)
@@ -306,7 +306,7 @@ def test_13_5_all_die_and_only_the_last_one_may_lead():
     assert cluster.content(1) == cluster.content(2) == cluster.content(3)
 
 
-def test_13_5_unclean_whoever_returns_first_leads_and_acknowledged_records_are_lost():
+def test_unclean_whoever_returns_first_leads_and_acknowledged_records_are_lost():
     cluster = all_dead_in_sequence(unclean=True)
     cluster.start(1)
     assert cluster.state == (1, (1,), 4, 4)
@@ -327,7 +327,7 @@ def test_13_5_unclean_whoever_returns_first_leads_and_acknowledged_records_are_l
     assert not cluster.zookeeper.state(AT).recovering
 
 
-def test_13_6_two_followers_dead_below_min_insync_replicas():
+def test_two_followers_dead_below_min_insync_replicas():
     cluster = ten_records(rules=TopicRules(min_insync_replicas=2))
     cluster.kill(2, 3)
     cluster.expire_session(2)
@@ -352,7 +352,7 @@ def test_13_6_two_followers_dead_below_min_insync_replicas():
     assert cluster.consume(1, 10).result.records != b""
 
 
-def test_3_7_the_example_of_kip_279():
+def test_the_example_of_kip_279():
     """Leader (0, 0) (1, 5) (4, 8), end 10; follower (0, 0) (2, 5) (3, 7), end 9: it cuts to 5 at once, not to 8."""
     cluster = Cluster((1, 2), assignment=(1, 2))
     cluster.kill(1, 2)

@@ -1,4 +1,4 @@
-"""The details most easily got wrong (kafka-behaviour 14), each as far as the core has a part in it.
+"""The details of Kafka's replication most easily got wrong, each as far as the core has a part in it.
 
 | trap | mutation that its test kills |
 |---|---|
@@ -72,7 +72,7 @@ def test_trap_1_a_moved_high_watermark_wakes_no_follower_but_its_late_answer_car
 
 
 def test_trap_1_a_parked_fetch_counts_on_arrival_alone():
-    """1.2: the follower's state is not updated again when the fetch completes."""
+    """DelayedFetch: the follower's state is not updated again when the fetch completes."""
     cluster = settled("a")
     exchange = cluster.park(2)
     arrival = cluster.now_ms
@@ -119,7 +119,7 @@ def test_trap_2_below_min_insync_replicas_nothing_is_committed_not_even_for_acks
 
 
 def test_trap_2_an_unknown_end_of_a_member_holds_the_mark():
-    """1.4 rule 3: after an election the new leader waits for the first fetch of each member."""
+    """Partition.maybeIncrementLeaderHW: after an election the new leader waits for the first fetch of each member."""
     cluster = settled("a")
     cluster.produce(1, "b", acks=1)
     cluster.fetch(2)
@@ -188,7 +188,7 @@ def test_trap_5_a_leader_and_isr_of_an_equal_or_lower_epoch_is_stale():
 
 
 def test_trap_5_a_state_older_than_the_last_isr_change_is_left_alone():
-    """1.10 and 1.11: a lower partition epoch is ignored without an error, even if its leader epoch is higher."""
+    """A lower partition epoch is ignored without an error, even if its leader epoch is higher."""
     cluster = settled("a")
     cluster.produce(1, "b", acks=1)
     cluster.advance(31_000)
@@ -212,7 +212,7 @@ def test_trap_5_alter_partition_moves_the_partition_epoch_alone():
 
 
 def test_trap_5_an_older_controller_is_fenced():
-    """8.8: each request type carries the controller's epoch; a newer one is remembered."""
+    """Each request type carries the controller's epoch; a newer one is remembered."""
     cluster = settled("a")
     stale = PartitionState(AT, cluster.topic_id, 1, 2, 5, (2,), 9, (1, 2, 3))
     cluster.fail_over()
@@ -251,7 +251,7 @@ def test_trap_6_an_epoch_without_records_is_replaced_and_dropped_with_the_leader
     cluster.impose(2, [2, 3, 1])
     cluster.deliver(2)
     assert cluster.epochs(2) == [(0, 0), (2, 1)]
-    # 3.2: demoted without an append, its own empty epoch goes with a cut at or above the end.
+    # A leader demoted without an append drops its empty epoch: a truncation at or above the end removes it.
     cluster.impose(3, [2, 3, 1])
     cluster.deliver()
     answer = cluster.fetch(2)
@@ -343,7 +343,7 @@ def test_trap_7_a_diverging_answer_moves_no_high_watermark_and_tells_the_leader_
 
 
 def test_trap_7_out_of_range_beyond_the_leader_cuts_to_the_leaders_end():
-    """3.8: no longer fatal since 2.1; here after an unclean election with a lost epoch file."""
+    """No longer fatal since 2.1; here after an unclean election with a lost epoch file."""
     cluster = settled("a", "b", "c")
     cluster.kill(1, 2, 3)
     cluster.brokers[1].fill(AT, (0, "a"))
@@ -384,7 +384,7 @@ def test_trap_7_a_follower_behind_the_leaders_start_begins_anew_there():
 
 
 def test_trap_7_the_leaders_log_start_is_followed_after_the_high_watermark():
-    """1.5: records first, then the mark, then the log start, which may not pass the mark; also in an empty answer."""
+    """Records first, then the mark, then the log start, which may not pass the mark; also in an empty response."""
     cluster = settled("a", "b", "c")
     broker = cluster.brokers[1]
     broker.disk[AT].log_start_offset = 2
@@ -404,7 +404,7 @@ def test_trap_7_the_leaders_log_start_is_followed_after_the_high_watermark():
 
 
 def test_trap_8_a_follower_of_three_private_epochs_comes_down_epoch_by_epoch():
-    """3.6 rule 4: each round takes away at least one own epoch; then the logs agree."""
+    """KIP-279: each round takes away at least one own epoch; then the logs agree."""
     cluster = settled("a")
     cluster.kill(1, 2, 3)
     cluster.brokers[1].fill(AT, (0, "a"), (2, "l"), (4, "m"), (6, "n"), (6, "o"))
@@ -438,7 +438,7 @@ def test_trap_9_between_high_watermark_and_end_is_no_error():
 
 
 def test_trap_9_only_the_leader_serves_and_others_say_who_leads():
-    """Row W12: as Kafka's fetch before version 11; reading from followers is not emulated."""
+    """As Kafka's fetch before version 11; reading from followers is not emulated."""
     cluster = settled("a")
     hint = LeaderHint(1, 0)
     fetched = cluster.consume(2, 0).result
@@ -455,7 +455,7 @@ def test_trap_9_only_the_leader_serves_and_others_say_who_leads():
     [(None, NONE), (1, NONE), (0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
 def test_trap_9_the_epoch_is_compared_before_the_leader(epoch: int | None, error: ErrorCode):
-    """2.7: a fetch of another epoch is told so, also by a follower."""
+    """KIP-320: a fetch of another epoch is refused with that error, also by a follower."""
     cluster = settled("a")
     cluster.impose(1, [1, 2, 3])
     cluster.deliver()
@@ -465,7 +465,7 @@ def test_trap_9_the_epoch_is_compared_before_the_leader(epoch: int | None, error
 
 
 def test_trap_9_unknown_here_is_another_error_than_not_leader():
-    """2.1: known in the cluster -> NOT_LEADER_OR_FOLLOWER, else UNKNOWN_TOPIC_OR_PARTITION."""
+    """Known in the cluster -> NOT_LEADER_OR_FOLLOWER, else UNKNOWN_TOPIC_OR_PARTITION."""
     cluster = settled("a", brokers=(1, 2, 3, 4))
     assert cluster.consume(4, 0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     cluster.brokers[4].metadata.states.clear()
@@ -476,7 +476,7 @@ def test_trap_9_unknown_here_is_another_error_than_not_leader():
 
 
 def test_trap_10_without_a_leader_replicas_stay_as_they_are():
-    """1.11: a LeaderAndIsr with leader -1, or a dead one, changes no state; the log is there, its mark is kept."""
+    """A LeaderAndIsr with leader -1, or a dead one, changes no state; the log is there, its mark is kept."""
     cluster = settled("a")
     cluster.brokers[2].write_checkpoint()
     cluster.kill(2)
@@ -494,7 +494,7 @@ def test_trap_10_without_a_leader_replicas_stay_as_they_are():
 
 
 def test_trap_10_a_leader_that_is_not_alive_here_is_not_followed():
-    """1.11: it must be in this broker's metadata cache; else nothing changes, a leader even goes on leading."""
+    """It must be in this broker's metadata cache; else nothing changes, a leader even goes on leading."""
     cluster = settled("a")
     cluster.impose(2, [2, 3])
     for broker_id in (1, 3):
@@ -525,7 +525,7 @@ def test_a_duplicate_is_answered_with_its_offset_and_not_appended():
 
 
 def test_a_duplicate_is_recognised_by_the_next_leader():
-    """12.3: the state travels with the batches; also after a truncation it knows just what is left."""
+    """KIP-98: the state travels with the batches; also after a truncation it knows just what is left."""
     cluster = settled("a")
     batch = {"producer_id": 5, "producer_epoch": 0}
     cluster.produce(1, "b", sequence=0, **batch)
@@ -544,7 +544,7 @@ def test_a_duplicate_is_recognised_by_the_next_leader():
 
 
 def test_a_zombie_leader_commits_nothing_and_loses_its_records():
-    """2.1, 3.4: it accepts writes, since produces carry no epoch; its ISR can't follow, its proposals are refused."""
+    """It accepts writes, since produces carry no epoch; its ISR can't follow, its proposals are refused."""
     cluster = settled("a", rules=TopicRules(min_insync_replicas=2))
     cluster.expire_session(1)  # its process lives on and hears nothing
     cluster.deliver(2, 3)
@@ -614,7 +614,7 @@ def test_a_re_elected_leader_forgets_its_followers_ends_by_default():
 
 
 def test_stop_replica_checks_the_epoch_and_stops_the_fetcher():
-    """8.8: an older epoch is FENCED_LEADER_EPOCH; none, or an equal one, is performed."""
+    """KIP-570: an older epoch is FENCED_LEADER_EPOCH; none, or an equal one, is performed."""
     cluster = settled("a")
     cluster.impose(1, [1, 2, 3])
     cluster.deliver()

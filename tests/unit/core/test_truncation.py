@@ -1,7 +1,7 @@
-"""Where a follower cuts (kafka-behaviour 3.6, rules 1 to 5), as a table and by what it is for.
+"""Where a follower cuts (AbstractFetcherThread.getOffsetTruncationState), as a table and by what it is for.
 
-Mutations held: rule 4 taken for rule 5 (KIP-101 without KIP-279), the own or the leader's end left out of rule 5, the
-cut at the high watermark.
+Mutations held: KIP-101 without KIP-279, the own or the leader's end left out of the minimum, truncation to the high
+watermark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kafka's small files, byte for byte (kafka-behaviour 5.1 to 5.4; rows S1, S2)."""
+"""Kafka's small files, byte for byte (CheckpointFile, MetaProperties, PartitionMetadataFile)."""
 
 import json
 

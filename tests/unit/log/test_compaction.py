@@ -1,4 +1,4 @@
-"""Compaction (kafka-behaviour 6.6; KIP-58, KIP-354): what is chosen, what stays, and what a restart makes of it."""
+"""Compaction (LogCleaner; KIP-58, KIP-354): what is chosen, what stays, and what a restart makes of it."""
 
 from __future__ import annotations
 

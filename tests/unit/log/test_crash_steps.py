@@ -1,4 +1,4 @@
-"""A crash before every single change of a file, with and without a power cut (issue 3, "Proof").
+"""A crash before every single change of a file, with and without a loss of power.
 
 A scenario is run once for each change that its files see - an append, a sync, a rename, ... - and the process dies just
 before that change; an append may also die half-way. With a power cut, every file then loses what was not synced. After

@@ -1,4 +1,4 @@
-"""Many new logs at once: what is on disk, what is known when, what a failing disk leaves (kafka-behaviour 5.2, 8.8)."""
+"""Many new logs at once: what is on disk, what is known when, what a failing disk leaves."""
 
 from __future__ import annotations
 

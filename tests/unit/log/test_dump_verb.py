@@ -1,4 +1,4 @@
-"""``tidegauge dump-log``: the layout of DumpLogSegments (kafka-behaviour 11.7)."""
+"""``tidegauge dump-log``: the layout of DumpLogSegments."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""The two sparse indexes against dumb lists (kafka-behaviour 6.3): look-up, append, cut, reopen, fullness."""
+"""The two sparse indexes against dumb lists (OffsetIndex, TimeIndex): look-up, append, truncation, reopen, fullness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders and logs of a broker (kafka-behaviour 5.2 to 5.5, 8.16; rows S1, S2, S5)."""
+"""Log directories and logs of a broker (LogManager)."""
 
 import subprocess
 import sys
@@ -150,7 +150,7 @@ def test_a_folder_that_cannot_be_read_is_offline_from_the_start(tmp_path, broken
 
 
 def test_all_checkpoint_files_are_there_from_the_start(bench):
-    """CheckpointFile's constructor makes them, empty; row F1."""
+    """CheckpointFile's constructor makes them, empty."""
     bench.open()
     names = ["replication", "recovery-point", "log-start", "cleaner"]
     found = {path.name: path.read_text() for path in bench.directory.glob("*-offset-checkpoint")}
@@ -219,7 +219,7 @@ def test_a_checkpoint_never_stands_above_the_logs_end(bench, batch):
 
 
 def test_without_an_entry_the_high_watermark_is_the_log_start(bench, batch):
-    """1.5: a missing entry of replication-offset-checkpoint counts as 0, clamped to the log."""
+    """A missing entry of replication-offset-checkpoint counts as 0, clamped to the log."""
     bench.append(batch(5))
     bench.log().advance_log_start(2)
     bench.restart()

@@ -1,4 +1,4 @@
-"""Append, read, roll, cut and search of one partition's log (kafka-behaviour 3.9, 6.1 to 6.4; rows S1, S2, E3)."""
+"""Append, read, roll, truncation and search of one partition's log (UnifiedLog, LocalLog)."""
 
 import os
 import struct
@@ -109,7 +109,7 @@ def test_bytes_between_counts_the_bytes_a_read_would_give(bench, batch):
 
 
 def test_a_segment_is_rolled_when_the_append_would_exceed_its_size(bench, batch):
-    """Row S1; names are 20 digits of the base offset; a snapshot of the producers stands at each new base."""
+    """Names are 20 digits of the base offset; a snapshot of the producers stands at each new base."""
     size = len(batch(5))
     bench.settings["log.segment.bytes"] = str(2 * size)
     for _ in range(5):
@@ -325,7 +325,7 @@ def test_a_cut_that_touches_no_kept_batch_leaves_the_state(bench, batch):
 
 
 def test_flushing_moves_the_recovery_point(bench, batch):
-    """Rolled segments are synced later; the recovery point follows (kafka-behaviour 5.5)."""
+    """Rolled segments are synced later; the recovery point follows (UnifiedLog.roll)."""
     size = len(batch(2))
     disk = bench.disk = SyncedDisk()
     bench.settings["log.segment.bytes"] = str(2 * size)

@@ -1,4 +1,4 @@
-"""Producer snapshots, version 1 (kafka-behaviour 6.3, 12.3; row S3)."""
+"""Producer snapshots, version 1 (ProducerStateManager)."""
 
 import struct
 

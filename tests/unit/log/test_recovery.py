@@ -1,4 +1,4 @@
-"""Loading after a clean stop, and recovery after a kill (kafka-behaviour 5.5; rows S3, S4)."""
+"""Loading after a clean stop, and recovery after a kill (LogLoader)."""
 
 import os
 
@@ -22,7 +22,7 @@ def newest_log(bench):
 
 
 def test_nothing_is_lost_by_a_kill_of_the_process(bench, batch):
-    """Row S4: what was written is in the page cache; no fsync is needed for that."""
+    """What was written is in the page cache; no fsync is needed for that."""
     bench.settings["log.segment.bytes"] = "300"
     for _ in range(7):
         bench.append(batch(2))

@@ -1,4 +1,4 @@
-"""Rolling by time with jitter, and what goes by size, time and log start (kafka-behaviour 6.4, 6.5)."""
+"""Rolling by time with jitter, and what goes by size, time and log start."""
 
 import os
 

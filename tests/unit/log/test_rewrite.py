@@ -1,4 +1,4 @@
-"""Batches written anew keep what producers, readers and the log need of them (kafka-behaviour 6.2, 6.6)."""
+"""Batches that are rewritten keep what producers, readers and the log need (MemoryRecords.filterTo)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a power cut leaves: exactly the length last synced of every file, whatever it is (issue 3, "power cut")."""
+"""What a loss of power leaves: exactly the length last synced of every file, whatever it is."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ PRODUCT = ("client/", "controller/", "spark_jobs/")
 TESTS = (
     "tests/unit/client/",
     "tests/unit/controller/",
+    "tests/unit/core/",
+    "tests/unit/log/",
     "tests/unit/spark/",
     "tests/integration/spark_",
     "tests/integration/test_client_",

@@ -1,4 +1,4 @@
-"""How replicas find out where their logs part: one step of Kafka's history each (row E9, `replica.truncation.rule`)."""
+"""How replicas find out where their logs part: one step of Kafka's history each (`replica.truncation.rule`)."""
 
 from __future__ import annotations
 

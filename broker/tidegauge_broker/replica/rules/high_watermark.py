@@ -2,8 +2,8 @@
 
 A replica that starts to follow another broker cuts its log to its own high watermark and asks nobody. Its high
 watermark is one round late, so it cuts committed records, and whoever is elected before it has fetched them again
-loses them for good (kafka-behaviour 4.2). No request carries an epoch: logs that differ are not noticed (4.3).
-Source: ReplicaManager.makeFollowers and ReplicaFetcherThread.handleOffsetOutOfRange at 0.10.2.1 (4.1).
+loses them for good (KIP-101, scenario 1). No request carries an epoch: logs that differ are not noticed (scenario 2).
+Source: ReplicaManager.makeFollowers and ReplicaFetcherThread.handleOffsetOutOfRange at 0.10.2.1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidegauge_broker.replica.messages import UNDEFINED_EPOCH_END, EpochEnd
 
 
 class HighWatermarkRule:
-    """Row E9, `high-watermark`."""
+    """The rule `high-watermark` of `replica.truncation.rule`."""
 
     name = "high-watermark"
     skips_newer_epochs = False

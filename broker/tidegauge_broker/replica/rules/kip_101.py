@@ -3,8 +3,8 @@
 A replica that starts to follow asks the leader where the latest epoch of its own log ends, and cuts there: one
 question, and an offset for an answer. An epoch that the leader never had is answered with the start of its next one,
 counted in the leader's offsets; so after two quick elections a follower keeps records that the leader never had
-(KIP-279; kafka-behaviour 4.4). A leader notes its epoch only with its first record.
-Source: LeaderEpochFileCache and ReplicaFetcherThread at 0.11 (3.2, 3.6).
+(KIP-279). A leader notes its epoch only with its first record.
+Source: LeaderEpochFileCache and ReplicaFetcherThread at 0.11.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidegauge_broker.replica.rules.high_watermark import HighWatermarkRule
 
 
 class Kip101Rule(HighWatermarkRule):
-    """Row E9, `kip-101`."""
+    """The rule `kip-101` of `replica.truncation.rule`."""
 
     name = "kip-101"
 

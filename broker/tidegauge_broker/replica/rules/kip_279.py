@@ -1,7 +1,7 @@
 """Truncation by leader epoch after fast failovers (KIP-279; Kafka 2.0).
 
 The answer names the epoch too: the largest one of the leader that is not above the epoch asked for. If the follower
-never saw that one, it cuts to the end of its own largest epoch below, and asks again (kafka-behaviour 3.6, rule 4).
+never saw that one, it cuts to the end of its own largest epoch below, and asks again.
 Still nobody compares the epochs in which leader and follower believe to be: a follower that has missed an election
 copies from a leader it was not told of (KAFKA-6880).
 Source: AbstractFetcherThread.getOffsetTruncationState, LeaderEpochFileCache.endOffsetFor at 2.0.
@@ -15,7 +15,7 @@ from tidegauge_broker.replica.rules.kip_101 import Kip101Rule
 
 
 class Kip279Rule(Kip101Rule):
-    """Row E9, `kip-279`."""
+    """The rule `kip-279` of `replica.truncation.rule`."""
 
     name = "kip-279"
 

@@ -4,7 +4,7 @@ Every fetch says in which epoch the follower believes to be, and which epoch wro
 epoch refuses it; one whose log differs answers with the place where they part, and the follower cuts. So nothing is
 asked before the first fetch, and nothing is cut on a guess. A leader notes its epoch at election, so that it can
 answer for it without a record (KAFKA-7415); a follower joins the ISR only with all that stood there then (KAFKA-7128).
-Source: Partition.readRecords, AbstractFetcherThread, LeaderEpochFileCache of 3.9 (kafka-behaviour 1.6, 3.2 to 3.6).
+Source: Partition.readRecords, AbstractFetcherThread, LeaderEpochFileCache of 3.9.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegauge_broker.replica.rules.kip_279 import Kip279Rule
 
 
 class Kip320Rule(Kip279Rule):
-    """Row E9, `kip-320`."""
+    """The rule `kip-320` of `replica.truncation.rule`."""
 
     name = "kip-320"
     skips_newer_epochs = True
