@@ -58,12 +58,16 @@ async def write(
 
 
 async def read_all(brokers: LocalCluster, at: TopicPartition, count: int) -> list[bytes]:
+    found: list[bytes] = []
     async with Consumer(brokers.bootstrap_servers) as consumer:
         consumer.assign([at])
         await consumer.seek_to_beginning()
-        found: list[bytes] = []
-        while len(found) < count:
-            found += [record.value or b"" for record in await consumer.poll(timeout_ms=30_000, max_records=100)]
+
+        async def complete() -> bool:
+            found.extend(record.value or b"" for record in await consumer.poll(timeout_ms=1_000, max_records=100))
+            return len(found) >= count
+
+        await until_async(complete, limit=150, what=f"{count} records of {at} are read")
     return found
 
 
