@@ -87,7 +87,7 @@ def test_a_failure_that_is_not_kept_to_its_partition_is_found(mutant: Mutant, mo
     """With two log directories: a step that ends at the first failure, a read that loses effects, and their kind."""
     for owner, name, value in mutant.patches:
         monkeypatch.setattr(owner, name, value)
-    assert disk_histories_until_broken(60), f"nothing breaks where this does not hold: {mutant.rule}"
+    assert disk_histories_until_broken(300), f"nothing breaks where this does not hold: {mutant.rule}"
 
 
 @pytest.mark.long
