@@ -15,13 +15,13 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegauge.control import Endpoint
+from tidegauge.control import Endpoint, IsrProposal
 from tidegauge.listeners import GRPC, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import PLAIN, SSL, Security
@@ -41,6 +41,7 @@ from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
 from tidegauge_broker.server.registration.registration import Registration, prepare_cluster
+from tidegauge_broker.server.replication.effect_host import Outlets
 from tidegauge_broker.server.replication.fetchers import FetcherIdentity, Fetchers
 from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 from tidegauge_broker.server.replication.peers import Peers
@@ -219,7 +220,14 @@ class BrokerProcess:
         core = BrokerCore(identity.broker_id, _core_settings(settings), self._logs, self._metadata)
         core.leader_quota = ReplicationQuota(lambda: settings.integer("leader.replication.throttled.rate"))
         core.follower_quota = ReplicationQuota(lambda: settings.integer("follower.replication.throttled.rate"))
-        self._replicas = ReplicaManager(core, self._logs, self._events, self._now_ms, self._in_pool)
+        outlets = Outlets(
+            propose_isr=self._propose_isr,
+            fetchers_changed=self._fetchers_changed,
+            log_dir_failed=self._log_dir_failed,
+            replicas_failed=self._report_failed_replicas,
+            halt=self._halt,
+        )
+        self._replicas = ReplicaManager(core, self._logs, self._events, self._now_ms, self._in_pool, outlets)
         self._client = ControllerClient(
             identity.broker_id,
             lambda: core.broker_epoch,
@@ -241,11 +249,6 @@ class BrokerProcess:
             self._logical_clock,
         )
         self._auto_topics = AutoTopics(self._controller_endpoint, self._peers, settings.integer("request.timeout.ms"))
-        self._replicas.host.propose_isr = self._alter_partition.propose
-        self._replicas.host.fetchers_changed = self._fetchers.changed
-        self._replicas.log_dir_failed = self._log_dir_failed
-        self._replicas.replicas_failed = self._report_failed_replicas
-        self._replicas.halt = self._halt
         self._service = self._metrics.service(
             cluster_id=self._cluster_id,
             settings=settings,
@@ -344,6 +347,12 @@ class BrokerProcess:
             LOG.error("%s", problem.message)  # noqa: TRY400 - the sentence says it all
             for directory in self._logs.offline_directories:
                 self._replicas.directory_failed(directory)
+
+    def _propose_isr(self, proposal: IsrProposal) -> None:
+        self._alter_partition.propose(proposal)
+
+    def _fetchers_changed(self, leaders: Sequence[int]) -> None:
+        self._fetchers.changed(leaders)
 
     def _registered(self, broker_epoch: int) -> None:
         self._replicas.core.set_broker_epoch(broker_epoch)

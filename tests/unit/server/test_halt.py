@@ -15,6 +15,7 @@ import pytest
 
 from tidegauge_broker.replica.messages import FetchRequest
 from tidegauge_broker.server import broker_process
+from tidegauge_broker.server.replication.effect_host import Outlets
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 
 
@@ -30,13 +31,17 @@ class Broken:
         return 0
 
 
-def manager_of(core: Any) -> tuple[ReplicaManager, list[Exception]]:
+def manager_of(core: Any, met: asyncio.Event | None = None) -> tuple[ReplicaManager, list[Exception]]:
     logs: Any = SimpleNamespace(offline_directories=[])
     unused: Any = None
-    made = ReplicaManager(core, logs, unused, lambda: 0, unused)
     halted: list[Exception] = []
-    made.halt = halted.append
-    return made, halted
+
+    def halt(problem: Exception) -> None:
+        halted.append(problem)
+        if met is not None:
+            met.set()
+
+    return ReplicaManager(core, logs, unused, lambda: 0, unused, Outlets(halt=halt)), halted
 
 
 async def test_a_decision_that_fails_halts_the_broker() -> None:
@@ -51,10 +56,9 @@ async def test_a_decision_that_fails_halts_the_broker() -> None:
 
 async def test_a_timer_that_fails_halts_the_broker() -> None:
     """Without it no laggard would leave an ISR, and no operation would time out."""
-    manager, halted = manager_of(Broken())
-    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     met = asyncio.Event()
-    manager.halt = lambda problem: (halted.append(problem), met.set())[0]
+    manager, halted = manager_of(Broken(), met)
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     manager.start()
     await asyncio.wait_for(met.wait(), 30)
     assert str(halted[0]) == "a purgatory"

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from tidegauge.control import IsrProposal
@@ -48,19 +50,47 @@ class FetchToken(asyncio.Future[FetchAnswer]):
         self.room = room
 
 
-class EffectHost:
-    """See the module.
+def _ignore(_: object) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlets:
+    """What a broker's replicas call in the process around them.
 
     Attributes:
         propose_isr: called with each proposal for the controller.
         fetchers_changed: called with the leaders whose fetchers must look again.
+        log_dir_failed: called with a log directory that went offline.
+        replicas_failed: called when replicas went offline whose directory did not.
+        halt: called with a defect of the core; must end the process at once.
+    """
+
+    propose_isr: Callable[[IsrProposal], None] = _ignore
+    fetchers_changed: Callable[[Sequence[int]], None] = _ignore
+    log_dir_failed: Callable[[Path], None] = _ignore
+    replicas_failed: Callable[[], None] = lambda: None
+    halt: Callable[[Exception], None] = _ignore
+
+
+class EffectHost:
+    """See the module.
+
+    Args:
+        events: the event log.
+        outlets: the process around the replicas.
         replicas_failed: called with replicas that have gone offline.
     """
 
-    def __init__(self, events: EventLogWriter) -> None:
-        self.propose_isr: Callable[[IsrProposal], None] = lambda _: None
-        self.fetchers_changed: Callable[[Sequence[int]], None] = lambda _: None
-        self.replicas_failed: Callable[[Collection[TopicPartition]], None] = lambda _: None
+    def __init__(
+        self,
+        events: EventLogWriter,
+        outlets: Outlets,
+        replicas_failed: Callable[[Collection[TopicPartition]], None],
+    ) -> None:
+        self.propose_isr = outlets.propose_isr
+        self.fetchers_changed = outlets.fetchers_changed
+        self.replicas_failed = replicas_failed
         self._events = events
 
     def is_waiting(self, token: object) -> bool:

@@ -67,7 +67,7 @@ from tidegauge_broker.replica.messages import (
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.rounds import Admits
 from tidegauge_broker.server.event_log_writer import EventLogWriter
-from tidegauge_broker.server.replication.effect_host import EffectHost, FetchToken, ResponseRoom
+from tidegauge_broker.server.replication.effect_host import EffectHost, FetchToken, Outlets, ResponseRoom
 
 LOG = logging.getLogger("tidegauge.replica")
 
@@ -121,12 +121,9 @@ class ReplicaManager:
         events: the event log.
         now_ms: a clock that never goes back.
         in_log_pool: runs a blocking call in the pool for disk work.
+        outlets: what is called in the process around the replicas.
 
     Attributes:
-        host: what effects reach besides the logs; the process sets its callbacks.
-        log_dir_failed: called with a log directory that went offline.
-        replicas_failed: called when replicas went offline whose directory did not.
-        halt: called with a defect of the core; must end the process at once.
         fetched: called with each answer of a leader that was taken in; metrics set it.
     """
 
@@ -137,17 +134,16 @@ class ReplicaManager:
         events: EventLogWriter,
         now_ms: Callable[[], int],
         in_log_pool: Callable[[Callable[[], None]], Awaitable[None]],
+        outlets: Outlets = Outlets(),  # noqa: B008 - it is immutable
     ) -> None:
         self.core = core
         self.logs = logs
-        self.host = EffectHost(events)
-        self.host.replicas_failed = self._replicas_failed
-        self.log_dir_failed: Callable[[Path], None] = lambda _: None
-        self.replicas_failed: Callable[[], None] = lambda: None
-        self.halt: Callable[[Exception], None] = lambda _: None
+        self._outlets = outlets
         self.fetched: Callable[[int, Sequence[FetchedPartition]], None] | None = None
         self._log_effects = LogEffects(logs)
-        self._executor = EffectExecutor(core, self._log_effects, self.host, now_ms)
+        self._executor = EffectExecutor(
+            core, self._log_effects, EffectHost(events, outlets, self._replicas_failed), now_ms
+        )
         self._now_ms = now_ms
         self._in_log_pool = in_log_pool
         self._timer: asyncio.TimerHandle | None = None
@@ -364,7 +360,7 @@ class ReplicaManager:
             return
         self._failed_directories.add(directory)
         self._executor.fail([at for at, log in self.logs.logs.items() if log.folder.path == directory])
-        self.log_dir_failed(directory)
+        self._outlets.log_dir_failed(directory)
         self._arm_timer()
 
     def _replicas_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
@@ -372,7 +368,7 @@ class ReplicaManager:
         self._tell_of_failures()
         logs = (self.logs.get(at) for at in topic_partitions)
         if any(log is None or not log.folder.offline for log in logs):
-            self.replicas_failed()
+            self._outlets.replicas_failed()
 
     # Steps
 
@@ -381,14 +377,14 @@ class ReplicaManager:
         try:
             return decide()
         except Exception as problem:
-            self.halt(problem)
+            self._outlets.halt(problem)
             raise
 
     def _execute(self, effects: Sequence[Effect]) -> None:
         try:
             self._executor.execute(effects)
         except Exception as problem:
-            self.halt(problem)
+            self._outlets.halt(problem)
             raise
         self._arm_timer()
 
