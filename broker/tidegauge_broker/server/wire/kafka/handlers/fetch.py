@@ -29,8 +29,9 @@ from tidegauge.kafka.messages.fetch import (
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica import messages as core
 from tidegauge_broker.server.service.pending_responses import PendingResponse
+from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of, known_epoch, topic_id_text
-from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Held
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Held, Response
 from tidegauge_broker.server.wire.kafka.sessions import Asked, FetchSession, Place, Topic
 
 _FIRST_WITH_BATCHES = 4
@@ -53,8 +54,12 @@ class _Read(NamedTuple):
     records: bytes
 
 
-async def handle(request: FetchRequest, context: Context) -> FetchResponse | Held:
-    """Read for a consumer."""
+def handle(request: FetchRequest, context: Context) -> Response:
+    """Read for a consumer; what can be read at once is responded to at once."""
+    return begun(_handle(request, context))
+
+
+async def _handle(request: FetchRequest, context: Context) -> FetchResponse | Held:
     _refuse_followers(request, context)
     uses_ids = context.version >= _FIRST_WITH_IDS
     asked = {
