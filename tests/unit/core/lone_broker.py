@@ -32,11 +32,17 @@ A, B, C = (TopicPartition("t", number) for number in range(3))
 BIG = 1 << 20
 
 
-def broker_of(*partitions: TopicPartition, **rules: Any) -> Broker:
+class LoneBroker(Broker):
+    """A broker with a clock, and the partitions that it hosts."""
+
+    now_ms = START_MS
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+def broker_of(*partitions: TopicPartition, **rules: Any) -> LoneBroker:
     """A broker that hosts partitions whose role is not decided yet; broker 2 is alive."""
-    broker = Broker(ME, CoreSettings(), {"t": TopicRules(**rules)})
+    broker = LoneBroker(ME, CoreSettings(), {"t": TopicRules(**rules)})
     broker.start(1)
-    broker.now_ms = START_MS
     endpoints = [Endpoint(number, "localhost", number, None) for number in (ME, OTHER)]
     broker.metadata.apply(UpdateMetadataRequest(ControlHeader(0, 1, 1), [], endpoints))
     broker.partitions = partitions
@@ -44,7 +50,7 @@ def broker_of(*partitions: TopicPartition, **rules: Any) -> Broker:
 
 
 def role(
-    broker: Broker, leader: int, epoch: int, *, isr: Sequence[int] = (ME, OTHER), of: Sequence[TopicPartition] = ()
+    broker: LoneBroker, leader: int, epoch: int, *, isr: Sequence[int] = (ME, OTHER), of: Sequence[TopicPartition] = ()
 ) -> Mapping[TopicPartition, ErrorCode]:
     """A LeaderAndIsr for all its partitions, or for some."""
     items = [
@@ -60,7 +66,7 @@ def role(
     return response.partitions
 
 
-def produce(broker: Broker, *partitions: TopicPartition, acks: int = 1, batch: bytes | None = None) -> object:
+def produce(broker: LoneBroker, *partitions: TopicPartition, acks: int = 1, batch: bytes | None = None) -> object:
     """One batch for each; returns the token."""
     token = object()
     parts = [ProducePartition(at, batch or make_batch("x")) for at in partitions]
@@ -69,7 +75,7 @@ def produce(broker: Broker, *partitions: TopicPartition, acks: int = 1, batch: b
 
 
 def fetch(
-    broker: Broker,
+    broker: LoneBroker,
     offsets: Mapping[TopicPartition, int],
     replica_id: int = OTHER,
     wait_ms: int = 0,

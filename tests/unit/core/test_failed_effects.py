@@ -11,8 +11,8 @@ import random
 from typing import Any
 
 import pytest
-from lone_broker import ME, OTHER, A, B, C, broker_of, fetch, led, produce, role
-from memory_broker import Broker, MemoryLog, make_batch
+from lone_broker import ME, OTHER, A, B, C, LoneBroker, broker_of, fetch, led, produce, role
+from memory_broker import MemoryLog, make_batch
 
 from tidegauge.control import (
     IsrVerdict,
@@ -43,7 +43,7 @@ from tidegauge_broker.replica.messages import (
 from tidegauge_broker.replica.partition import Partition, Role
 
 
-def refuse(broker: Broker, *kinds: type[Effect], at: TopicPartition, problem: Exception | None = None) -> None:
+def refuse(broker: LoneBroker, *kinds: type[Effect], at: TopicPartition, problem: Exception | None = None) -> None:
     """Effects of these kinds (none: reads) of one partition fail."""
 
     def faulty(effect: Effect | None, where: TopicPartition) -> None:
@@ -271,24 +271,24 @@ def test_log_starts_of_other_partitions_move() -> None:
 # Defects in the core itself
 
 
-def tick_late(broker: Broker) -> None:
+def tick_late(broker: LoneBroker) -> None:
     broker.now_ms += 100_000
     broker.execute(broker.core.tick(broker.now_ms))
 
 
-def delete_records(broker: Broker) -> None:
+def delete_records(broker: LoneBroker) -> None:
     wanted = [RecordsToDelete(A, 1), RecordsToDelete(B, 1)]
     broker.execute(broker.core.delete_records(wanted, 1000, "deletion", broker.now_ms))
 
 
-def verdicts(broker: Broker) -> None:
+def verdicts(broker: LoneBroker) -> None:
     fetch(broker, {A: 1, B: 1})
     for one in list(broker.proposals):
         verdict = IsrVerdict(one.topic_partition, NONE, ME, one.leader_epoch, one.new_isr, one.partition_epoch + 1)
         broker.execute(broker.core.isr_verdict(one, verdict, broker.now_ms))
 
 
-def answer_round(broker: Broker) -> None:
+def answer_round(broker: LoneBroker) -> None:
     role(broker, OTHER, 1)
     chosen = broker.core.next_round(OTHER, broker.now_ms)
     answers = [FetchedPartition(at, diverging=EpochEnd(-1, 0)) for at in (A, B)]
