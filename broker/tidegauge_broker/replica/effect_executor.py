@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from tidegauge.control import IsrProposal
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -181,7 +181,7 @@ class EffectExecutor:
         failed: the replicas that have failed, for good.
     """
 
-    __slots__ = ("_core", "_host", "_is_running", "_logs", "_now_ms", "_steps", "_untold", "failed")
+    __slots__ = ("_core", "_executors", "_host", "_is_running", "_logs", "_now_ms", "_steps", "_untold", "failed")
 
     def __init__(self, core: Core, logs: ReplicaLogs, host: Host, now_ms: Callable[[], int]) -> None:
         self.failed: set[TopicPartition] = set()
@@ -193,6 +193,23 @@ class EffectExecutor:
         self._untold: dict[TopicPartition, None] = {}
         """Replicas that failed and of which the core does not know yet."""
         self._is_running = False
+        self._executors: dict[type, Callable[[Any], None]] = {
+            AppendAsLeader: self._append_as_leader,
+            AppendAsFollower: self._append_as_follower,
+            TruncateLog: self._truncate,
+            TruncateFully: self._truncate_fully,
+            AdvanceLogStart: self._advance_log_start,
+            WriteEpochs: self._write_epochs,
+            DeleteLog: self._delete,
+            AnswerProduce: self._answer_produce,
+            AnswerFetch: self._answer_fetch,
+            AnswerDeleteRecords: self._answer_delete_records,
+            ProposeIsr: self._propose,
+            FetchersChanged: self._fetchers_changed,
+            Note: self._note,
+            LogLine: self._say,
+            FailReplica: self._fail_replica,
+        }
 
     def execute(self, effects: Sequence[Effect]) -> None:
         """Carry out the effects of one step, and those of the failures that it meets."""
@@ -223,7 +240,7 @@ class EffectExecutor:
             if untold and owner_of(effect) in untold:
                 continue  # rule 2
             try:
-                self._executors[type(effect)](self, effect)
+                self._executors[type(effect)](effect)
             except Exception as problem:  # noqa: BLE001 - whatever it is, the other partitions go on
                 self._effect_failed(effect, problem)
 
@@ -359,24 +376,6 @@ class EffectExecutor:
 
     def _fail_replica(self, effect: FailReplica) -> None:
         raise effect.problem
-
-    _executors: ClassVar[dict[type, Callable[[EffectExecutor, Any], None]]] = {
-        AppendAsLeader: _append_as_leader,
-        AppendAsFollower: _append_as_follower,
-        TruncateLog: _truncate,
-        TruncateFully: _truncate_fully,
-        AdvanceLogStart: _advance_log_start,
-        WriteEpochs: _write_epochs,
-        DeleteLog: _delete,
-        AnswerProduce: _answer_produce,
-        AnswerFetch: _answer_fetch,
-        AnswerDeleteRecords: _answer_delete_records,
-        ProposeIsr: _propose,
-        FetchersChanged: _fetchers_changed,
-        Note: _note,
-        LogLine: _say,
-        FailReplica: _fail_replica,
-    }
 
 
 _NONE = ErrorCode.NONE

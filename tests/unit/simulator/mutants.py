@@ -519,7 +519,7 @@ def _drops_the_rest(executor: EffectExecutor, effects: Sequence[Any]) -> None:
     """The step ends at the first effect that fails; whoever waits hears of an error, whichever partition it was."""
     for place, effect in enumerate(effects):
         try:
-            EffectExecutor._executors[type(effect)](executor, effect)
+            executor._executors[type(effect)](effect)
         except Exception as problem:  # noqa: BLE001 - as the shell once did
             executor._effect_failed(effect, problem)
             for rest in effects[place:]:
