@@ -35,7 +35,7 @@ from tidegauge_broker.replica.effects import (
     LogLine,
 )
 from tidegauge_broker.replica.follower import Follower
-from tidegauge_broker.replica.hosted import is_of_former_life, state_is_absurd, words_for
+from tidegauge_broker.replica.hosted import state_is_absurd, targets_previous_incarnation, words_for
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.list_offsets import list_offset
 from tidegauge_broker.replica.messages import (
@@ -70,7 +70,7 @@ class BrokerCore(ServedPartitions):
     # What the controller says
 
     def set_broker_epoch(self, broker_epoch: int) -> None:
-        """A (new) registration in ZooKeeper."""
+        """Record the broker epoch of a (new) registration in ZooKeeper."""
         self.broker_epoch = broker_epoch
 
     def check_controller_epoch(self, header: ControlHeader) -> ErrorCode:
@@ -83,7 +83,7 @@ class BrokerCore(ServedPartitions):
         return ErrorCode.NONE
 
     def logs_needed(self, request: LeaderAndIsrRequest) -> list[TopicPartition]:
-        """The partitions whose log must be opened or created before leader_and_isr may be called."""
+        """Return the partitions whose log must be opened or created before leader_and_isr may be called."""
         if (
             request.header.controller_epoch < self.controller_epoch
             or -1 < request.header.broker_epoch < self.broker_epoch
@@ -141,7 +141,7 @@ class BrokerCore(ServedPartitions):
             log = loaded.get(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
             if isinstance(log, ErrorCode):
                 return log
-            if self.settings.refuses_former_lives and is_of_former_life(state, self.broker_id, log):
+            if self.settings.refuses_previous_incarnation and targets_previous_incarnation(state, self.broker_id, log):
                 return ErrorCode.INELIGIBLE_REPLICA
             rules = self._rules.get(topic_partition.topic, TopicRules())
             partition = Partition(topic_partition, self.broker_id, self.settings, rules, state.topic_id, log)
@@ -190,7 +190,7 @@ class BrokerCore(ServedPartitions):
         self, partition: Partition, item: LeaderAndIsrPartition, changed: set[int], out: list[Effect]
     ) -> None:
         state = item.state
-        if partition.follower_role is not None and not partition.truncation_rule.follows_anew(
+        if partition.follower_role is not None and not partition.truncation_rule.restarts_following(
             partition.leader, state.leader
         ):
             self._go_on_following(partition, item, out)
@@ -215,7 +215,7 @@ class BrokerCore(ServedPartitions):
         self._settle(partition, out, role_changed=True)
 
     def _go_on_following(self, partition: Partition, item: LeaderAndIsrPartition, out: list[Effect]) -> None:
-        """The same leader in a new epoch, under a rule to which that is nothing new: fetches go on as they are."""
+        """Keep fetching from the same leader in a new epoch, under a rule by which that changes nothing."""
         partition.adopt(item.state)
         partition.note(
             "role", "LeaderAndIsr", out, role="follower", leader=partition.leader, leader_epoch=partition.leader_epoch
@@ -265,14 +265,14 @@ class BrokerCore(ServedPartitions):
         return ErrorCode.NONE
 
     def configure_topic(self, topic: str, rules: TopicRules) -> None:
-        """A topic's settings; call it before the topic's first leader_and_isr and at each change."""
+        """Set a topic's settings; call it before the topic's first leader_and_isr and at each change."""
         self._rules[topic] = rules
         for topic_partition, partition in self._partitions.items():
             if topic_partition.topic == topic:
                 partition.rules = rules
 
     def isr_verdict(self, proposal: IsrProposal, verdict: IsrVerdict, now_ms: int) -> list[Effect]:
-        """The controller's answer to a ProposeIsr. ``proposal`` is the very object that the effect carried."""
+        """Apply the controller's verdict on a ProposeIsr. ``proposal`` is the very object that the effect carried."""
         out: list[Effect] = []
         partition = self._partitions.get(proposal.topic_partition)
         if partition is not None and partition.leader_role is not None:
@@ -375,7 +375,7 @@ class BrokerCore(ServedPartitions):
         return partition.leader_role.commit_outcome(offset)
 
     def cancel(self, token: object) -> None:
-        """The asker has gone: forget its parked operation."""
+        """Forget the parked operation of a caller whose connection is closed."""
         if not self._fetches.cancel(token) and not self._produces.cancel(token):
             self._deletions.cancel(token)
 
@@ -437,7 +437,7 @@ class BrokerCore(ServedPartitions):
         return self._rounds.leaders()
 
     def next_round(self, leader: int, now_ms: int, admits: Admits | None = None) -> FetchRound | EpochRound | Wait:
-        """What to ask this leader now, of the admitted partitions; marks the round as their outstanding one."""
+        """Return the next round for this leader, over the admitted partitions, and mark it as in flight."""
         held = self._held_by_quota(leader) if self.follower_quota.is_exceeded(now_ms) else None
         if not held:
             return self._rounds.next(leader, now_ms, admits)
@@ -460,7 +460,7 @@ class BrokerCore(ServedPartitions):
     def fetch_answered(
         self, leader: int, request_id: int, partitions: Sequence[FetchedPartition], now_ms: int
     ) -> list[Effect]:
-        """The answer to a FetchRound. Partitions of the round that are not in it had nothing new."""
+        """Apply the response to a FetchRound. Partitions of the round that it leaves out had nothing new."""
         out: list[Effect] = []
         for answer in partitions:
             at, hosted = answer.topic_partition, self._partitions.get(answer.topic_partition)
@@ -474,14 +474,14 @@ class BrokerCore(ServedPartitions):
     def epochs_answered(
         self, leader: int, request_id: int, answers: Sequence[EpochAnswer], now_ms: int
     ) -> list[Effect]:
-        """The answer to an EpochRound. A partition that is not in it asks again later."""
+        """Apply the response to an EpochRound. A partition that it leaves out asks again later."""
         out: list[Effect] = []
         for partition in self._rounds.epochs_answered(leader, request_id, answers, now_ms, out):
             self._settle(partition, out)
         return out
 
     def round_failed(self, leader: int, request_id: int, now_ms: int) -> list[Effect]:
-        """The round got no answer: its partitions pause for replica.fetch.backoff.ms."""
+        """Drop a round that got no response: its partitions pause for replica.fetch.backoff.ms."""
         self._rounds.failed(leader, request_id, now_ms)
         return []
 
@@ -520,13 +520,13 @@ class BrokerCore(ServedPartitions):
         return error if partition is None else partition.producer_state.entries()
 
     def log_truncated(self, topic_partition: TopicPartition, producer_state: ProducerState) -> None:
-        """A TruncateLog or TruncateFully effect was executed; the producer state was rebuilt."""
+        """Take over the producer state that was rebuilt when TruncateLog or TruncateFully was executed."""
         partition = self._partitions.get(topic_partition)
         if partition is not None:
             partition.log_truncated(producer_state)
 
     def log_start_advanced(self, topic_partition: TopicPartition, log_start_offset: int) -> list[Effect]:
-        """The log manager deleted old segments."""
+        """Raise the log start offset after the log manager has deleted old segments."""
         out: list[Effect] = []
         partition = self._partitions.get(topic_partition)
         if partition is not None:
@@ -537,7 +537,7 @@ class BrokerCore(ServedPartitions):
         return out
 
     def log_dir_failed(self, topic_partitions: Collection[TopicPartition], now_ms: int) -> list[Effect]:
-        """These replicas' folder is offline: they serve nothing, and whoever waits for them hears it."""
+        """Take these replicas offline with their log directory; operations parked on them end with the error."""
         del now_ms  # kept for symmetry with the other events
         out: list[Effect] = []
         changed: set[int] = set()

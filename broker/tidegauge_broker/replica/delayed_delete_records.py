@@ -1,9 +1,9 @@
-"""A DeleteRecords that waits until all live replicas have followed (KIP-107; DelayedDeleteRecords).
+"""A DeleteRecords in purgatory until all live replicas have followed (KIP-107; DelayedDeleteRecords).
 
 Each partition whose log start offset was raised waits for the low watermark - the smallest log start offset of the
 leader and the live replicas - to reach it. It ends with another error when this broker no longer leads it, and with
 REQUEST_TIMED_OUT when the time is over: the leader's log start offset stays where it is, and the others follow later.
-The whole request has one answer, when no partition waits any more.
+The whole request has one response, when no partition waits any more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegauge_broker.replica.effects import AnswerDeleteRecords, Effect
 from tidegauge_broker.replica.messages import DeleteRecordsResult
 
 LowWatermark = Callable[[TopicPartition], int | tuple[ErrorCode, str]]
-"""A partition's low watermark, or why this broker can't tell it."""
+"""A partition's low watermark, or the error that says why this broker does not know it."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class DelayedDeleteRecords(DelayedOffsets[DeleteRecordsResult]):
     low_watermark: LowWatermark
 
     def settle(self, result: DeleteRecordsResult, offset: int) -> bool:
-        """All have followed, or this broker can't tell any more."""
+        """Whether all replicas have followed, or this broker can no longer know."""
         found = self.low_watermark(result.topic_partition)
         if isinstance(found, tuple):
             result.error, result.message = found
@@ -40,7 +40,7 @@ class DelayedDeleteRecords(DelayedOffsets[DeleteRecordsResult]):
         return True
 
     def time_out(self, result: DeleteRecordsResult, offset: int) -> None:
-        """Some have not followed."""
+        """End a partition with REQUEST_TIMED_OUT: some replicas have not followed."""
         result.error = ErrorCode.REQUEST_TIMED_OUT
         result.message = (
             f"The leader deleted the records of {result.topic_partition} below offset {offset}, but not all live "

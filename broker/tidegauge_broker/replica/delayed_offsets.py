@@ -42,7 +42,7 @@ class DelayedOffsets(Generic[Result]):
         return True
 
     def expire(self, out: list[Effect]) -> None:
-        """The time is over: answer with what there is."""
+        """Respond with the results known when the timeout passed."""
         for index, offset in self.required.items():
             self.time_out(self.results[index], offset)
         self.required.clear()
@@ -57,5 +57,5 @@ class DelayedOffsets(Generic[Result]):
         raise NotImplementedError
 
     def answer(self) -> Effect:
-        """The effect that carries the results."""
+        """Return the effect that carries the results."""
         raise NotImplementedError

@@ -12,7 +12,7 @@ Rules:
     3. A failed replica stays failed until the process ends: no answer says ever after that a batch of it was taken,
        whichever operation had settled it before the failure was known.
     4. The core hears of the failures (``BrokerCore.log_dir_failed``) when the step is over, because it has decided on
-       all of it already: effects that tell of its latest state must not overtake the log effects that lead there.
+       all of it already: effects that report its latest state must not overtake the log effects that lead there.
     5. A read that fails answers for its partition alone. A damaged batch (CORRUPT_MESSAGE) takes nothing offline
        (ReplicaManager.readFromLog); neither does a defect (UNKNOWN_SERVER_ERROR); a directory that failed does.
     6. Effects that arrive while others are carried out wait until those are done.
@@ -158,7 +158,7 @@ class Host(Protocol):
         ...
 
     def replicas_failed(self, topic_partitions: Collection[TopicPartition], /) -> None:
-        """These replicas are offline for good, and the core knows it: the controller has to hear of them."""
+        """Report to the controller replicas that are offline until the broker restarts; the core knows of them."""
         ...
 
 
@@ -380,7 +380,7 @@ class EffectExecutor:
 
 _NONE = ErrorCode.NONE
 _TELLS_ONLY = (AnswerProduce, AnswerFetch, AnswerDeleteRecords, FetchersChanged, Note, LogLine)
-"""Effects whose failure says nothing about a replica: whoever was to be told misses it."""
+"""Effects whose failure says nothing about a replica: only their recipient misses them."""
 
 
 def owner_of(effect: Effect) -> TopicPartition | None:
@@ -393,7 +393,7 @@ def owner_of(effect: Effect) -> TopicPartition | None:
 
 
 def _unread(result: FetchResult, error: ErrorCode, message: str) -> FetchResult:
-    """The result of a partition that could not be read: an error, and no offsets (they may rest on what failed)."""
+    """Return an unreadable partition's result: an error, and no offsets (they may rest on what failed)."""
     return FetchResult(result.topic_partition, error, message)
 
 

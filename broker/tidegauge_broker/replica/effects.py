@@ -1,7 +1,7 @@
 """What the core wants done. An ``EffectExecutor`` carries out the effects of a step in their order, before the next
 step.
 
-The order is always: persist, then tell. The log effects of a partition (append, truncate, epochs) come before the
+The order is always: persist, then notify. The log effects of a partition (append, truncate, epochs) come before the
 answers, proposals and events about it, so that nothing is reported that the disk has not taken. Effects belong to
 partitions: if one fails, the replica goes offline, its other effects are dropped, and all others are carried out
 (``effect_executor.py``).
@@ -43,7 +43,7 @@ class AppendAsFollower:
 
 @dataclass(slots=True)
 class TruncateLog:
-    """Cut the log so that ``to_offset`` is its end. Then call ``BrokerCore.log_truncated`` with the producer
+    """Truncate the log so that ``to_offset`` is its end. Then call ``BrokerCore.log_truncated`` with the producer
     state rebuilt from what is left.
     """
 
@@ -53,7 +53,7 @@ class TruncateLog:
 
 @dataclass(slots=True)
 class TruncateFully:
-    """Empty the log and start it anew at ``start_offset``. Then call ``BrokerCore.log_truncated``."""
+    """Empty the log and start it again at ``start_offset``. Then call ``BrokerCore.log_truncated``."""
 
     topic_partition: TopicPartition
     start_offset: int
@@ -78,7 +78,7 @@ class WriteEpochs:
 
 @dataclass(slots=True)
 class DeleteLog:
-    """Rename the replica's folder to ``-delete`` and drop it later."""
+    """Rename the replica's directory to ``-delete`` and drop it later."""
 
     topic_partition: TopicPartition
 
@@ -150,7 +150,7 @@ class LogLine:
 
 @dataclass(slots=True)
 class FailReplica:
-    """Take this replica offline: deciding about it met a defect, so nobody knows what its state is worth."""
+    """Take this replica offline: a defect in a decision about it means that its state can no longer be trusted."""
 
     topic_partition: TopicPartition
     problem: Exception

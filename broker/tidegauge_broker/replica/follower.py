@@ -2,13 +2,13 @@
 
 Rules (AbstractFetcherThread, ReplicaFetcherThread.processPartitionData):
     1. It fetches at its own log end offset. How it finds out where its log and the leader's part, and where it
-       cuts, is the truncation rule's: today (KIP-320) a fetch carries the epoch of the last record, and the leader
-       reports divergence; only a replica without any epoch entry cuts to its high watermark. By KIP-101 and KIP-279
-       it asks where its latest epoch ends before it fetches; before them it cut to its high watermark at once.
-    2. An answer is taken only by the request that waits for it: a late or repeated one changes nothing. A new
-       LeaderAndIsr forgets the outstanding request, so answers never cross epochs.
+       truncates, is up to the truncation rule: today (KIP-320) a fetch carries the epoch of the last record, and the
+       leader reports divergence; only a replica without any epoch entry truncates to its high watermark. By KIP-101 and
+       KIP-279 it asks where its latest epoch ends before it fetches; before them it truncated to its high watermark.
+    2. A response counts only for the request in flight: a late or repeated one changes nothing. A new LeaderAndIsr
+       forgets the request in flight, so responses never cross epochs.
     3. Records first, then high watermark = min(leader's, own log end), an assignment that may go down, then the
-       leader's log start. A diverging answer carries neither (KAFKA-14704).
+       leader's log start. A diverging response carries neither (KAFKA-14704).
     4. A batch may begin above the own end: compaction leaves gaps. One that begins below it is an error, except in
        an empty log, whose start may lie in the middle of a batch (deleted records).
     5. FENCED_LEADER_EPOCH at the follower's own epoch marks it failed until the next LeaderAndIsr; other errors
@@ -34,19 +34,19 @@ class Follower:
     """The follower role of one partition, under one leader, from one start to the next.
 
     Attributes:
-        truncating: the leader must tell where an epoch ends before anything is fetched.
-        has_fetched: whether it was fetched since the start.
-        failed: it is not asked for any more, until it starts anew.
-        lag: committed records that it lacked after the latest answer; None before the first.
+        truncating: it must look up where an epoch ends at the leader before it fetches (KIP-101).
+        has_fetched: whether it has sent a fetch since the start.
+        failed: it takes part in no round until it starts again.
+        lag: committed records that it lacked after the latest response; None before the first.
     """
 
     __slots__ = (
         "delayed_until_ms",
         "failed",
         "has_fetched",
+        "in_flight",
         "lag",
         "leader",
-        "outstanding",
         "partition",
         "truncating",
     )
@@ -54,7 +54,7 @@ class Follower:
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader = partition.leader
-        self.outstanding: int | None = None
+        self.in_flight: int | None = None
         self.delayed_until_ms = 0
         self.failed = False
         self.truncating = False
@@ -62,23 +62,23 @@ class Follower:
         self.lag: int | None = None
 
     def begin(self, cause: str, out: list[Effect]) -> None:
-        """Start to follow: cut what the rule cuts without asking, and see whether it asks before it fetches."""
+        """Start to follow: truncate what the rule truncates without a look-up, and note whether one comes first."""
         partition = self.partition
         rule = partition.truncation_rule
-        offset = rule.first_cut(partition.epochs, partition.high_watermark)
+        offset = rule.initial_truncation_offset(partition.epochs, partition.high_watermark)
         if offset is not None:
             partition.truncate_to(offset, cause, out)
-        self.truncating = rule.question(partition.epochs) is not None
+        self.truncating = rule.epoch_to_look_up(partition.epochs) is not None
 
     def is_ready(self, now_ms: int) -> bool:
-        """Whether it may be asked for now."""
-        return self.outstanding is None and not self.failed and self.delayed_until_ms <= now_ms
+        """Whether it may be part of a round now."""
+        return self.in_flight is None and not self.failed and self.delayed_until_ms <= now_ms
 
     def ask(self, request_id: int) -> FetchPartition:
-        """The next fetch; from now on only the answer to this one counts."""
-        assert self.outstanding is None
+        """Return the next fetch; from now on only the response to this one counts."""
+        assert self.in_flight is None
         assert not self.truncating
-        self.outstanding = request_id
+        self.in_flight = request_id
         self.has_fetched = True
         partition = self.partition
         leader_epoch, last_fetched_epoch = partition.truncation_rule.fetch_epochs(
@@ -94,24 +94,27 @@ class Follower:
         )
 
     def ask_epoch(self, request_id: int) -> EpochQuestion:
-        """The question before the first fetch; any broker that leads may answer it."""
-        assert self.outstanding is None
+        """Return the epoch look-up that precedes the first fetch; any broker that leads may serve it."""
+        assert self.in_flight is None
         assert self.truncating
-        self.outstanding = request_id
-        epoch = self.partition.truncation_rule.question(self.partition.epochs)
+        self.in_flight = request_id
+        epoch = self.partition.truncation_rule.epoch_to_look_up(self.partition.epochs)
         assert epoch is not None
         return EpochQuestion(self.partition.topic_partition, epoch)
 
-    def epoch_told(self, request_id: int, answer: EpochAnswer, now_ms: int, out: list[Effect]) -> bool:
-        """The answer to that question: cut, and ask again if that did not settle it. An error: ask again later.
+    def epoch_end_received(self, request_id: int, answer: EpochAnswer, now_ms: int, out: list[Effect]) -> bool:
+        """Apply the response to that look-up: truncate, and look up again if the logs may still differ.
 
-        Says whether it was the answer waited for.
+        After an error the look-up is repeated when replica.fetch.backoff.ms has passed.
+
+        Returns:
+            Whether it was the response to the request in flight.
         """
-        if self.outstanding != request_id:
+        if self.in_flight != request_id:
             return False
-        self.outstanding = None
+        self.in_flight = None
         if answer.error is ErrorCode.NONE:
-            self.truncating = not self._cut(answer.end, _EPOCH_CAUSE, out)
+            self.truncating = not self._truncate(answer.end, _EPOCH_CAUSE, out)
         else:
             self.delay(now_ms)
         return True
@@ -120,22 +123,22 @@ class Follower:
         """Pause after a failure."""
         self.delayed_until_ms = now_ms + self.partition.settings.replica_fetch_backoff_ms
 
-    def unanswered(self, request_id: int, now_ms: int) -> None:
-        """The request was lost."""
-        if self.outstanding == request_id:
-            self.outstanding = None
+    def request_lost(self, request_id: int, now_ms: int) -> None:
+        """Drop the request in flight, which got no response, and back off."""
+        if self.in_flight == request_id:
+            self.in_flight = None
             self.delay(now_ms)
 
     def nothing_new(self, request_id: int) -> None:
-        """The answer left this partition out: it had nothing to say."""
-        if self.outstanding == request_id:
-            self.outstanding = None
+        """Take back the request in flight: the response left this partition out, so nothing changed."""
+        if self.in_flight == request_id:
+            self.in_flight = None
 
     def answered(self, request_id: int, answer: FetchedPartition, now_ms: int, out: list[Effect]) -> bool:
-        """The leader's answer; says whether it was the one waited for."""
-        if self.outstanding != request_id:
+        """Apply the leader's response; returns whether it belongs to the request in flight."""
+        if self.in_flight != request_id:
             return False
-        self.outstanding = None
+        self.in_flight = None
         error = answer.error
         if error is ErrorCode.NONE:
             if answer.diverging is not None:
@@ -147,7 +150,7 @@ class Follower:
             self.partition.say(
                 "warning",
                 f"Leader {self.leader} is in a newer epoch than {self.partition.leader_epoch}: fetching stops until "
-                "the controller tells",
+                "the controller sends the new leader and ISR",
                 out,
             )
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -157,14 +160,14 @@ class Follower:
         return True
 
     def _reconcile(self, answer: FetchedPartition, out: list[Effect]) -> None:
-        """The logs differ: cut to where they may still agree, and fetch again from there; the leader says if not."""
+        """Truncate to where the two logs may still agree; the leader reports it if they differ there too."""
         assert answer.diverging is not None
-        self._cut(answer.diverging, _CAUSE, out)
+        self._truncate(answer.diverging, _CAUSE, out)
 
-    def _cut(self, leader_end: EpochEnd, cause: str, out: list[Effect]) -> bool:
-        """Cut by the rule; says whether that settles it."""
+    def _truncate(self, leader_end: EpochEnd, cause: str, out: list[Effect]) -> bool:
+        """Truncate by the rule; returns whether no further look-up is needed."""
         partition = self.partition
-        offset, settled = partition.truncation_rule.cut(
+        offset, settled = partition.truncation_rule.truncation_offset(
             leader_end, partition.epochs, partition.log_end_offset, partition.high_watermark
         )
         partition.truncate_to(offset, cause, out)
@@ -241,10 +244,10 @@ class Follower:
         return headers
 
     def _out_of_range(self, answer: FetchedPartition, now_ms: int, out: list[Effect]) -> None:
-        """The leader ends before us: cut to its end, if the rule does. It begins after our end: start anew there."""
+        """Truncate to a leader's lower log end, if the rule allows it; start again at its higher log start."""
         partition = self.partition
         if 0 <= answer.log_end_offset < partition.log_end_offset:
-            if partition.truncation_rule.cuts_beyond_leader(
+            if partition.truncation_rule.truncates_beyond_leader(
                 unclean_leader_election=partition.rules.unclean_leader_election
             ):
                 partition.truncate_to(answer.log_end_offset, _CAUSE, out)

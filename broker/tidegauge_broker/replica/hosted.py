@@ -77,7 +77,7 @@ class HostedPartitions:
         }
 
     def partition(self, topic_partition: TopicPartition) -> Partition | None:
-        """A local replica's state, to look at."""
+        """Return a local replica's state, read-only; None if the broker does not host it."""
         return self._partitions.get(topic_partition)
 
     def _leader_of(
@@ -101,7 +101,7 @@ class HostedPartitions:
 
     @staticmethod
     def _contain(partition: Partition, problem: Exception, out: list[Effect]) -> None:
-        """A decision about a partition met a defect: the replica goes offline, and what is decided of others holds.
+        """Take the replica offline after a defect in a decision about it; decisions about others hold.
 
         What the partition decided before stays in ``out``: it is what its state went through.
         """
@@ -139,7 +139,7 @@ _waits_for_high_watermark = attrgetter("waits_for_high_watermark")
 
 
 def state_is_absurd(state: PartitionState) -> bool:
-    """Whether no controller can have decided this: the invariants stand on it, so it is refused and not believed.
+    """Whether the state violates an invariant, so that no controller can have decided it; such a request is rejected.
 
     An ISR may hold more than the replicas: those that a reassignment removes, from its end to their own (phase B3).
     """
@@ -153,8 +153,8 @@ def state_is_absurd(state: PartitionState) -> bool:
     )
 
 
-def is_of_former_life(state: PartitionState, broker_id: int, log: LoadedLog) -> bool:
-    """Whether the first state that a new process is told takes it for the process before, whose records may be gone.
+def targets_previous_incarnation(state: PartitionState, broker_id: int, log: LoadedLog) -> bool:
+    """Whether the first state sent to a new process targets its previous incarnation, whose records may be lost.
 
     A controller that sees a restart takes the replica out of the ISR, or gives the last member a new leader epoch.
     Where it has done neither, the restart was overlooked: a state was written by who had not seen it yet, and who reads
@@ -168,11 +168,11 @@ def is_of_former_life(state: PartitionState, broker_id: int, log: LoadedLog) -> 
 
 
 def words_for(error: ErrorCode, topic_partition: TopicPartition) -> str:
-    """A sentence for an error that no place with more knowledge has worded."""
+    """Return a sentence for an error that no caller with more context has worded."""
     if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         return f"This broker does not lead {topic_partition}; only the leader serves it"
     if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return f"This broker does not know {topic_partition}"
     if error is ErrorCode.KAFKA_STORAGE_ERROR:
-        return f"The log folder of {topic_partition} is offline on this broker"
+        return f"The log directory of {topic_partition} is offline on this broker"
     return f"{error.name} at {topic_partition}"

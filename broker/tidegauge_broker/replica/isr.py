@@ -1,8 +1,8 @@
-"""The leader's in-sync replicas as a type: committed, or with one change under way (KIP-497).
+"""The leader's in-sync replicas as a type: committed, or with one change in flight (KIP-497).
 
-The safety argument is here: while a change is pending nobody knows which of the two sets the controller will
-elect from, so the high watermark waits for the larger one, ``maximal_isr`` (rule M9 of the mutation list). The
-committed ``isr`` decides on acks=all and on min.insync.replicas.
+The safety argument is here: while a change is pending the leader does not know which of the two sets the controller
+will elect from, so the high watermark waits for the larger one, ``maximal_isr`` (mutant M9 lacks this). The committed
+``isr`` decides on acks=all and on min.insync.replicas.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidegauge.control import IsrProposal
 
 @dataclass(frozen=True, slots=True)
 class CommittedIsr:
-    """No change is under way."""
+    """No change is in flight."""
 
     isr: tuple[int, ...]
 

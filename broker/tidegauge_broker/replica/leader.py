@@ -5,7 +5,7 @@ the state that they are applied to. The high watermark never falls within a lead
 places, min(current HW, LEOs), could never rise.)
 
 A pending ISR change is rolled back on OPERATION_NOT_ATTEMPTED and INELIGIBLE_REPLICA alone: after any other error the
-controller may have taken the change, and only a LeaderAndIsr tells (Partition.handleAlterPartitionError).
+controller may have taken the change, and only a LeaderAndIsr shows which (Partition.handleAlterPartitionError).
 Source: Kafka's Partition.
 """
 
@@ -161,13 +161,13 @@ class Leader:
         return result
 
     def asked_by(self, request: FetchRequest) -> None:
-        """A fetch comes in: note which life of the replica it is from, before it takes effect."""
+        """Note the incarnation (broker epoch) of the replica that sent a fetch, before the fetch takes effect."""
         remote = self.remotes.get(request.replica_id)
         if remote is not None:
             remote.broker_epoch = request.replica_epoch
 
     def read(self, wanted: FetchPartition, replica_id: int) -> FetchResult:
-        """What a fetch gives now; changes nothing. Also asked again when a parked fetch completes."""
+        """Return what a fetch reads now, without any change. Called again when a parked fetch completes."""
         partition = self.partition
         result = FetchResult(
             partition.topic_partition,
@@ -186,7 +186,7 @@ class Leader:
         return result
 
     def _refused(self, wanted: FetchPartition, result: FetchResult) -> FetchResult | None:
-        """The result, where the offset is out of range or the logs differ; None where records may be read."""
+        """Return the result where the offset is out of range or the logs differ; None where records may be read."""
         partition = self.partition
         offset = wanted.fetch_offset
         end: EpochEnd | None = None
@@ -244,7 +244,7 @@ class Leader:
         return bound > partition.high_watermark and partition.set_high_watermark(bound, cause, out)
 
     def commit_outcome(self, offset: int) -> tuple[ErrorCode, str] | None:
-        """What became of records up to an (exclusive) offset that were appended with acks=all; None: they wait."""
+        """Return the outcome of records up to an (exclusive) offset appended with acks=all; None while they wait."""
         partition = self.partition
         if partition.high_watermark < offset:
             return None
@@ -257,7 +257,7 @@ class Leader:
         return ErrorCode.NONE, ""
 
     def offset_not_available(self) -> OffsetAnswer | None:
-        """Why a new leader can't tell yet how far consumers may read; None when it can."""
+        """Return why a new leader does not know yet how far consumers may read; None when it does."""
         partition = self.partition
         if partition.high_watermark >= self.epoch_start_offset:
             return None
@@ -301,7 +301,7 @@ class Leader:
         return result, UNKNOWN_OFFSET
 
     def low_watermark(self, alive: Collection[int]) -> int:
-        """The smallest log start offset of the leader and the live replicas; -1 while one of them is unknown."""
+        """Return the smallest log start offset of the leader and the live replicas; -1 while one of them is unknown."""
         starts = [remote.log_start_offset for remote in self.remotes.values() if remote.broker_id in alive]
         return min(self.partition.log_start_offset, *starts) if starts else self.partition.log_start_offset
 
@@ -369,7 +369,7 @@ class Leader:
         )
 
     def isr_verdict(self, proposal: IsrProposal, verdict: IsrVerdict, out: list[Effect]) -> bool:
-        """The controller's answer to a proposal; says whether the committed ISR changed."""
+        """Apply the controller's verdict on a proposal; returns whether the committed ISR changed."""
         partition = self.partition
         if isinstance(self.isr, CommittedIsr) or self.isr.proposal is not proposal:
             return False  # A LeaderAndIsr replaced what was pending: the answer is about the past.

@@ -13,7 +13,7 @@ LATEST_TIERED = -5
 
 
 def list_offset(partition: Partition, timestamp_ms: int) -> OffsetAnswer | TimeLookup:
-    """The offset of a time in a partition that this broker leads; consumers learn what they may read, no more."""
+    """Return the offset of a time in a partition that this broker leads, at most what consumers may read."""
     assert partition.leader_role is not None, "only a leader is asked"
     epoch = partition.leader_epoch
     if timestamp_ms in {EARLIEST, EARLIEST_LOCAL}:

@@ -150,15 +150,15 @@ class FetchedPartition:
 class FetchRound:
     """What a follower asks its leader next, for all partitions that are ready.
 
-    ``request_id`` is unique in this process; only the answer that carries it is taken (a late one changes nothing).
-    ``anew`` names those of the partitions that are fetched for the first time since they began to follow: what the
-    leader remembers of an earlier following no longer holds.
+    ``request_id`` is unique in this process; only the response that carries it is taken (a late one changes nothing).
+    ``first_fetches`` holds those of the partitions that are fetched for the first time since they began to follow: what
+    the leader remembers of an earlier following no longer holds.
     """
 
     request_id: int
     leader: int
     partitions: Sequence[FetchPartition]
-    anew: Collection[TopicPartition] = ()
+    first_fetches: Collection[TopicPartition] = ()
 
 
 @dataclass(slots=True)
@@ -309,8 +309,8 @@ class CoreSettings:
     fetch_max_bytes: int = 57671680
     producer_id_expiration_ms: int = 86400000
     truncation_rule: str = "kip-320"
-    refuses_former_lives: bool = False
-    """Whether a new process refuses a state that speaks of the process before it (``hosted.is_of_former_life``)."""
-    tells: bool = True
-    """Whether state changes and lines for the log are told; a simulation that nobody reads has no use for them."""
+    refuses_previous_incarnation: bool = False
+    """Whether a new process refuses a state that targets its previous incarnation (see ``hosted``)."""
+    emits_diagnostics: bool = True
+    """Whether Note and LogLine effects are emitted; a simulation whose lines are not read does without them."""
     reelected_leader_keeps_follower_state: bool = False

@@ -1,7 +1,7 @@
 """One replica of one partition: its state, and what makes it leader, follower or neither.
 
 Contract: every method that takes ``out`` appends the effects to execute, in order: log effects first, then what
-tells others (effects.py). Nothing here reads a clock, a disk or a network. The roles' own rules stand in
+notifies others (effects.py). Nothing here reads a clock, a disk or a network. The roles' own rules stand in
 ``leader.py`` and ``follower.py``; this module holds what both share.
 
 Invariants, asserted here and checked by the simulation after every event:
@@ -11,9 +11,9 @@ Invariants, asserted here and checked by the simulation after every event:
     I4  A leader is a member of its own committed ISR, and the committed ISR is part of the maximal ISR.
     I5  The leader epoch and the partition epoch of a replica never fall.
     I6  A leader's append carries its own leader epoch, and begins at its log end offset.
-    I7  A follower appends only at its log end offset (or above, where compaction left a gap), from the one answer
-        it waits for.
-    I8  Nothing is answered, proposed or noted before the log effects of the same step.
+    I7  A follower appends only at its log end offset (or above, where compaction left a gap), from the response
+        to its request in flight.
+    I8  No response, proposal or note is emitted before the log effects of the same step.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Role(Enum):
     LEADER = "leader"
     FOLLOWER = "follower"
     OFFLINE = "offline"
-    """Its log folder failed."""
+    """Its log directory failed."""
 
 
 # Asked for every partition of every fetch: a member of an enumeration takes longer to look up than the question.
@@ -136,7 +136,7 @@ class Partition:
         self.replicas = state.replicas
 
     def go_offline(self, cause: str, out: list[Effect]) -> None:
-        """The log folder failed: serve nothing any more."""
+        """Stop serving after a failure of the log directory."""
         if self.role is Role.OFFLINE:
             return
         self.role = Role.OFFLINE
@@ -173,12 +173,12 @@ class Partition:
     # Changes of the log, shared by both roles
 
     def note_election(self, cause: str, out: list[Effect]) -> None:
-        """This replica leads in a new epoch; where the rule notes that, it is on disk before anything that follows."""
+        """Note that this replica leads in a new epoch, if the rule does; it is on disk before anything that follows."""
         if self.truncation_rule.note_election(self.epochs, self.leader_epoch, self.log_end_offset):
             self._epoch_noted(self.leader_epoch, self.log_end_offset, cause, out)
 
     def note_batch_epoch(self, header: BatchHeader, cause: str, out: list[Effect]) -> None:
-        """A batch is about to be appended; if its epoch is news, it is on disk before the batch."""
+        """Note the epoch of a batch about to be appended; a new one is on disk before the batch."""
         if header.leader_epoch != self.epochs.latest_epoch and self.truncation_rule.note_batch(
             self.epochs, header.leader_epoch, header.base_offset
         ):
@@ -189,7 +189,7 @@ class Partition:
         self.note("epoch", cause, out, leader_epoch=epoch, start_offset=start_offset)
 
     def move_log_end(self, log_end_offset: int, cause: str, out: list[Effect]) -> None:
-        """Records were appended."""
+        """Move the log end offset after an append."""
         assert log_end_offset >= self.log_end_offset
         old, self.log_end_offset = self.log_end_offset, log_end_offset
         self.moved_log_end = True
@@ -207,7 +207,7 @@ class Partition:
         return True
 
     def truncate_to(self, offset: int, cause: str, out: list[Effect]) -> None:
-        """Cut the log to an end. At or above the end only the epoch cache is trimmed (KAFKA-10706)."""
+        """Truncate the log to an end offset. At or above the end only the epoch cache is trimmed (KAFKA-10706)."""
         if offset >= self.log_end_offset:
             if self.epochs.truncate_from_end(self.log_end_offset):
                 out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))
@@ -224,7 +224,7 @@ class Partition:
         self.say("info", f"Truncating to offset {offset} (log end offset was {old}, cause: {cause})", out)
 
     def truncate_fully(self, start_offset: int, cause: str, out: list[Effect]) -> None:
-        """Empty the log and begin anew at an offset."""
+        """Empty the log and start again at an offset."""
         old = self.log_end_offset
         out.append(TruncateFully(self.topic_partition, start_offset))
         self.log_start_offset = min(self.log_start_offset, start_offset)
@@ -259,18 +259,18 @@ class Partition:
         return True
 
     def log_truncated(self, producer_state: ProducerState) -> None:
-        """The truncation was executed; the producer state was rebuilt from what is left."""
+        """Take over the producer state that the executed truncation rebuilt from what is left."""
         self.producer_state = producer_state
 
     # What can be seen
 
     def note(self, kind: str, cause: str, out: list[Effect], **fields: object) -> None:
-        """A line for the event log."""
-        if self.settings.tells:
+        """Emit a line for the event log."""
+        if self.settings.emits_diagnostics:
             out.append(Note(kind, self.topic_partition, cause, fields))
 
     def say(self, level: str, text: str, out: list[Effect]) -> None:
-        """A line for the broker's log, marked as Kafka marks it."""
-        if self.settings.tells:
+        """Emit a line for the broker's log, with Kafka's prefix."""
+        if self.settings.emits_diagnostics:
             line = f"[Partition {self.topic_partition} broker={self.broker_id}] {text}"
             out.append(LogLine(level, line, self.topic_partition))

@@ -28,11 +28,11 @@ class Metadata(Protocol):
     """Read-only view of this broker's metadata cache."""
 
     def knows(self, topic_partition: TopicPartition) -> bool:
-        """Whether the partition exists in the cluster, as far as this broker was told."""
+        """Whether the partition exists in the cluster, by this broker's metadata cache."""
         ...
 
     def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
-        """Who leads it, as far as this broker was told."""
+        """Return its leader, by this broker's metadata cache."""
         ...
 
     def is_alive(self, broker_id: int) -> bool:
@@ -40,7 +40,7 @@ class Metadata(Protocol):
         ...
 
     def live_brokers(self) -> frozenset[int]:
-        """The live brokers."""
+        """Return the ids of the live brokers."""
         ...
 
 

@@ -79,7 +79,7 @@ class ProducerState:
 
     @classmethod
     def from_entries(cls, entries: Iterable[ProducerEntry]) -> ProducerState:
-        """The state that a snapshot file holds."""
+        """Return the state that a snapshot file holds."""
         state = cls()
         for entry in entries:
             state._entries[entry.producer_id] = entry

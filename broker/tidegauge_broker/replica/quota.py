@@ -39,14 +39,14 @@ class ReplicationQuota:
         return self._rate() < UNLIMITED
 
     def record(self, size_bytes: int, now_ms: int) -> None:
-        """So much was copied."""
+        """Count copied bytes."""
         self._forget_old(now_ms)
         if not self._samples or now_ms - self._samples[-1][0] >= SAMPLE_MS:
             self._samples.append([now_ms, 0])
         self._samples[-1][1] += size_bytes
 
     def bytes_per_second(self, now_ms: int) -> float:
-        """What was copied of late."""
+        """Return the rate of the copied bytes over the latest window."""
         self._forget_old(now_ms)
         if not self._samples:
             return 0.0

@@ -29,7 +29,7 @@ class RemoteReplica:
     broker_epoch: int = -1
 
     def fetched(self, fetch_offset: int, log_start_offset: int, leader_log_end_offset: int, now_ms: int) -> None:
-        """A fetch arrived. ``leader_log_end_offset`` is the leader's end before it was read.
+        """Record a fetch that has arrived. ``leader_log_end_offset`` is the leader's end before it was read.
 
         Caught up now if it asks for the leader's end; caught up at the previous fetch if it asks for what was the
         end then. So a steadily loaded follower counts as in sync though it never reaches the moving end.
@@ -44,7 +44,7 @@ class RemoteReplica:
         self.last_fetch_time_ms = now_ms
 
     def reset(self, now_ms: int, *, in_isr: bool, keep_offset: bool, epoch_start_offset: int) -> None:
-        """A new leader epoch begins. ISR members count as caught up now, others as never.
+        """Start a new leader epoch. ISR members count as caught up now, others as never.
 
         ``keep_offset`` is Kafka's rule for a leader that is elected again: it keeps its followers' ends of the
         former epoch, though a follower may have truncated since (mutation M6). Off by default here.

@@ -1,9 +1,9 @@
-"""Whom this broker follows, and the rounds under way: one for each leader, partitions in a fair order.
+"""Which leaders this broker follows, and the rounds in flight: one for each leader, partitions in a fair order.
 
 Rules (AbstractFetcherThread.doWork):
-    1. A round asks for every partition of a leader that is ready; it is outstanding until it is taken back. Those
+    1. A round asks for every partition of a leader that is ready; it is in flight until it is taken back. Those
        that must know where an epoch ends before they fetch (KIP-101) come first, in a round of their own.
-    2. An answer counts only for the round whose number it carries; each number is used once (invariant I7).
+    2. A response counts only for the round whose number it carries; each number is used once (invariant I7).
     3. A partition that brought records goes to the end of the order, so that none starves behind a busy one.
 """
 
@@ -21,30 +21,30 @@ Admits = Callable[[TopicPartition], bool]
 
 
 class Rounds:
-    """The partitions that follow, by leader, and the rounds that nobody has answered yet."""
+    """The partitions that follow, by leader, and the rounds in flight."""
 
     def __init__(self) -> None:
         self._followed: dict[int, dict[TopicPartition, Partition]] = {}
-        self._outstanding: dict[int, FetchRound | EpochRound] = {}
+        self._in_flight: dict[int, FetchRound | EpochRound] = {}
         self._last_request_id = 0
 
     def __len__(self) -> int:
-        return len(self._outstanding)
+        return len(self._in_flight)
 
     def leaders(self) -> set[int]:
-        """The leaders that are followed."""
+        """Return the leaders that are followed."""
         return set(self._followed)
 
     def followed(self, leader: int) -> Mapping[TopicPartition, Partition]:
-        """The partitions that follow this leader, in the order of the next round."""
+        """Return the partitions that follow this leader, in the order of the next round."""
         return self._followed.get(leader, {})
 
     def begin(self, partition: Partition, leader: int) -> None:
-        """The partition follows this leader from now on."""
+        """Let the partition follow this leader from now on."""
         self._followed.setdefault(leader, {})[partition.topic_partition] = partition
 
     def end(self, partition: Partition, leader: int) -> bool:
-        """It follows this leader no longer; says whether it did."""
+        """Let the partition follow this leader no longer; returns whether it did."""
         followed = self._followed.get(leader)
         if followed is None or followed.pop(partition.topic_partition, None) is None:
             return False
@@ -53,9 +53,9 @@ class Rounds:
         return True
 
     def next(self, leader: int, now_ms: int, admits: Admits | None = None) -> FetchRound | EpochRound | Wait:
-        """What to ask this leader now; marks the round as the outstanding one of its partitions.
+        """Return the next round for this leader, and mark it as in flight for its partitions.
 
-        With ``admits``, only partitions for which it says True are asked for.
+        With ``admits``, the round holds only partitions for which it returns True.
         """
         ready: list[Follower] = []
         truncating: list[Follower] = []
@@ -67,13 +67,13 @@ class Rounds:
             assert role is not None
             if role.is_ready(now_ms):
                 (truncating if role.truncating else ready).append(role)
-            elif role.outstanding is None and not role.failed:
+            elif role.in_flight is None and not role.failed:
                 wake_ms = role.delayed_until_ms if wake_ms is None else min(wake_ms, role.delayed_until_ms)
         if not ready and not truncating:
             return Wait(wake_ms)
         self._last_request_id += 1
         chosen = self._round(self._last_request_id, leader, ready, truncating)
-        self._outstanding[chosen.request_id] = chosen
+        self._in_flight[chosen.request_id] = chosen
         return chosen
 
     @staticmethod
@@ -82,13 +82,13 @@ class Rounds:
     ) -> FetchRound | EpochRound:
         if truncating:
             return EpochRound(request_id, leader, [role.ask_epoch(request_id) for role in truncating])
-        anew = {role.partition.topic_partition for role in ready if not role.has_fetched}
-        return FetchRound(request_id, leader, [role.ask(request_id) for role in ready], anew)
+        first_fetches = {role.partition.topic_partition for role in ready if not role.has_fetched}
+        return FetchRound(request_id, leader, [role.ask(request_id) for role in ready], first_fetches)
 
     def fetch_answered(
         self, leader: int, request_id: int, answers: Sequence[FetchedPartition], now_ms: int, out: list[Effect]
     ) -> list[Partition]:
-        """The answer to a FetchRound; returns the partitions that took theirs."""
+        """Apply the response to a FetchRound; returns the partitions that took theirs."""
         told = {answer.topic_partition: answer for answer in answers}
         took: list[Partition] = []
         for role in self._take_back(leader, request_id):
@@ -107,33 +107,33 @@ class Rounds:
     def epochs_answered(
         self, leader: int, request_id: int, answers: Sequence[EpochAnswer], now_ms: int, out: list[Effect]
     ) -> list[Partition]:
-        """The answer to an EpochRound; returns the partitions that took theirs."""
+        """Apply the response to an EpochRound; returns the partitions that took theirs."""
         told = {answer.topic_partition: answer for answer in answers}
         took: list[Partition] = []
         for role in self._take_back(leader, request_id):
             answer = told.get(role.partition.topic_partition)
             try:
                 if answer is None:
-                    role.unanswered(request_id, now_ms)
-                elif role.epoch_told(request_id, answer, now_ms, out):
+                    role.request_lost(request_id, now_ms)
+                elif role.epoch_end_received(request_id, answer, now_ms, out):
                     took.append(role.partition)
             except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
                 out.append(FailReplica(role.partition.topic_partition, problem))
         return took
 
     def failed(self, leader: int, request_id: int, now_ms: int) -> None:
-        """The round got no answer."""
+        """Drop a round that got no response."""
         for role in self._take_back(leader, request_id):
-            role.unanswered(request_id, now_ms)
+            role.request_lost(request_id, now_ms)
 
     def _take_back(self, leader: int, request_id: int) -> list[Follower]:
-        """Those of the round's partitions that follow this leader still; none where it is not outstanding."""
-        chosen = self._outstanding.pop(request_id, None)
+        """Return the round's partitions that still follow this leader; none if it is not in flight."""
+        chosen = self._in_flight.pop(request_id, None)
         followed = self.followed(leader)
         found = (followed.get(wanted.topic_partition) for wanted in (chosen.partitions if chosen is not None else ()))
         return [at.follower_role for at in found if at is not None and at.follower_role is not None]
 
     def _to_the_end(self, partition: Partition, leader: int) -> None:
-        """Rule 3."""
+        """Move a partition to the end of the order (rule 3)."""
         followed = self._followed[leader]
         followed[partition.topic_partition] = followed.pop(partition.topic_partition)

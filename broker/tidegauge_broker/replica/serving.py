@@ -62,7 +62,7 @@ class ServedPartitions(HostedPartitions):
         return self._throttled(partition, partition.leader_role.read(wanted, replica_id), replica_id)
 
     def _throttled(self, partition: Partition, result: FetchResult, replica_id: int) -> FetchResult:
-        """A follower's result without records, while the quota for those that are not in sync is exceeded."""
+        """Return a follower's result without records, while the quota for those that are not in sync is exceeded."""
         throttled = partition.rules.leader_throttled_replicas
         if (
             throttled
@@ -77,7 +77,7 @@ class ServedPartitions(HostedPartitions):
         return result
 
     def note_sent(self, topic_partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
-        """A follower was sent so much: it counts where the replica is throttled."""
+        """Count the bytes sent to a follower, where the replica is throttled."""
         partition = self._partitions.get(topic_partition)
         if partition is not None and is_throttled(
             partition.rules.leader_throttled_replicas, topic_partition.partition, self.broker_id
@@ -93,7 +93,7 @@ class ServedPartitions(HostedPartitions):
         )
 
     def _available(self, result: FetchResult) -> int | None:
-        """Bytes that a result would give: of the log, and of what this step has appended but nobody written yet.
+        """Bytes that a result would give: of the log, and of what this step has appended and not yet written.
 
         None where the log can't be read.
         """

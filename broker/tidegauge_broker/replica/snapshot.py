@@ -27,7 +27,7 @@ from tidegauge_broker.replica.remote_replica import RemoteReplica
 
 
 class ProposalSnapshot(NamedTuple):
-    """An ISR that a leader has proposed; ``joiner_epoch``: the broker epoch of who joins, -1 where nobody does."""
+    """An ISR that a leader has proposed; ``joiner_epoch``: the broker epoch of the joining replica, -1 for none."""
 
     leader_epoch: int
     partition_epoch: int
@@ -36,7 +36,7 @@ class ProposalSnapshot(NamedTuple):
 
 
 class LeaderSnapshot(NamedTuple):
-    """A replica as leader. ``joins`` is who is being added by what is pending, ``remotes`` the ends it was told."""
+    """A replica as leader. ``joins`` is the replica that a pending change adds, ``remotes`` the ends it has seen."""
 
     isr: tuple[int, ...]
     pending: ProposalSnapshot | None
@@ -46,10 +46,10 @@ class LeaderSnapshot(NamedTuple):
 
 
 class FollowerSnapshot(NamedTuple):
-    """A replica as follower. ``outstanding`` is the number of the request it waits for, 0 where it waits for none."""
+    """A replica as follower. ``in_flight`` is the number of the request it waits for, 0 where it waits for none."""
 
     leader: int
-    outstanding: int
+    in_flight: int
     failed: bool
     truncating: bool
     reconciled: bool
@@ -104,7 +104,7 @@ def _of_leader(role: Leader) -> LeaderSnapshot:
 def _of_follower(role: Follower) -> FollowerSnapshot:
     asks_epochs = role.partition.truncation_rule.name != "kip-320"
     reconciled = not role.truncating if asks_epochs else role.lag is not None
-    return FollowerSnapshot(role.leader, role.outstanding or 0, role.failed, role.truncating, reconciled)
+    return FollowerSnapshot(role.leader, role.in_flight or 0, role.failed, role.truncating, reconciled)
 
 
 def snapshot_of_proposal(proposal: IsrProposal) -> ProposalSnapshot:
@@ -121,8 +121,8 @@ def proposal_of(saved: ProposalSnapshot, fixed: Fixed) -> IsrProposal:
 
 def rounds_in_flight(core: BrokerCore) -> tuple[tuple[int, int], ...]:
     """Return the requests of a core that have no response yet: (number, leader)."""
-    outstanding = core._rounds._outstanding
-    return tuple(sorted((number, chosen.leader) for number, chosen in outstanding.items()))
+    in_flight = core._rounds._in_flight
+    return tuple(sorted((number, chosen.leader) for number, chosen in in_flight.items()))
 
 
 def number_next_round(core: BrokerCore, number: int) -> None:
@@ -156,7 +156,7 @@ def restore(
         partition.controller_epoch = fixed.controller_epoch
         partition.replicas = fixed.replicas
     for number, leader in rounds:
-        core._rounds._outstanding[number] = FetchRound(number, leader, [FetchPartition(at, 0, 1)])
+        core._rounds._in_flight[number] = FetchRound(number, leader, [FetchPartition(at, 0, 1)])
     if saved.leads is not None:
         partition.role = Role.LEADER
         partition.leader_role = _leader(partition, saved.leads, fixed)
@@ -170,7 +170,7 @@ def restore(
 def _follower(partition: Partition, saved: FollowerSnapshot) -> Follower:
     role = Follower(partition)
     role.leader = saved.leader
-    role.outstanding = saved.outstanding or None
+    role.in_flight = saved.in_flight or None
     role.failed = saved.failed
     role.truncating = saved.truncating
     role.lag = 0 if saved.reconciled else None

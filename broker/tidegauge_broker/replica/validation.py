@@ -6,8 +6,8 @@ nor transactional; keys where the topic is compacted; times within message.times
 producer's time counts; segment.bytes.
 
 Every record is looked at, here and nowhere else on its way: the leader's append is the one place where a record that
-nobody can read is kept out, so Kafka walks a batch there, compressed or not, and so does this module (ADR 0004 has what
-it costs). The log, followers and consumers' fetches look at headers alone.
+no client can read is kept out, so Kafka walks a batch there, compressed or not, and so does this module (ADR 0004 has
+the cost). The log, followers and consumers' fetches look at headers alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LEAST_RECORD_BYTES = 7
 
 
 def only_batch(records: Buffer) -> BatchHeader:
-    """The header of a produce request's one batch; checked before anything is asked of the partition.
+    """Return the header of a produce request's one batch, checked before anything is asked of the partition.
 
     Raises:
         TidegaugeError: INVALID_RECORD, or CORRUPT_MESSAGE where it is no whole batch.

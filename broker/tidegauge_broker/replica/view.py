@@ -7,7 +7,7 @@ from tidegauge_broker.replica.partition import Partition, Role
 
 
 def view_of(partition: Partition, now_ms: int) -> ReplicaView:
-    """The full truth about one local replica. One without a known leader is shown as a follower of none."""
+    """Return the full state of one local replica. One without a known leader is shown as a follower of none."""
     view = ReplicaView(
         partition.topic_partition,
         "follower" if partition.role is Role.NONE else partition.role.value,

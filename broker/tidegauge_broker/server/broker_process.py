@@ -493,5 +493,5 @@ def _core_settings(settings: Values) -> CoreSettings:
         producer_id_expiration_ms=settings.integer("producer.id.expiration.ms"),
         truncation_rule=settings.text("replica.truncation.rule"),
         reelected_leader_keeps_follower_state=settings.flag("replica.reelected.leader.keeps.follower.state"),
-        refuses_former_lives=not settings.flag("controller.failover.trusts.restarted.brokers"),
+        refuses_previous_incarnation=not settings.flag("controller.failover.trusts.restarted.brokers"),
     )

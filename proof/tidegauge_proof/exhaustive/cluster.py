@@ -211,7 +211,7 @@ class Cluster:
         assert own.replica is not None
         follows = own.replica.follows
         assert follows is not None
-        if follows.failed or follows.outstanding:
+        if follows.failed or follows.in_flight:
             return
         if state.brokers[follows.leader - 1].value.running:
             for may_join in self._join_choices(state, follower, follows.leader):

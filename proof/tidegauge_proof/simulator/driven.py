@@ -47,7 +47,7 @@ class EveryoneLives:
 def with_liberties(rule: TruncationRule) -> TruncationRule:
     """Return the rule, with a truncation at every new epoch."""
     kind = type(rule)
-    liberal = type(f"{kind.__name__}AsModel", (kind,), {"follows_anew": lambda *_: True})
+    liberal = type(f"{kind.__name__}AsModel", (kind,), {"restarts_following": lambda *_: True})
     return cast("TruncationRule", liberal())
 
 

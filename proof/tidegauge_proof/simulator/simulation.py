@@ -108,8 +108,8 @@ def _run(
         replica_lag_time_max_ms=_LAG_MS,
         replica_fetch_backoff_ms=100,
         truncation_rule=rule,
-        refuses_former_lives=not sim_controller.SETTINGS.trusts_restarted_brokers,
-        tells=tells,
+        refuses_previous_incarnation=not sim_controller.SETTINGS.trusts_restarted_brokers,
+        emits_diagnostics=tells,
     )
     rules = TopicRules(min_insync_replicas=swarm.min_insync_replicas)
     world = World(swarm.replicas, settings, rules, *checkers, directories=swarm.directories)

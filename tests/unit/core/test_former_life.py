@@ -1,4 +1,4 @@
-"""Which states a new process takes for those of the process before it (hosted.is_of_former_life)."""
+"""Which states a new process takes for those of the process before it (hosted.targets_previous_incarnation)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tidegauge.control import NO_LEADER, PartitionState
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.hosted import is_of_former_life
+from tidegauge_broker.replica.hosted import targets_previous_incarnation
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
 
@@ -34,4 +34,4 @@ def test_what_a_new_process_refuses(
 ):
     state = PartitionState(AT, "id", 1, leader, epoch, isr, 7, (1, 2))
     log = LoadedLog(0, 0, 0, [], ProducerState(), former_epoch)
-    assert is_of_former_life(state, 1, log) is refused
+    assert targets_previous_incarnation(state, 1, log) is refused

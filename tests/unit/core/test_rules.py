@@ -38,7 +38,7 @@ def test_each_has_its_name():
 
 
 @pytest.mark.parametrize(
-    ("name", "same_leader", "first_cut", "first_cut_without_epochs", "question", "fetch_epochs"),
+    ("name", "same_leader", "initial", "initial_without_epochs", "looked_up", "fetch_epochs"),
     [
         ("high-watermark", False, 4, 4, None, (None, None)),
         ("kip-101", False, None, 4, 5, (None, None)),
@@ -46,14 +46,14 @@ def test_each_has_its_name():
         ("kip-320", True, None, 4, None, (9, 5)),
     ],
 )
-def test_what_a_follower_does_first(name, same_leader, first_cut, first_cut_without_epochs, question, fetch_epochs):
+def test_what_a_follower_does_first(name, same_leader, initial, initial_without_epochs, looked_up, fetch_epochs):
     rule = rule_named(name)
-    assert rule.follows_anew(1, 2)
-    assert rule.follows_anew(1, 1) is same_leader
-    assert rule.first_cut(cache(), 4) == first_cut
-    assert rule.first_cut(EpochCache(), 4) == first_cut_without_epochs
-    assert rule.question(cache()) == question
-    assert rule.question(EpochCache()) is None
+    assert rule.restarts_following(1, 2)
+    assert rule.restarts_following(1, 1) is same_leader
+    assert rule.initial_truncation_offset(cache(), 4) == initial
+    assert rule.initial_truncation_offset(EpochCache(), 4) == initial_without_epochs
+    assert rule.epoch_to_look_up(cache()) == looked_up
+    assert rule.epoch_to_look_up(EpochCache()) is None
     assert rule.fetch_epochs(9, cache()) == fetch_epochs
 
 
@@ -88,10 +88,10 @@ def test_what_a_leader_answers(
     ],
 )
 def test_where_a_follower_cuts(answer: tuple[int, int], kip_101: tuple[int, bool], kip_279: tuple[int, bool]):
-    assert rule_named("high-watermark").cut(EpochEnd(*answer), cache(), 9, 4) == (4, True)
-    assert rule_named("kip-101").cut(EpochEnd(*answer), cache(), 9, 4) == kip_101
-    assert rule_named("kip-279").cut(EpochEnd(*answer), cache(), 9, 4) == kip_279
-    assert rule_named("kip-320").cut(EpochEnd(*answer), cache(), 9, 4) == kip_279
+    assert rule_named("high-watermark").truncation_offset(EpochEnd(*answer), cache(), 9, 4) == (4, True)
+    assert rule_named("kip-101").truncation_offset(EpochEnd(*answer), cache(), 9, 4) == kip_101
+    assert rule_named("kip-279").truncation_offset(EpochEnd(*answer), cache(), 9, 4) == kip_279
+    assert rule_named("kip-320").truncation_offset(EpochEnd(*answer), cache(), 9, 4) == kip_279
 
 
 def test_who_may_join_the_isr():
@@ -141,7 +141,7 @@ def test_the_question_comes_before_the_first_fetch_in_a_round_of_its_own():
     then = cluster.ask(1)
     assert then is not None
     assert isinstance(then.round, FetchRound)
-    assert set(then.round.anew) == {AT}
+    assert set(then.round.first_fetches) == {AT}
     assert [(item.fetch_offset, item.current_leader_epoch) for item in then.round.partitions] == [(2, None)]
 
 

@@ -34,7 +34,7 @@ from tidegauge_broker.replica.rules import rule_named
 )
 def test_the_five_rules(leader: tuple[int, int], own: list[tuple[int, int]], log_end: int, cut: tuple[int, bool]):
     cache = EpochCache(EpochEntry(*entry) for entry in own)
-    assert rule_named("kip-320").cut(EpochEnd(*leader), cache, log_end, 3) == cut
+    assert rule_named("kip-320").truncation_offset(EpochEnd(*leader), cache, log_end, 3) == cut
 
 
 PRIVATE = st.lists(st.sampled_from("LF"), max_size=8)

@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PRODUCT = ("client/", "controller/", "spark_jobs/")
+PRODUCT = (
+    "broker/tidegauge_broker/replica/",
+    "broker/tidegauge_broker/waiting/",
+    "client/",
+    "controller/",
+    "spark_jobs/",
+)
 """Folders of the product that hold these rules; docs/glossary.md has the words."""
 TESTS = (
     "tests/unit/client/",

@@ -54,10 +54,10 @@ class Mutant:
 class AskingRule(Kip320Rule):
     """KIP-320 as of Kafka 2.1: epochs are compared when a new one begins, by a fenced question, not with each fetch."""
 
-    def question(self, epochs: EpochCache) -> int | None:
+    def epoch_to_look_up(self, epochs: EpochCache) -> int | None:
         return epochs.latest_epoch
 
-    def first_cut(self, epochs: EpochCache, high_watermark: int) -> int | None:
+    def initial_truncation_offset(self, epochs: EpochCache, high_watermark: int) -> int | None:
         return high_watermark if epochs.latest_epoch is None else None
 
     def fetch_epochs(self, leader_epoch: int, epochs: EpochCache) -> tuple[int | None, int | None]:
@@ -86,14 +86,14 @@ class UnfencedFetches(AskingRule):
 class CutsForAnotherLeader(AskingRule):
     """M12."""
 
-    def follows_anew(self, known_leader: int, leader: int) -> bool:
+    def restarts_following(self, known_leader: int, leader: int) -> bool:
         return known_leader != leader
 
 
 def ask_epoch_fenced(follower: Follower, request_id: int) -> EpochQuestion:
-    follower.outstanding = request_id
+    follower.in_flight = request_id
     partition = follower.partition
-    epoch = partition.truncation_rule.question(partition.epochs)
+    epoch = partition.truncation_rule.epoch_to_look_up(partition.epochs)
     assert epoch is not None
     return EpochQuestion(partition.topic_partition, epoch, partition.leader_epoch)
 
@@ -209,7 +209,7 @@ def below_min_isr(leader: Leader, now_ms: int, alive: Collection[int], cause: st
 
 
 def takes_any_answer(follower: Follower, request_id: int, answer: Any, now_ms: int, out: list[Any]) -> bool:
-    follower.outstanding = request_id
+    follower.in_flight = request_id
     return TRUE_ANSWERED(follower, request_id, answer, now_ms, out)
 
 
@@ -217,7 +217,7 @@ TRUE_ANSWERED = Follower.answered
 
 
 def takes_back_any(rounds: Rounds, leader: int, request_id: int) -> list[Follower]:
-    rounds._outstanding.pop(request_id, None)
+    rounds._in_flight.pop(request_id, None)
     return [at.follower_role for at in rounds.followed(leader).values() if at.follower_role is not None]
 
 
@@ -333,7 +333,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "M1",
         "cut where epochs part, not at the own high watermark",
-        ((Kip320Rule, "cut", own_high_watermark),),
+        ((Kip320Rule, "truncation_offset", own_high_watermark),),
         "KAFKA-1211",
     ),
     Mutant("M2", "a leader notes its epoch at election", ruled_by(NotesLate()), "KAFKA-7415"),

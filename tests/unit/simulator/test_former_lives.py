@@ -19,7 +19,9 @@ CONTROLLER = 0
 
 def make_world(*, refuses: bool = True) -> World:
     """Two replicas, led by 1; 2 was away, is out of the ISR, and has caught up: leader 1 has a proposal to send."""
-    settings = CoreSettings(replica_lag_time_max_ms=2000, replica_fetch_backoff_ms=100, refuses_former_lives=refuses)
+    settings = CoreSettings(
+        replica_lag_time_max_ms=2000, replica_fetch_backoff_ms=100, refuses_previous_incarnation=refuses
+    )
     world = World((1, 2), settings, TopicRules(), Checker(may_lose=True), controller=CONTROLLER)
     world.kill(2)
     world.expire(2)

@@ -15,7 +15,7 @@ RULES: tuple[TruncationRule, ...] = (HighWatermarkRule(), Kip101Rule(), Kip279Ru
 
 
 def rule_named(name: str) -> TruncationRule:
-    """The rule with this name.
+    """Return the rule with this name.
 
     Raises:
         KeyError: there is no such rule (the settings' table refuses it before).

@@ -1,7 +1,7 @@
 """Truncation by leader epoch, first version (KIP-101; Kafka 0.11 to 1.1).
 
-A replica that starts to follow asks the leader where the latest epoch of its own log ends, and cuts there: one
-question, and an offset for an answer. An epoch that the leader never had is answered with the start of its next one,
+A replica that starts to follow asks the leader where the latest epoch of its own log ends, and truncates there: one
+request, and an offset in the response. For an epoch that the leader never had it is the start of its next one,
 counted in the leader's offsets; so after two quick elections a follower keeps records that the leader never had
 (KIP-279). A leader notes its epoch only with its first record.
 Source: LeaderEpochFileCache and ReplicaFetcherThread at 0.11.
@@ -19,28 +19,28 @@ class Kip101Rule(HighWatermarkRule):
 
     name = "kip-101"
 
-    def first_cut(self, epochs: EpochCache, high_watermark: int) -> int | None:
-        """Without any epoch there is nothing to ask about: the high watermark."""
+    def initial_truncation_offset(self, epochs: EpochCache, high_watermark: int) -> int | None:
+        """Return the high watermark if the cache is empty: there is no epoch to look up."""
         return high_watermark if epochs.latest_epoch is None else None
 
-    def question(self, epochs: EpochCache) -> int | None:
-        """The own latest epoch."""
+    def epoch_to_look_up(self, epochs: EpochCache) -> int | None:
+        """Return the replica's own latest epoch."""
         return epochs.latest_epoch
 
-    def cut(
+    def truncation_offset(
         self, leader_end: EpochEnd, epochs: EpochCache, log_end_offset: int, high_watermark: int
     ) -> tuple[int, bool]:
-        """The leader's offset, whatever the own epochs are; without an answer the high watermark."""
+        """Return the leader's offset, whatever the own epochs are; if it is undefined, the high watermark."""
         del epochs
         return min(high_watermark if leader_end.is_undefined else leader_end.end_offset, log_end_offset), True
 
     def end_of_epoch(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
-        """The offset alone. Undefined for an epoch newer than all, or older than the first."""
+        """Return the offset alone; undefined for an epoch newer than all, or older than the first."""
         first = epochs.first_epoch
         if first is None or epoch < first:
             return UNDEFINED_EPOCH_END
         return EpochEnd(-1, epochs.end_offset_for(epoch, log_end_offset).end_offset)
 
     def note_batch(self, epochs: EpochCache, epoch: int, base_offset: int) -> bool:
-        """If it is newer than the latest; nothing is ever replaced."""
+        """Note the epoch if it is newer than the latest; no entry is ever replaced."""
         return epochs.assign_newer(epoch, base_offset)

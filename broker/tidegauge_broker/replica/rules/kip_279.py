@@ -1,9 +1,9 @@
 """Truncation by leader epoch after fast failovers (KIP-279; Kafka 2.0).
 
-The answer names the epoch too: the largest one of the leader that is not above the epoch asked for. If the follower
-never saw that one, it cuts to the end of its own largest epoch below, and asks again.
-Still nobody compares the epochs in which leader and follower believe to be: a follower that has missed an election
-copies from a leader it was not told of (KAFKA-6880).
+The response names the epoch too: the largest one of the leader that is not above the epoch asked for. If the follower
+never saw that one, it truncates to the end of its own largest epoch below, and asks again.
+The current leader epochs of leader and follower are still not compared: a follower that has missed an election
+copies from a leader it does not know of (KAFKA-6880).
 Source: AbstractFetcherThread.getOffsetTruncationState, LeaderEpochFileCache.endOffsetFor at 2.0.
 """
 
@@ -19,10 +19,10 @@ class Kip279Rule(Kip101Rule):
 
     name = "kip-279"
 
-    def cut(
+    def truncation_offset(
         self, leader_end: EpochEnd, epochs: EpochCache, log_end_offset: int, high_watermark: int
     ) -> tuple[int, bool]:
-        """Rules 1 to 5. Every round but the last takes away one of the own epochs at least, so it ends."""
+        """Return the common end of both logs (getOffsetTruncationState); each round but the last drops an own epoch."""
         if leader_end.is_undefined:
             return min(high_watermark, log_end_offset), True
         own = UNDEFINED_EPOCH_END
@@ -35,7 +35,7 @@ class Kip279Rule(Kip101Rule):
         return min(own.end_offset, leader_end.end_offset, log_end_offset), True
 
     def end_of_epoch(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Epoch and offset; an unknown epoch in between gives the next lower one."""
+        """Return epoch and offset; an unknown epoch in between gives the next lower one."""
         first = epochs.first_epoch
         if first is None or epoch < first:
             return UNDEFINED_EPOCH_END

@@ -1,9 +1,10 @@
 """Fencing and truncation on fetch (KIP-320; Kafka 2.1, completed in 2.7; so in 3.9). The default.
 
-Every fetch says in which epoch the follower believes to be, and which epoch wrote its last record. A leader of another
-epoch refuses it; one whose log differs answers with the place where they part, and the follower cuts. So nothing is
-asked before the first fetch, and nothing is cut on a guess. A leader notes its epoch at election, so that it can
-answer for it without a record (KAFKA-7415); a follower joins the ISR only with all that stood there then (KAFKA-7128).
+Every fetch carries the follower's current leader epoch and the epoch of its last record. A leader of another epoch
+rejects it; one whose log differs responds with the diverging epoch and its end, and the follower truncates. So no
+look-up precedes the first fetch, and no record is truncated on a guess. A leader notes its epoch at election, so that
+it knows the epoch's end without a record (KAFKA-7415); a follower joins the ISR only with all that the log held then
+(KAFKA-7128).
 Source: Partition.readRecords, AbstractFetcherThread, LeaderEpochFileCache of 3.9.
 """
 
@@ -21,27 +22,27 @@ class Kip320Rule(Kip279Rule):
     name = "kip-320"
     skips_newer_epochs = True
 
-    def follows_anew(self, known_leader: int, leader: int) -> bool:
-        """At every higher epoch, whoever leads."""
+    def restarts_following(self, known_leader: int, leader: int) -> bool:
+        """Return True: at every higher epoch, also of the same leader."""
         del known_leader, leader
         return True
 
-    def question(self, epochs: EpochCache) -> int | None:
-        """Nothing: the first fetch tells."""
+    def epoch_to_look_up(self, epochs: EpochCache) -> int | None:
+        """Return None: the first fetch detects divergence."""
         del epochs
         return None
 
     def fetch_epochs(self, leader_epoch: int, epochs: EpochCache) -> tuple[int | None, int | None]:
-        """Both."""
+        """Return both the current leader epoch and the epoch of the last record."""
         return leader_epoch, epochs.latest_epoch
 
-    def cuts_beyond_leader(self, *, unclean_leader_election: bool) -> bool:
-        """Always."""
+    def truncates_beyond_leader(self, *, unclean_leader_election: bool) -> bool:
+        """Return True: the follower truncates under every election policy."""
         del unclean_leader_election
         return True
 
     def end_of_epoch(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
-        """One older than the first is echoed, with the start of the first (since 2.1)."""
+        """Return the end of the epoch; one older than the first is echoed, with the start of the first (since 2.1)."""
         return epochs.end_offset_for(epoch, log_end_offset)
 
     def may_join(self, log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
@@ -49,9 +50,9 @@ class Kip320Rule(Kip279Rule):
         return obstacle_to_joining(log_end_offset, high_watermark, epoch_start_offset) is None
 
     def note_election(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> bool:
-        """Noted, also without data."""
+        """Note the epoch at the election, also without data (KAFKA-7415)."""
         return epochs.assign(epoch, log_end_offset)
 
     def note_batch(self, epochs: EpochCache, epoch: int, base_offset: int) -> bool:
-        """Noted; entries that contradict it go."""
+        """Note the epoch; entries that contradict it are removed."""
         return epochs.assign(epoch, base_offset)

@@ -1,7 +1,7 @@
 """What a truncation rule decides. One rule holds for a whole cluster; leader, follower and partition ask it.
 
 The rules are the steps of Kafka's history: the high watermark (0.10.2), KIP-101 (0.11 to 1.1), KIP-279 (2.0) and
-KIP-320 (2.1, completed by truncation on fetch; 3.9). Each class takes over its predecessor's answers and overrides
+KIP-320 (2.1, completed by truncation on fetch; 3.9). Each class takes over its predecessor's decisions and overrides
 what its step changed, so that each module shows just that. Everything else is the same under all rules.
 
 The older rules lose records or let logs diverge; that is what they are here for. So the core asserts nothing of which
@@ -32,36 +32,36 @@ class TruncationRule(Protocol):
 
     # As a follower
 
-    def follows_anew(self, known_leader: int, leader: int) -> bool:
-        """Whether a LeaderAndIsr of a higher epoch makes a follower of ``known_leader`` start anew under ``leader``."""
+    def restarts_following(self, known_leader: int, leader: int) -> bool:
+        """Whether a LeaderAndIsr of a higher epoch makes a follower of ``known_leader`` restart under ``leader``."""
         ...
 
-    def first_cut(self, epochs: EpochCache, high_watermark: int) -> int | None:
-        """Where a replica cuts its log when it starts to follow, before it asks anybody; None: nowhere."""
+    def initial_truncation_offset(self, epochs: EpochCache, high_watermark: int) -> int | None:
+        """Return where a replica truncates its log when it starts to follow, before any request; None: nowhere."""
         ...
 
-    def question(self, epochs: EpochCache) -> int | None:
-        """The epoch whose end the leader must tell before the first fetch; None: fetch at once."""
+    def epoch_to_look_up(self, epochs: EpochCache) -> int | None:
+        """Return the epoch whose end is looked up at the leader before the first fetch; None: fetch at once."""
         ...
 
-    def cut(
+    def truncation_offset(
         self, leader_end: EpochEnd, epochs: EpochCache, log_end_offset: int, high_watermark: int
     ) -> tuple[int, bool]:
-        """The new log end offset, given the leader's answer about an epoch, and whether that settles it."""
+        """Return the new log end offset, given the leader's end of an epoch, and whether the logs now agree."""
         ...
 
     def fetch_epochs(self, leader_epoch: int, epochs: EpochCache) -> tuple[int | None, int | None]:
-        """The current leader epoch and the last fetched epoch that a fetch carries; None: not checked."""
+        """Return the current leader epoch and the last fetched epoch that a fetch carries; None: not checked."""
         ...
 
-    def cuts_beyond_leader(self, *, unclean_leader_election: bool) -> bool:
-        """Whether a follower that is beyond its leader's end cuts to that end; if not, it fails."""
+    def truncates_beyond_leader(self, *, unclean_leader_election: bool) -> bool:
+        """Whether a follower that is beyond its leader's end truncates to that end; if not, it fails."""
         ...
 
     # As a leader
 
     def end_of_epoch(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
-        """What a leader answers when it is asked where an epoch ends."""
+        """Return what a leader responds when a follower looks up where an epoch ends."""
         ...
 
     def may_join(self, log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
@@ -71,9 +71,9 @@ class TruncationRule(Protocol):
     # As either
 
     def note_election(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> bool:
-        """Note the epoch of an election that this replica won, in the cache; says whether the cache changed."""
+        """Note the epoch of an election that this replica won, in the cache; returns whether the cache changed."""
         ...
 
     def note_batch(self, epochs: EpochCache, epoch: int, base_offset: int) -> bool:
-        """Note an appended batch's epoch in the cache; says whether the cache changed."""
+        """Note an appended batch's epoch in the cache; returns whether the cache changed."""
         ...

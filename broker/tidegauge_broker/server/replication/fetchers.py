@@ -147,9 +147,9 @@ class _Fetcher:
         changed = [
             item
             for item in chosen.partitions
-            if item.topic_partition in chosen.anew or stream.standing.get(item.topic_partition) != item
+            if item.topic_partition in chosen.first_fetches or stream.standing.get(item.topic_partition) != item
         ]
-        forgotten = [at for at in stream.standing if at not in wanted or at in chosen.anew]
+        forgotten = [at for at in stream.standing if at not in wanted or at in chosen.first_fetches]
         request = self._owner.request_for(chosen, first=stream.is_first)
         request.partitions.extend(convert.to_fetch_partition(item) for item in changed)
         request.forgotten.extend(
