@@ -1,9 +1,9 @@
-"""Which brokers get the replicas of new partitions: Kafka's algorithm, with its two random numbers as arguments.
+"""Assign replicas of new partitions to brokers: Kafka's algorithm, with its two random numbers as arguments.
 
 Without racks, partition p's first replica goes to broker (p + start) mod n; the others follow at a distance that grows
-by one each time the leaders have gone once around, so that the followers of one broker's partitions spread. With
-racks, the brokers are interleaved by rack and a broker is skipped while its rack holds a replica and another does not.
-Source: org.apache.kafka.admin.AdminUtils (kafka-behaviour 8.14).
+by one each time the leaders have wrapped around, so that the followers of one broker's partitions spread. With racks,
+ the brokers are interleaved by rack and a broker is skipped while its rack holds a replica and another does not.
+Source: org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def assign_replicas(
     shift: int,
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
-    """Assign replicas to brokers.
+    """Return the replicas of each new partition, the preferred leader first.
 
     Args:
         brokers: the live brokers, in the order that ``start`` counts.
         partition_count: how many partitions to assign.
-        replication_factor: how many replicas each gets.
-        start: any number; where the first leader stands (modulo the number of brokers).
+        replication_factor: replicas of each partition.
+        start: any number; position of the first leader (modulo the number of brokers).
         shift: any number; the distance of the first follower (modulo the number of brokers).
         first_partition: index of the first partition, where a topic grows.
 
@@ -67,12 +67,12 @@ def assign_replicas(
 
 
 def _follower(first: int, shift: int, index: int, count: int) -> int:
-    """Position of a partition's follower number ``index``, never that of its first replica."""
+    """Return the position of a partition's follower number ``index``, never that of its first replica."""
     return (first + 1 + (shift + index) % (count - 1)) % count
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """Brokers in turn from each rack, racks by name, brokers by id."""
+    """Return the brokers, taken in turn from each rack: racks by name, brokers by id (KIP-36)."""
     by_rack: dict[str, list[int]] = {}
     for broker_id in sorted(racks):
         by_rack.setdefault(racks[broker_id], []).append(broker_id)

@@ -1,7 +1,7 @@
 """How gRPC channels reconnect, the same for clients and brokers.
 
 By default gRPC tries a dead peer again only after up to two minutes, and shares one connection among all channels to an
-address: a broker that comes back would stay unseen for so long.
+address: a restarted broker would stay unreachable all that time.
 
 The second option is not what its name says. The back-off lies between the first and the third; the second is how long
 one attempt to connect may take, the peer's first frame included (docs/adr/0006-a-second-to-connect.md).

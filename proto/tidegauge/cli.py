@@ -1,10 +1,11 @@
-"""What all verbs of the command line share: exit codes, the common options, how an error is told.
+"""Exit codes, common options and error reporting, shared by all verbs of the command line.
 
 Verbs live in several packages and register through the entry-point group ``tidegauge.verbs``; this module is
-the part of the contract (design, section 6) that must be the same in all of them. It imports nothing heavy.
+the part of the contract that must be the same in all of them (docs/command-line.md). It imports nothing heavy, so that
+every verb starts fast.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 the tool itself failed, 4 a condition waited for does not hold,
-124 the verb's own time limit, 130 Ctrl-C, 143 SIGTERM.
+Exit codes: 0 success, 1 failure, 2 usage error, 3 internal error of the tool, 4 an awaited condition does not hold,
+124 time limit of the verb reached, 130 Ctrl-C, 143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class CommonOption(click.Option):
 
 
 def common_help(command: click.Command) -> str:
-    """Return what ``--help`` of a verb says of its common options, for the end of that text; empty for none."""
+    """Return the section of a verb's ``--help`` that lists its common options; empty if it has none."""
     options = [option for option in command.params if isinstance(option, CommonOption) and not option.hidden]
     if not options:
         return ""
@@ -68,7 +69,7 @@ def common_help(command: click.Command) -> str:
 
 
 def output_option(command: AnyCallable) -> AnyCallable:
-    """``-o/--output text|json``, passed as ``output``."""
+    """Add ``-o/--output text|json``, passed as ``output``."""
     return click.option(
         "-o",
         "--output",
@@ -81,7 +82,7 @@ def output_option(command: AnyCallable) -> AnyCallable:
 
 
 def directory_option(command: AnyCallable, *, hidden: bool = False) -> AnyCallable:
-    """``--dir``, passed as ``directory``: the directory of a cluster that ``tidegauge up`` made."""
+    """Add ``--dir``, passed as ``directory``: the directory of a cluster that ``tidegauge up`` made."""
     return click.option(
         "--dir",
         "directory",
@@ -95,9 +96,9 @@ def directory_option(command: AnyCallable, *, hidden: bool = False) -> AnyCallab
 
 
 def bootstrap_option(command: AnyCallable, *, hidden: bool = False) -> AnyCallable:
-    """``-b/--bootstrap-server``, passed as ``bootstrap_server``; its variable is read by the client's resolver.
+    """Add ``-b/--bootstrap-server``, passed as ``bootstrap_server``; the client's resolver reads its variable.
 
-    With it comes ``--command-config``, kept for ``command_config`` and not passed.
+    Adds ``--command-config`` too: its value is not passed to the verb, ``command_config`` returns it.
     """
     command = click.option(
         "--command-config",
@@ -126,29 +127,29 @@ def _keep_command_config(context: click.Context, _: click.Parameter, value: Path
 
 
 def command_config() -> Path | None:
-    """What ``--command-config`` of the running verb says."""
+    """Return the file that ``--command-config`` of the running verb names; None if the option was not given."""
     context = click.get_current_context(silent=True)
     found = None if context is None else context.meta.get(_COMMAND_CONFIG)
     return found if isinstance(found, Path) else None
 
 
 def verb_options(command: AnyCallable) -> AnyCallable:
-    """The options that every verb takes: output, directory, bootstrap_server; ``command_config`` gives the fourth."""
+    """Add the options that every verb takes: output, directory, bootstrap_server and command config."""
     return output_option(directory_option(bootstrap_option(command)))
 
 
 def offline_verb_options(command: AnyCallable) -> AnyCallable:
-    """The same options for a verb that asks no cluster: accepted everywhere, but only ``--output`` means something."""
+    """Add the common options to a verb that asks no cluster: all are accepted, only ``--output`` has an effect."""
     return output_option(directory_option(bootstrap_option(command, hidden=True), hidden=True))
 
 
 def say(text: str) -> None:
-    """Talk: one line on stderr."""
+    """Print one line for the user on stderr."""
     click.echo(text, err=True)
 
 
 def print_json(value: object) -> None:
-    """Data: one JSON document on one line of stdout, flushed so that a pipe sees it at once."""
+    """Print one JSON document on one line of stdout, flushed so that a pipe receives it at once."""
     sys.stdout.write(json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
@@ -156,9 +157,9 @@ def print_json(value: object) -> None:
 def fail(
     message: str, output: str = "text", *, code: ErrorCode | None = None, exit_code: int = EXIT_FAILED
 ) -> NoReturn:
-    """Tell an error in the form that was asked for, and leave.
+    """Report an error on stderr in the requested output format, and exit.
 
-    In text the sentence stands on stderr; as JSON it is ``{"error":{"code","name","message"}}`` there.
+    As text it is the sentence itself; as JSON it is ``{"error":{"code","name","message"}}``.
     """
     if output == "json":
         error = {
@@ -173,7 +174,7 @@ def fail(
 
 
 def tells_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a verb so that its errors become one sentence: TidegaugeError, OSError of a pipe, Ctrl-C.
+    """Decorate a verb so that its errors become one sentence: TidegaugeError, a broken pipe, Ctrl-C.
 
     The verb must take ``output``. A closed stdout (``| head``) ends quietly with 0, as Unix tools do.
     """

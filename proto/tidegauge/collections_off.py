@@ -1,4 +1,4 @@
-"""No search for cyclic rubbish for a while: for work that makes millions of small objects and hardly a cycle."""
+"""Suspend cyclic garbage collection, for work that makes millions of small objects and hardly a cycle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collections_off() -> Iterator[None]:
-    """Within it nothing is searched for cycles; afterwards as before."""
+    """Suspend cyclic garbage collection inside the block, and restore its state afterwards."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,9 @@
-"""The control plane's messages as plain values: what controller and brokers tell each other.
+"""The messages between controller and brokers as plain values.
 
 The pure cores on both sides speak these; ``control.proto`` is their form on the wire. A leader of ``NO_LEADER``
 means none. ``partition_epoch`` is the zkVersion of the partition's state znode; ISR lists keep stored order.
-Source: LeaderAndIsr, UpdateMetadata, StopReplica, AlterPartition of Kafka 3.9 (kafka-behaviour 8.8, 8.11).
+Source: LeaderAndIsr, UpdateMetadata, StopReplica and AlterPartition of Kafka 3.9 (ControllerChannelManager,
+AlterPartitionManager).
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker is reached.
+    """The address of a broker.
 
     Attributes:
-        host, port: of the listener that brokers use among themselves; for a client, of the one through which it asked.
+        host, port: those of the inter-broker listener; for a client, of the listener through which it is connected.
         listeners: all that the broker advertises; empty where only one is known.
     """
 
@@ -33,7 +34,7 @@ class Endpoint:
     listeners: tuple[Listener, ...] = ()
 
     def through(self, listener: str) -> Endpoint | None:
-        """The broker as seen through the listener of this name; None: it has none of that name."""
+        """Return the broker's address on the listener of this name; None if it has no such listener."""
         for one in self.listeners:
             if one.name == listener:
                 return Endpoint(self.broker_id, one.host, one.port, self.rack)
@@ -47,7 +48,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ControlHeader:
-    """Sender and receiver of a control request; the broker epoch is the receiver's, as the sender knows it."""
+    """The sender of a control request, and the receiver's broker epoch as the sender knows it."""
 
     controller_id: int
     controller_epoch: int
@@ -81,7 +82,7 @@ class LeaderAndIsrPartition:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrRequest:
-    """Makes replicas leaders or followers."""
+    """A request that makes replicas leaders or followers."""
 
     header: ControlHeader
     partitions: Sequence[LeaderAndIsrPartition]
@@ -90,7 +91,7 @@ class LeaderAndIsrRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsResponse:
-    """The answer to LeaderAndIsr and StopReplica: an error of the whole, or one for each partition."""
+    """The response to LeaderAndIsr and StopReplica: an error of the whole request, or one for each partition."""
 
     error: ErrorCode = ErrorCode.NONE
     partitions: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
@@ -98,7 +99,7 @@ class PartitionsResponse:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadataPartition:
-    """One partition of an UpdateMetadata request; ``deleted`` says: forget it."""
+    """One partition of an UpdateMetadata request; ``deleted`` removes it from the cache."""
 
     state: PartitionState
     offline_replicas: tuple[int, ...] = ()
@@ -107,10 +108,11 @@ class UpdateMetadataPartition:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadataRequest:
-    """Fills a broker's metadata cache; the live brokers are always complete, partitions only what changed.
+    """A request that updates a broker's metadata cache: all live brokers, and the partitions that changed.
 
     Attributes:
-        startup_complete: what the receiver's registration, or the sender's election, brings has been sent before this.
+        startup_complete: all requests that follow from the receiver's registration, or the sender's election, were sent
+            before this one.
     """
 
     header: ControlHeader
@@ -121,7 +123,7 @@ class UpdateMetadataRequest:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaPartition:
-    """One replica to stop; no leader epoch means that it is not checked."""
+    """One replica to stop; without a leader epoch it is not checked."""
 
     topic_partition: TopicPartition
     leader_epoch: int | None
@@ -130,7 +132,7 @@ class StopReplicaPartition:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaRequest:
-    """Makes replicas stop, and perhaps go."""
+    """A request that stops replicas, and deletes those marked so."""
 
     header: ControlHeader
     partitions: Sequence[StopReplicaPartition]
@@ -140,8 +142,8 @@ class StopReplicaRequest:
 class IsrProposal:
     """A leader's proposal for one partition (AlterPartition).
 
-    ``joiner_epoch`` is the broker epoch of the replica that it adds, as that one's fetch carried it (KIP-903); -1 where
-    it adds none, or that is unknown.
+    ``joiner_epoch`` is the broker epoch of the replica that it adds, as that replica's fetch carried it (KIP-903);
+    -1 if it adds none, or the epoch is unknown.
     """
 
     topic_partition: TopicPartition
@@ -155,7 +157,7 @@ class IsrProposal:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionRequest:
-    """Proposals of one leader broker."""
+    """A request with the ISR proposals of one leader's broker."""
 
     broker_id: int
     broker_epoch: int
@@ -164,7 +166,7 @@ class AlterPartitionRequest:
 
 @dataclass(frozen=True, slots=True)
 class IsrVerdict:
-    """The controller's answer to one proposal: an error, or the state now in ZooKeeper."""
+    """The controller's response to one proposal: an error, or the state now in ZooKeeper."""
 
     topic_partition: TopicPartition
     error: ErrorCode
@@ -177,7 +179,7 @@ class IsrVerdict:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionResponse:
-    """An error of the whole, or a verdict for each proposal."""
+    """The response to AlterPartition: an error of the whole request, or a verdict for each proposal."""
 
     error: ErrorCode = ErrorCode.NONE
     partitions: Sequence[IsrVerdict] = ()

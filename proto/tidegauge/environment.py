@@ -1,7 +1,7 @@
-"""Settings from environment variables, as Kafka's container images take them.
+"""Settings from environment variables, with the names of Kafka's container images.
 
 ``KAFKA_BROKER_ID`` is ``broker.id``: after the prefix ``_`` stands for ``.``, ``__`` for ``_`` and ``___`` for ``-``.
-Variables that are Kafka's own for its start scripts are no settings.
+Variables that Kafka's start scripts read are not settings.
 Source: the configuration of the image apache/kafka.
 """
 
@@ -23,7 +23,7 @@ _MEANING = {1: ".", 2: "_", 3: "-"}
 
 
 def settings_of_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings among the variables, with Kafka's names."""
+    """Return the settings among the variables, with Kafka's names."""
     return {
         setting_name(name): value
         for name, value in sorted(environment.items())
@@ -32,5 +32,5 @@ def settings_of_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def setting_name(variable: str) -> str:
-    """``KAFKA_LOG_DIRS`` is ``log.dirs``."""
+    """Return the setting that a variable stands for: ``log.dirs`` for ``KAFKA_LOG_DIRS``."""
     return _UNDERSCORES.sub(lambda found: _MEANING[len(found[0])], variable.removeprefix(PREFIX).lower())

@@ -2,8 +2,8 @@
 
 The numbers are Kafka's (``org.apache.kafka.common.protocol.Errors``) and are forever; the protobuf enum
 ``ErrorCode`` has the same ones (a test compares). *Retriable* says that the same request may succeed later;
-*refresh_metadata* that the client should ask who leads first; *definite* that the request certainly had no
-effect: after an error that is not definite nobody knows, and a retry without idempotence may write twice.
+*refresh_metadata* that the client should refresh its metadata first; *definite* that the request certainly had no
+effect: after any other error the outcome is unknown, and a retry without idempotence may write twice.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
-        """The code with this number; an unknown number is UNKNOWN_SERVER_ERROR."""
+        """Return the code with this number; an unknown number is UNKNOWN_SERVER_ERROR."""
         try:
             return cls(number)
         except ValueError:
@@ -128,14 +128,14 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
     retry, refresh, definite = True, True, True
     no = False
     rows = [
-        (e.UNKNOWN_SERVER_ERROR, no, no, no, "The broker met something it did not expect; its log says what."),
+        (e.UNKNOWN_SERVER_ERROR, no, no, no, "The broker met an unexpected error; its log has the details."),
         (e.NONE, no, no, definite, "Success."),
         (e.OFFSET_OUT_OF_RANGE, no, no, definite, "The offset is below the log start offset or above the end."),
         (e.CORRUPT_MESSAGE, retry, no, definite, "A record batch does not match its CRC or is malformed."),
         (e.UNKNOWN_TOPIC_OR_PARTITION, retry, refresh, definite, "This broker does not know the topic-partition."),
         (e.LEADER_NOT_AVAILABLE, retry, refresh, definite, "There is no live leader for the partition right now."),
         (e.NOT_LEADER_OR_FOLLOWER, retry, refresh, no, "This broker does not lead the partition (any more)."),
-        (e.REQUEST_TIMED_OUT, retry, no, no, "The condition did not come in time; the outcome is unknown."),
+        (e.REQUEST_TIMED_OUT, retry, no, no, "The request timed out; its outcome is unknown."),
         (e.BROKER_NOT_AVAILABLE, no, no, definite, "The broker is not available."),
         (e.REPLICA_NOT_AVAILABLE, retry, refresh, definite, "The replica is not available."),
         (e.MESSAGE_TOO_LARGE, no, no, definite, "A record batch is larger than max.message.bytes."),
@@ -147,8 +147,14 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
             definite,
             "The metadata of a committed offset is longer than offset.metadata.max.bytes.",
         ),
-        (e.NETWORK_EXCEPTION, retry, refresh, no, "The connection broke before the answer came."),
-        (e.COORDINATOR_LOAD_IN_PROGRESS, retry, no, definite, "No block of producer ids is at hand yet."),
+        (e.NETWORK_EXCEPTION, retry, refresh, no, "The connection broke before the response came."),
+        (
+            e.COORDINATOR_LOAD_IN_PROGRESS,
+            retry,
+            no,
+            definite,
+            "The coordinator is loading its state, or no block of producer ids is available yet.",
+        ),
         (
             e.COORDINATOR_NOT_AVAILABLE,
             retry,
@@ -163,7 +169,13 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
             definite,
             "This broker is not the coordinator of the group or transaction.",
         ),
-        (e.INVALID_TOPIC_EXCEPTION, no, no, definite, "The topic name is illegal or the topic can't be used so."),
+        (
+            e.INVALID_TOPIC_EXCEPTION,
+            no,
+            no,
+            definite,
+            "The topic name is illegal, or the topic does not allow this operation.",
+        ),
         (e.RECORD_LIST_TOO_LARGE, no, no, definite, "The record set is larger than a segment."),
         (e.NOT_ENOUGH_REPLICAS, retry, no, definite, "Fewer in-sync replicas than min.insync.replicas."),
         (e.NOT_ENOUGH_REPLICAS_AFTER_APPEND, retry, no, no, "Appended, but with too few in-sync replicas."),
@@ -196,7 +208,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.INVALID_REPLICA_ASSIGNMENT, no, no, definite, "The replica assignment is not allowed."),
         (e.INVALID_CONFIG, no, no, definite, "A setting is unknown or its value is not allowed."),
         (e.NOT_CONTROLLER, retry, refresh, definite, "This broker is not the active controller."),
-        (e.INVALID_REQUEST, no, no, definite, "The request contradicts itself or lacks something."),
+        (e.INVALID_REQUEST, no, no, definite, "The request is contradictory or incomplete."),
         (
             e.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             no,
@@ -206,7 +218,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         ),
         (e.POLICY_VIOLATION, no, no, definite, "The topic's cleanup.policy forbids it."),
         (e.OUT_OF_ORDER_SEQUENCE_NUMBER, no, no, definite, "The producer's sequence has a gap or is too old."),
-        (e.DUPLICATE_SEQUENCE_NUMBER, no, no, definite, "Never answered: a duplicate succeeds, as in Kafka 3.9."),
+        (e.DUPLICATE_SEQUENCE_NUMBER, no, no, definite, "Not returned by a 3.9 broker: a duplicate succeeds."),
         (e.INVALID_PRODUCER_EPOCH, no, no, definite, "The producer's epoch is older than the stored one."),
         (e.INVALID_TXN_STATE, no, no, definite, "The transaction's state does not allow the operation."),
         (e.INVALID_PRODUCER_ID_MAPPING, no, no, definite, "The producer id is not the one of the transactional id."),
@@ -220,10 +232,10 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.CONCURRENT_TRANSACTIONS, retry, no, definite, "Another operation of the transaction is still in progress."),
         (e.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, no, no, definite, "The transactional id may not be used."),
         (e.SECURITY_DISABLED, no, no, definite, "The broker has no authorizer."),
-        (e.OPERATION_NOT_ATTEMPTED, no, no, definite, "The item was not tried."),
-        (e.KAFKA_STORAGE_ERROR, retry, refresh, no, "The log folder is offline after a disk error."),
+        (e.OPERATION_NOT_ATTEMPTED, no, no, definite, "The operation was not attempted for this item."),
+        (e.KAFKA_STORAGE_ERROR, retry, refresh, no, "The log directory is offline after a disk error."),
         (e.LOG_DIR_NOT_FOUND, no, no, definite, "The broker has no such log directory."),
-        (e.UNKNOWN_PRODUCER_ID, no, no, definite, "Never answered by a 3.9 broker."),
+        (e.UNKNOWN_PRODUCER_ID, no, no, definite, "Not returned by a 3.9 broker."),
         (e.REASSIGNMENT_IN_PROGRESS, no, no, definite, "Partitions of the topic are being reassigned."),
         (
             e.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
@@ -235,7 +247,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.NON_EMPTY_GROUP, no, no, definite, "The group has members."),
         (e.GROUP_ID_NOT_FOUND, no, no, definite, "There is no such group."),
         (e.FETCH_SESSION_ID_NOT_FOUND, retry, no, definite, "The fetch session is not known."),
-        (e.INVALID_FETCH_SESSION_EPOCH, retry, no, definite, "The fetch session's epoch does not follow."),
+        (e.INVALID_FETCH_SESSION_EPOCH, retry, no, definite, "The fetch session's epoch is not the next one."),
         (
             e.LISTENER_NOT_FOUND,
             retry,
@@ -247,7 +259,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.FENCED_LEADER_EPOCH, retry, refresh, definite, "The request's leader epoch is older than the broker's."),
         (e.UNKNOWN_LEADER_EPOCH, retry, no, definite, "The request's leader epoch is newer than the broker's."),
         (e.UNSUPPORTED_COMPRESSION_TYPE, no, no, definite, "The compression codec is not supported."),
-        (e.STALE_BROKER_EPOCH, no, no, definite, "The request belongs to an earlier registration."),
+        (e.STALE_BROKER_EPOCH, no, no, definite, "The request was made for an earlier broker epoch."),
         (e.OFFSET_NOT_AVAILABLE, retry, no, definite, "The new leader's high watermark still lags its epoch start."),
         (e.MEMBER_ID_REQUIRED, no, no, definite, "The member must join again with the member id of this response."),
         (e.PREFERRED_LEADER_NOT_AVAILABLE, retry, refresh, definite, "The preferred leader is not alive or in sync."),
@@ -255,9 +267,9 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.FENCED_INSTANCE_ID, no, no, definite, "Another member has taken over the group instance id."),
         (e.ELIGIBLE_LEADERS_NOT_AVAILABLE, retry, refresh, definite, "No replica may become leader."),
         (e.ELECTION_NOT_NEEDED, retry, refresh, definite, "The partition has the right leader already."),
-        (e.NO_REASSIGNMENT_IN_PROGRESS, no, no, definite, "No reassignment runs for the partition."),
+        (e.NO_REASSIGNMENT_IN_PROGRESS, no, no, definite, "No reassignment of the partition is in progress."),
         (e.GROUP_SUBSCRIBED_TO_TOPIC, no, no, definite, "The group is subscribed to the topic."),
-        (e.INVALID_RECORD, no, no, definite, "A record breaks a rule of the log."),
+        (e.INVALID_RECORD, no, no, definite, "A record violates a rule of the log."),
         (e.UNSTABLE_OFFSET_COMMIT, retry, no, definite, "A transaction with offsets of the group has not ended yet."),
         (e.PRODUCER_FENCED, no, no, definite, "A newer producer with the same transactional id has taken over."),
         (e.RESOURCE_NOT_FOUND, no, no, definite, "There is no such resource."),
@@ -273,7 +285,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
             definite,
             "The fetch session was opened by topic names and is used by topic ids, or the reverse.",
         ),
-        (e.INELIGIBLE_REPLICA, no, no, definite, "A proposed in-sync replica is not alive or shuts down."),
+        (e.INELIGIBLE_REPLICA, no, no, definite, "A proposed in-sync replica is not alive, or is shutting down."),
         (e.MISMATCHED_ENDPOINT_TYPE, no, no, definite, "The request is for controllers, not for brokers."),
         (e.UNSUPPORTED_ENDPOINT_TYPE, no, no, definite, "There is no such endpoint type."),
     ]
@@ -284,7 +296,7 @@ ERROR_TABLE: dict[ErrorCode, ErrorInfo] = _table()
 
 
 class TidegaugeError(Exception):
-    """An error with Kafka's number and a sentence for people.
+    """An error with Kafka's number and a sentence for the user.
 
     Attributes:
         code: Kafka's number and name.
@@ -306,7 +318,7 @@ class TidegaugeError(Exception):
 
     @property
     def refresh_metadata(self) -> bool:
-        """Whether a client should ask who leads before it tries again."""
+        """Whether a client should refresh its metadata before it tries again."""
         return ERROR_TABLE[self.code].refresh_metadata
 
     @property

@@ -3,7 +3,7 @@
 Every line has
     ``time_ms``   wall clock of the process that wrote it, integer ms since 1970
     ``logical_time``  microseconds of the logical clock that goes with the brokers' calls (``tidegauge.logical_clock``):
-                  an event that was caused by another, in whatever process, has the larger one
+                  an event that was caused by another, in any process, has the larger value
     ``sequence``  rises by one with each line of a process
     ``source``    ``broker-N`` or ``lab``
     ``kind``      one of the kinds below
@@ -67,14 +67,14 @@ MERGEABLE_KINDS = frozenset({"high_watermark", "log_end_offset"})
 
 
 def file_name(source: str) -> str:
-    """Name of a source's event log inside a cluster's ``logs`` folder."""
+    """Return the name of a source's event log inside a cluster's ``logs`` directory."""
     return f"{source}.events.jsonl"
 
 
 def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """Read a source's events, oldest first, the moved-away part included.
 
-    A last line that is cut off (its writer was killed) is left out. A missing file has no events.
+    An incomplete last line (its writer was killed) is left out. A missing file has no events.
     """
     for part in (path.with_name(path.name + ".1"), path):
         try:
@@ -90,14 +90,14 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
                 yield event
 
 
-def read_folder(folder: Path) -> list[dict[str, Any]]:
-    """All events of a cluster's ``logs`` folder, in causal order."""
-    events = [event for path in sorted(folder.glob("*.events.jsonl")) for event in read_events(path)]
+def read_directory(directory: Path) -> list[dict[str, Any]]:
+    """Return all events of a cluster's ``logs`` directory, in causal order."""
+    events = [event for path in sorted(directory.glob("*.events.jsonl")) for event in read_events(path)]
     events.sort(key=causal_key)
     return events
 
 
 def causal_key(event: Mapping[str, Any]) -> tuple[int, str, int]:
-    """Sorts events so that none stands before what caused it; unrelated ones by time, then source and sequence."""
+    """Return a sort key that puts no event before its cause; unrelated events go by time, source and sequence."""
     logical_time = event.get("logical_time", event.get("time_ms", 0) * 1000)
     return logical_time, str(event.get("source")), event.get("sequence", 0)

@@ -1,6 +1,6 @@
-"""Say how to install what an extra of Tidegauge needs.
+"""Tell the user how to install the requirements of an extra of Tidegauge.
 
-Tidegauge is on no package index, so ``pip install tidegauge[watch]`` can't work; what its extras ask for is on one.
+Tidegauge is on no package index, so ``pip install tidegauge[watch]`` can't work; the requirements of its extras are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def install_command(extra: str) -> str:
 
     try:
         requirements = requirements_of(metadata.requires(DISTRIBUTION) or [], extra)
-    except metadata.PackageNotFoundError:  # run from a folder of sources, or from a zip file sent along
+    except metadata.PackageNotFoundError:  # run from a source directory, or from a zip file sent along
         requirements = []
     if not requirements:
         return f"pip install PACKAGES, those of the extra `{extra}` in Tidegauge's pyproject.toml"

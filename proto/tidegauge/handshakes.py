@@ -1,7 +1,7 @@
-"""What a failed TLS handshake means, and what to do about it: from the words of gRPC and OpenSSL to a sentence.
+"""Explain failed TLS handshakes: from the messages of gRPC and OpenSSL to a sentence with a cure.
 
-Contract: pure. ``client_reason`` speaks to who connects, ``server_reason`` to who is connected to; None: the words say
-nothing of TLS. Each sentence ends with what to do, in terms of settings.
+Contract: pure. ``client_reason`` is for the side that connects, ``server_reason`` for the broker; None means that the
+message is not about TLS. Each sentence ends with the setting to change.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _says(text: str, words: tuple[str, ...]) -> bool:
 
 
 def client_reason(details: str, host: str) -> str | None:
-    """Why a client could not connect."""
+    """Return why a client could not connect; None if the details are not about TLS."""
     text = details.lower()
     if _says(text, _NOT_TLS):
         return (
@@ -40,7 +40,7 @@ def client_reason(details: str, host: str) -> str | None:
         )
     if _says(text, _WRONG_HOST):
         return (
-            f"the broker's certificate is not one for {host}; connect by a name that stands in the certificate, or "
+            f"the broker's certificate is not valid for {host}; connect by a name in the certificate, or "
             f"issue one whose subjectAltName has {host}"
         )
     is_alert = "alert" in text
@@ -51,8 +51,8 @@ def client_reason(details: str, host: str) -> str | None:
         )
     if is_alert and _says(text, (*_EXPIRED, *_STRANGER, *_REFUSED)):
         return (
-            "the broker refuses this client's certificate; renew it if it has expired, else use one that an authority "
-            "in the broker's ssl.truststore.location has issued"
+            "the broker rejects this client's certificate; renew it if it has expired, else use one issued by an "
+            "authority in the broker's ssl.truststore.location"
         )
     if _says(text, _EXPIRED):
         return "the broker's certificate has expired; issue a new one and start the broker with it"
@@ -60,16 +60,16 @@ def client_reason(details: str, host: str) -> str | None:
         return "the broker's certificate is not valid yet; set the clocks right, or issue a new one"
     if _says(text, _STRANGER):
         return (
-            "no authority that this client believes has issued the broker's certificate; name the file with the right "
+            "no authority that this client trusts has issued the broker's certificate; name the file with its "
             "authority in ssl.truststore.location (ssl_cafile in Python)"
         )
-    if "ssl_error_ssl" in text:  # a broker that dies in the middle of it is another matter
+    if "ssl_error_ssl" in text:  # a broker that dies during the handshake gives another message
         return f"the TLS handshake failed: {_last_word(details)}; see the broker's log, which names the reason"
     return None
 
 
 def server_reason(native_line: str) -> str | None:
-    """Why a peer could not be served, from a line that gRPC wrote; None: it is not about a handshake."""
+    """Return why a peer could not be served, from a line of gRPC's log; None if it is not about a handshake."""
     found = _NATIVE_LINE.search(native_line)
     if found is None:
         return None
@@ -81,12 +81,12 @@ def server_reason(native_line: str) -> str | None:
         )
     if _says(text, _NO_CERTIFICATE):
         return (
-            "the client showed no certificate, and ssl.client.auth is required; give the client one with "
+            "the client presented no certificate, and ssl.client.auth is required; give the client one with "
             "ssl.keystore.location"
         )
     if "alert" in text and _says(text, (*_STRANGER, *_REFUSED, *_EXPIRED)):
         return (
-            "the client does not believe this broker's certificate; renew it if it has expired, else give the client "
+            "the client does not trust this broker's certificate; renew it if it has expired, else give the client "
             "its authority with ssl.truststore.location"
         )
     if _says(text, _EXPIRED):
@@ -96,12 +96,12 @@ def server_reason(native_line: str) -> str | None:
     if _says(text, _STRANGER):
         return (
             "no authority in ssl.truststore.location has issued the peer's certificate; add its authority there, or "
-            "use a certificate of one that is there"
+            "use a certificate issued by one that is there"
         )
-    return f"{_last_word(found[1])}; look whether both sides mean the same port and protocol"
+    return f"{_last_word(found[1])}; check that both sides use the same port and protocol"
 
 
 def _last_word(details: str) -> str:
-    """OpenSSL's own word for it, without the numbers before."""
+    """Return OpenSSL's own description, without the numbers before it."""
     words = [part.strip() for part in details.split(":") if part.strip() not in {"", "OK"}]
     return words[-1] if words else details

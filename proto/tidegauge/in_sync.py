@@ -1,4 +1,4 @@
-"""Decide who is in sync and where the high watermark stands: the rules that the leader applies and ``explain`` tells.
+"""Decide who is in sync and where the high watermark stands: the rules that the leader applies and ``explain`` reports.
 
 Pure functions over plain values, so that every place that decides or explains asks the same question here:
 
@@ -20,7 +20,7 @@ JoinObstacle = Literal["high-watermark", "epoch-start"]
 
 
 class FollowerProgress(Protocol):
-    """What a leader knows of a follower's copy.
+    """The leader's view of a follower's log.
 
     Attributes:
         broker_id: the follower.

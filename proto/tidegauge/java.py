@@ -77,7 +77,7 @@ def java_home(environment: Mapping[str, str] | None = None) -> Path:
     if environment is None:
         environment = os.environ
     java = choose(candidates(environment), look)
-    return java.home if java.starts_for_spark else home_without_module(java.home, folders_for_homes(environment))
+    return java.home if java.starts_for_spark else home_without_module(java.home, directories_for_homes(environment))
 
 
 def java_program() -> str:
@@ -179,20 +179,20 @@ def major_version(text: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def folders_for_homes(environment: Mapping[str, str]) -> list[Path]:
+def directories_for_homes(environment: Mapping[str, str]) -> list[Path]:
     """Return the directories in which our own JAVA_HOMEs may lie, best first."""
-    folders = [Path(sys.prefix) / "share" / "tidegauge"] if sys.prefix != sys.base_prefix else []
+    directories = [Path(sys.prefix) / "share" / "tidegauge"] if sys.prefix != sys.base_prefix else []
     cache = Path(environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111  (never raises)
-    return [*folders, cache / "tidegauge"] if cache.is_absolute() else folders
+    return [*directories, cache / "tidegauge"] if cache.is_absolute() else directories
 
 
-def home_without_module(home: Path, folders: Iterable[Path]) -> Path:
+def home_without_module(home: Path, directories: Iterable[Path]) -> Path:
     """Return a JAVA_HOME like this one whose ``bin/java`` ignores Spark's argument; make it where it is missing.
 
     Args:
         home: of a Java without the module. An installation elsewhere, or another wording of the script, gets a
             directory of its own: its name says which it is.
-        folders: to make it in; the first in which that is possible.
+        directories: candidates for its parent; the first that can be written is used.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, none of them can be written.
@@ -200,13 +200,13 @@ def home_without_module(home: Path, folders: Iterable[Path]) -> Path:
     script = _SCRIPT.format(program=shlex.quote(str(home / "bin" / "java")))
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     problem = "there is no cache directory"
-    for folder in folders:
+    for directory in directories:
         try:
-            _make_home(folder / name, home, script)
+            _make_home(directory / name, home, script)
         except OSError as error:
-            problem = f"{folder}: {error.strerror or error}"
+            problem = f"{directory}: {error.strerror or error}"
         else:
-            return folder / name
+            return directory / name
     raise TidegaugeError(
         ErrorCode.INVALID_REQUEST,
         f"{home} is a Java without the module {MODULE_OF_SPARK}, and a directory with a start script for it can't be "
@@ -216,7 +216,7 @@ def home_without_module(home: Path, folders: Iterable[Path]) -> Path:
 
 
 def _make_home(made: Path, home: Path, script: str) -> None:
-    """Bring the directory into its state, whatever it is in."""
+    """Make or complete the directory, whatever state an earlier process left it in."""
     program = made / "bin" / "java"
     (made / "bin").mkdir(parents=True, exist_ok=True)
     (made / _MARK).touch()
@@ -227,7 +227,7 @@ def _make_home(made: Path, home: Path, script: str) -> None:
             return
     except (OSError, UnicodeDecodeError):
         pass
-    # Under another name first, so that nobody runs half of it.
+    # It is written under another name first, so that no process runs an incomplete script.
     descriptor, temporary = tempfile.mkstemp(dir=program.parent, prefix=".java-")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -250,11 +250,11 @@ def _link_all(source: Path, target: Path, without: set[str]) -> None:
 
 
 def main() -> int:
-    """Print the JAVA_HOME to use; 1 and a sentence where there is no Java."""
+    """Print the JAVA_HOME to use; return 1 and print an error if there is no Java."""
     try:
-        print(java_home())  # noqa: T201  (that is what it is for)
+        print(java_home())  # noqa: T201  (its purpose)
     except TidegaugeError as error:
-        print(error.message, file=sys.stderr)  # noqa: T201  (the same)
+        print(error.message, file=sys.stderr)  # noqa: T201  (an error message)
         return 1
     return 0
 

@@ -1,15 +1,16 @@
-"""Listeners of a broker: named addresses to bind, and what clients and brokers are told to use.
+"""Listeners of a broker: named addresses to bind, and the addresses advertised to clients and brokers.
 
-``listeners`` says what is bound, ``advertised.listeners`` what is told, by listener name; a client is told the
-addresses of the listener through which it asks, a broker those of ``inter.broker.listener.name``.
+``listeners`` has the addresses to bind, ``advertised.listeners`` those to advertise, by listener name. A client gets
+the addresses of the listener through which it is connected, a broker those of ``inter.broker.listener.name``.
 So a cluster in containers has one listener for the containers' own network and one for the host.
 
-A listener speaks one wire protocol, by ``listener.wire.protocol.map``: KAFKA (Kafka's own) or GRPC. One that is not
-there speaks gRPC if its name begins with GRPC, else Kafka's protocol. Brokers use gRPC among themselves; a broker whose
-listeners all speak Kafka's protocol gets one for gRPC, on the port of its first listener + 10000.
+A listener speaks one wire protocol, by ``listener.wire.protocol.map``: KAFKA (Kafka's own) or GRPC. A listener
+that is not in the map speaks gRPC if its name begins with GRPC, else Kafka's protocol. Brokers use gRPC among
+themselves; a broker whose listeners all speak Kafka's protocol gets one for gRPC, on the port of its first listener +
+10000.
 
-A listener's security protocol stands in ``listener.security.protocol.map``: PLAINTEXT or SSL. One that is not there has
-the protocol of its name (GRPC_SSL: SSL), or PLAINTEXT; Kafka refuses such a name.
+A listener's security protocol stands in ``listener.security.protocol.map``: PLAINTEXT or SSL. A listener that is not in
+the map has the protocol of its name (GRPC_SSL: SSL), or PLAINTEXT; Kafka rejects such a name.
 Source: SocketServer, KafkaConfig (validateValues), EndPoint.
 """
 
@@ -22,19 +23,19 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 
 _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\[\]/]*):(?P<port>[0-9]{1,5})")
-_EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - only compared with
+_EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 PLAINTEXT = "PLAINTEXT"
 SSL = "SSL"
 KAFKA = "KAFKA"
 GRPC = "GRPC"
 GRPC_SSL = "GRPC_SSL"
 GRPC_PORT_OFFSET = 10_000
-"""From the port of the first listener to that of a gRPC listener that nobody has named."""
+"""Distance from the port of the first listener to that of a gRPC listener that the settings do not name."""
 _UNSERVED = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Listener(NamedTuple):
-    """An address by name; the names of listeners are upper case."""
+    """A named address; names of listeners are upper case."""
 
     name: str
     host: str
@@ -46,20 +47,20 @@ class Listener(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
-        """As it stands in settings and in ZooKeeper."""
+        """Return the form of settings and of ZooKeeper, ``NAME://host:port``."""
         return f"{self.name}://{self.address}"
 
 
 class Listeners(NamedTuple):
-    """Where one broker listens and is found.
+    """The listeners of one broker.
 
     Attributes:
-        bound: what is bound.
-        advertised: what clients are told, by the same names.
+        bound: the addresses to bind.
+        advertised: the addresses given to clients, by the same names.
         inter_broker: the advertised listener that brokers use among themselves.
         protocols: PLAINTEXT or SSL by the listener's name.
         wires: KAFKA or GRPC by the listener's name.
-        added: the gRPC listener that the settings do not name; None: they name one.
+        added: the gRPC listener that was added because the settings name none; None if they name one.
     """
 
     bound: tuple[Listener, ...]
@@ -71,7 +72,7 @@ class Listeners(NamedTuple):
 
     @property
     def inter_broker_protocol(self) -> str:
-        """What brokers speak among themselves."""
+        """Security protocol between brokers."""
         return self.protocols[self.inter_broker.name]
 
     def bound_by(self, wire: str) -> tuple[Listener, ...]:
@@ -80,7 +81,7 @@ class Listeners(NamedTuple):
 
     @property
     def registered(self) -> Listener:
-        """The address in ``host`` and ``port`` of the broker's znode: Kafka's is that of its first PLAINTEXT one."""
+        """Address for ``host`` and ``port`` of the broker's znode: as in Kafka, its first PLAINTEXT listener."""
         plain = (one for one in self.advertised if self.protocols[one.name] == PLAINTEXT)
         return next((one for one in plain if self.wires[one.name] == KAFKA), self.inter_broker)
 
@@ -113,7 +114,7 @@ def resolve_listeners(
     inter_broker_protocol: str | None = None,
     wire_map: Sequence[str] = (),
 ) -> Listeners:
-    """What the settings of one broker say together.
+    """Return the listeners that the settings of one broker describe together.
 
     Args:
         listeners: ``listeners``.
@@ -127,19 +128,19 @@ def resolve_listeners(
         TidegaugeError: INVALID_CONFIG, one of them is malformed or does not fit the others.
     """
     bound = parse_listeners(listeners, "listeners")
-    told = parse_listeners(advertised, "advertised.listeners") if advertised else bound
+    published = parse_listeners(advertised, "advertised.listeners") if advertised else bound
     wires = _wires(bound, wire_map)
     added = None
     if GRPC not in wires.values():
         added = _grpc_listener(bound[0], _protocols(bound, protocol_map)[bound[0].name], inter_broker_protocol)
         wires[added.name] = GRPC
         bound = (*bound, added)
-        told = (*told, added._replace(host=told[0].host) if advertised else added)
+        published = (*published, added._replace(host=published[0].host) if advertised else added)
     ports = [listener.port for listener in bound]
     if len(set(ports)) < len(ports):
         raise _invalid("listeners", listeners, "each listener must have a different port")
     names = {listener.name for listener in bound}
-    for listener in told:
+    for listener in published:
         if listener.name not in names:
             raise _invalid(
                 "advertised.listeners",
@@ -150,9 +151,9 @@ def resolve_listeners(
             raise _invalid(
                 "advertised.listeners",
                 advertised,
-                f"{listener.host or 'an empty host'} can't be reached by anybody; name the address that clients use",
+                f"{listener.host or 'an empty host'} is not a reachable address; name the address that clients use",
             )
-    told = tuple(_own_address(listener) for listener in told)
+    published = tuple(_own_address(listener) for listener in published)
     protocols = _protocols(bound, protocol_map)
     if inter_broker_name and inter_broker_protocol:
         raise _invalid(
@@ -160,12 +161,14 @@ def resolve_listeners(
             inter_broker_name,
             "only one of inter.broker.listener.name and security.inter.broker.protocol may be set",
         )
-    inter_broker = _inter_broker(told, inter_broker_name, protocols, inter_broker_protocol, wires)
-    return Listeners(tuple(_own_address(listener) for listener in bound), told, inter_broker, protocols, wires, added)
+    inter_broker = _inter_broker(published, inter_broker_name, protocols, inter_broker_protocol, wires)
+    return Listeners(
+        tuple(_own_address(listener) for listener in bound), published, inter_broker, protocols, wires, added
+    )
 
 
 def _wires(bound: Sequence[Listener], wire_map: Sequence[str]) -> dict[str, str]:
-    """Each listener's wire protocol; see the module."""
+    """Return each listener's wire protocol; the module describes the rule."""
     given = {name.upper(): wire.upper() for name, _, wire in (entry.partition(":") for entry in wire_map)}
     setting, text = "listener.wire.protocol.map", ",".join(wire_map)
     for name, wire in given.items():
@@ -192,25 +195,25 @@ def _own_address(listener: Listener) -> Listener:
 
 
 def _inter_broker(
-    told: tuple[Listener, ...],
+    advertised: tuple[Listener, ...],
     name: str | None,
     protocols: Mapping[str, str],
     protocol: str | None,
     wires: Mapping[str, str],
 ) -> Listener:
-    of_brokers = [listener for listener in told if wires[listener.name] == GRPC]
+    of_brokers = [listener for listener in advertised if wires[listener.name] == GRPC]
     if name is not None:
         for listener in of_brokers:
             if listener.name == name.upper():
                 return listener
-        if wires.get(name.upper()) == KAFKA and any(listener.name == name.upper() for listener in told):
+        if wires.get(name.upper()) == KAFKA and any(listener.name == name.upper() for listener in advertised):
             raise _invalid(
                 "inter.broker.listener.name",
                 name,
                 "brokers use gRPC among themselves, and this listener speaks Kafka's protocol; name one whose name "
                 "begins with GRPC, or map this one to GRPC in listener.wire.protocol.map",
             )
-        known = ", ".join(listener.name for listener in told)
+        known = ", ".join(listener.name for listener in advertised)
         raise _invalid("inter.broker.listener.name", name, f"it must be the name of an advertised listener: {known}")
     if protocol is not None:
         for listener in of_brokers:
@@ -225,14 +228,14 @@ def _inter_broker(
     if not of_brokers:
         raise _invalid(
             "advertised.listeners",
-            ",".join(map(str, told)),
+            ",".join(map(str, advertised)),
             "brokers use gRPC among themselves, and no gRPC listener is advertised",
         )
     return of_brokers[0]
 
 
 def _protocols(bound: Sequence[Listener], protocol_map: Sequence[str]) -> dict[str, str]:
-    """Each listener's protocol; see the module."""
+    """Return each listener's security protocol; the module describes the rule."""
     given = {name.upper(): protocol.upper() for name, _, protocol in (entry.partition(":") for entry in protocol_map)}
     by_name = {name: name for name in (PLAINTEXT, SSL, *_UNSERVED)} | {GRPC_SSL: SSL}
     found = {one.name: given.get(one.name, by_name.get(one.name, PLAINTEXT)) for one in bound}

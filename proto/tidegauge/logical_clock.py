@@ -8,12 +8,12 @@ Rules:
     2. A message carries its sender's ``value``; the receiver takes it in (``receive``) before it acts on the message.
        So what a message causes is stamped later than all that its sender had noted, whatever the wall clocks say.
     3. What goes by other ways (ZooKeeper, a person at the keyboard) is ordered by the floor: on one machine all
-       processes read the same clock. A restarted process needs nothing of its former life for the same reason.
+       processes read one clock. For the same reason a restarted process needs no state of its previous incarnation.
+    4. A value more than a day ahead of the wall clock is ignored as invalid: a clock that accepted it would never come
+       down again, and would soon overflow the 64 bits that a message has for it.
 
-    4. What is more than a day ahead of the wall clock is no clock's value and is not taken in: a clock that once
-       believed it would never come down again, and soon leave the 64 bits that a message has for it.
-
-Messages without a value carry 0, which says nothing. Source: Lamport 1978; Kulkarni et al. 2014 (row B8).
+Messages without a value carry 0, which has no effect. Source: Lamport, "Time, Clocks, and the Ordering of Events in a
+Distributed System" (1978); Kulkarni et al., "Logical Physical Clocks" (2014).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ MOST_AHEAD_US = 86_400 * 1_000_000
 
 
 class LogicalClock:
-    """One process's clock.
+    """The logical clock of one process.
 
     Args:
         now_us: wall clock, microseconds since 1970.
 
     Attributes:
-        value: the latest stamp, or what was received since; what a message carries.
+        value: the latest stamp, or a larger value received since; every message carries it.
     """
 
     __slots__ = ("_now_us", "value")
@@ -40,11 +40,11 @@ class LogicalClock:
         self.value = 0
 
     def tick(self) -> int:
-        """Stamp an event."""
+        """Return the stamp of a new event, in microseconds (rule 1)."""
         self.value = max(self.value + 1, self._now_us())
         return self.value
 
     def receive(self, value: int) -> None:
-        """Take in what a message carried; rule 4."""
+        """Advance the clock to the value that a message carried, unless it is invalid (rules 2 and 4)."""
         if value <= self._now_us() + MOST_AHEAD_US:
             self.value = max(self.value, value)

@@ -1,6 +1,6 @@
-"""Merges runs of ``log_end_offset`` and ``high_watermark`` events of a replica so that every line stays true. Pure.
+"""Merge runs of ``log_end_offset`` and ``high_watermark`` events of a replica so that every line stays true. Pure.
 
-Contract: what comes out is a sample of what went in. Each line has the time, the cause and the ``new`` value of one
+Contract: the output is a sample of the input. Each line has the time, the cause and the ``new`` value of one
 change that happened, the last of its run; ``old`` is that of the run's first change, and ``changes`` says how many were
 merged (absent for one). Lines come in the order of those changes.
 
@@ -55,7 +55,7 @@ class MergedOffsets:
         self._count = 0
 
     def __bool__(self) -> bool:
-        """Whether there is anything to take."""
+        """Return whether any run can be taken."""
         return bool(self._runs)
 
     def extend(

@@ -1,6 +1,6 @@
-"""The name of a partition, and what a legal topic name is.
+"""The name of a partition, and the rules of legal topic names.
 
-Source: Kafka's ``TopicPartition`` and ``Topic.validate`` (kafka-behaviour 8.13).
+Source: Kafka's ``TopicPartition`` and ``Topic.validate``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 MAX_TOPIC_NAME_LENGTH = 249
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics that no client writes to or cuts (Topic.INTERNAL_TOPICS)."""
+"""Topics that clients may neither write to nor truncate (Topic.INTERNAL_TOPICS)."""
 _LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
@@ -37,7 +37,7 @@ class TopicPartition(NamedTuple):
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Say in Kafka's words why a topic name is illegal, or None if it is legal."""
+    """Return in Kafka's words why a topic name is illegal, or None if it is legal."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in {".", ".."}:
@@ -56,7 +56,7 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def partition_problem(topic_partition: TopicPartition) -> str | None:
-    """Say why nothing can have this name: no log folder may be made or removed for it. None if it is legal."""
+    """Return why no partition can have this name, so that no log directory is made or removed; None if it is legal."""
     problem = topic_name_problem(topic_partition.topic)
     if problem is None and topic_partition.partition < 0:
         problem = f"Partition {topic_partition.partition} is invalid: it is negative"
@@ -64,5 +64,5 @@ def partition_problem(topic_partition: TopicPartition) -> str | None:
 
 
 def topic_names_collide(one: str, other: str) -> bool:
-    """Whether two names are one metric name: Kafka maps '.' to '_' there, and refuses the second."""
+    """Return whether two topic names give one metric name ('.' becomes '_'); Kafka rejects the second topic."""
     return one.replace(".", "_") == other.replace(".", "_")

@@ -1,6 +1,6 @@
 """The header of Kafka's RecordBatch v2: read, check, patch. Records themselves are never decoded here.
 
-Layout (big endian, ``org.apache.kafka.common.record.DefaultRecordBatch``; kafka-behaviour 6.2)::
+Layout (big endian, ``org.apache.kafka.common.record.DefaultRecordBatch``)::
 
     0 baseOffset i64 | 8 batchLength i32 | 12 partitionLeaderEpoch i32 | 16 magic i8 | 17 crc u32
     21 attributes i16 | 23 lastOffsetDelta i32 | 27 baseTimestamp i64 | 35 maxTimestamp i64
@@ -64,16 +64,16 @@ class BatchHeader(NamedTuple):
     position: int
 
     def at(self, base_offset: int, leader_epoch: int) -> BatchHeader:
-        """The same batch where a leader appends it. (As ``_replace``, which takes three times as long.)"""
+        """Return the header with the offset and epoch of a leader's append; ``_replace`` takes three times as long."""
         return _new_tuple(BatchHeader, (base_offset, self.batch_length, leader_epoch, *self[3:]))
 
     def alone(self) -> BatchHeader:
-        """The same batch in a buffer of its own."""
+        """Return the header for the same batch in a buffer of its own."""
         return self if self.position == 0 else _new_tuple(BatchHeader, (*self[:-1], 0))
 
     @property
     def size_bytes(self) -> int:
-        """All bytes of the batch."""
+        """Size of the batch in bytes, header included."""
         return LENGTH_PREFIX_BYTES + self.batch_length
 
     @property
@@ -105,7 +105,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on compaction may drop its tombstones; None as long as it has not met them."""
+        """Time from which compaction may drop its tombstones; None until a first compaction has seen them."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -141,10 +141,10 @@ def read_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> Ba
 
 
 def iterate_headers(buffer: bytes | bytearray | memoryview) -> Iterator[BatchHeader]:
-    """Read one header after the other; the buffer must hold whole batches only.
+    """Read one header after the other; the buffer must hold complete batches only.
 
     Raises:
-        TidegaugeError: CORRUPT_MESSAGE, as ``read_header``, or the last batch is cut off.
+        TidegaugeError: CORRUPT_MESSAGE, as ``read_header``, or the last batch is incomplete.
     """
     position = 0
     end = len(buffer)
@@ -152,19 +152,19 @@ def iterate_headers(buffer: bytes | bytearray | memoryview) -> Iterator[BatchHea
         header = read_header(buffer, position)
         position += header.size_bytes
         if position > end:
-            raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {header.position} is cut off")
+            raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {header.position} is incomplete")
         yield header
 
 
 def crc_matches(buffer: bytes | bytearray | memoryview, header: BatchHeader) -> bool:
-    """Whether the batch's bytes give the CRC in its header."""
+    """Return whether the batch's bytes match the CRC in its header."""
     view = memoryview(buffer)
     crc: int = crc32c(view[header.position + CRC_START : header.position + header.size_bytes])
     return crc == header.crc
 
 
 def make_batch(header: BatchHeader, records: bytes) -> bytes:
-    """A batch of a header and the bytes that follow it; batch length and CRC are made to fit."""
+    """Return a batch of a header and the bytes that follow it, with batch length and CRC set to match."""
     length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(records)
     fields = header._replace(batch_length=length, crc=0)[:-1]
     batch = bytearray(_HEADER.pack(*fields))
@@ -175,6 +175,6 @@ def make_batch(header: BatchHeader, records: bytes) -> bytes:
 
 
 def patch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Set base offset and leader epoch in place, as a leader does on append. The CRC stays right."""
+    """Set base offset and leader epoch in place, as a leader does on append. The CRC stays valid."""
     _PATCH.pack_into(buffer, position, base_offset)
     _PATCH_EPOCH.pack_into(buffer, position + LENGTH_PREFIX_BYTES, leader_epoch)

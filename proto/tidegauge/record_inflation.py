@@ -1,8 +1,8 @@
-"""Records out of a compressed batch, never more of them than a limit: a bomb must cost neither memory nor time.
+"""Decompress the records of a batch up to a limit: a decompression bomb must cost neither memory nor time.
 
-Contract: ``inflated`` comes before any decoding of records that somebody else has sent. Snappy cannot do much (it grows
-at most some twentyfold and says its size first), and is left to the decoder; gzip, lz4 and zstd grow a thousandfold.
-Kafka streams records out of a batch with a small buffer; a decoder that makes all of it at once needs a bound instead.
+Contract: call ``inflated`` before decoding records that a peer has sent. Snappy is left to the decoder, since it grows
+about twentyfold at most and states its size first; gzip, lz4 and zstd grow a thousandfold. Kafka streams records out of
+a batch with a small buffer; a decoder that materialises the whole batch needs a limit instead.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 def inflated(batch: Buffer, limit_bytes: int = MAX_INFLATED_BYTES) -> Buffer:
-    """A batch with its records decompressed, for a decoder: of the header it looks at offsets and times alone.
+    """Return a batch with its records decompressed, for a decoder that reads only offsets and times of the header.
 
     Args:
-        batch: one whole batch.
-        limit_bytes: the most that its records may take.
+        batch: one complete batch.
+        limit_bytes: maximum size of its decompressed records.
 
     Returns:
         The batch itself where it is not compressed, or with snappy; else one with codec 0 and the length and CRC of the
         compressed one.
 
     Raises:
-        TidegaugeError: RECORD_LIST_TOO_LARGE; UNSUPPORTED_COMPRESSION_TYPE; CORRUPT_MESSAGE, it can't be decompressed.
+        TidegaugeError: RECORD_LIST_TOO_LARGE; UNSUPPORTED_COMPRESSION_TYPE; CORRUPT_MESSAGE, the records can't be
+            decompressed.
     """
     codec = batch[_ATTRIBUTES_AT] & COMPRESSION_MASK
     if codec >= len(COMPRESSION_NAMES):
@@ -72,9 +73,9 @@ def _gunzipped(payload: memoryview, limit_bytes: int) -> bytes:
     if len(records) > limit_bytes:
         raise _too_large(limit_bytes)
     if not stream.eof:
-        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, "The compressed records are cut off")
+        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, "The compressed records end too early")
     if stream.unused_data:
-        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, "Something stands behind the compressed records")
+        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, "Unexpected bytes follow the compressed records")
     return records
 
 

@@ -13,12 +13,12 @@ from tidegauge.security import PLAIN, Security
 
 
 def channel_credentials(security: Security) -> grpc.ChannelCredentials:
-    """For a TLS client."""
+    """Return gRPC's credentials for a TLS client."""
     return grpc.ssl_channel_credentials(security.authorities, security.private_key, security.certificates)
 
 
 def server_credentials(security: Security, *, needs_client_certificate: bool) -> grpc.ServerCredentials:
-    """For a TLS listener.
+    """Return gRPC's credentials for a TLS listener.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, what a listener needs is missing.
@@ -31,7 +31,7 @@ def server_credentials(security: Security, *, needs_client_certificate: bool) ->
     if needs_client_certificate and security.authorities is None:
         raise TidegaugeError(
             ErrorCode.INVALID_CONFIG,
-            "ssl.client.auth=required needs to know whose certificates are good: write ssl.truststore.location=FILE",
+            "ssl.client.auth=required needs the authorities to trust: write ssl.truststore.location=FILE",
         )
     return grpc.ssl_server_credentials(
         [(security.private_key, security.certificates)],
@@ -41,14 +41,14 @@ def server_credentials(security: Security, *, needs_client_certificate: bool) ->
 
 
 def open_channel(address: str, options: Sequence[tuple[str, Any]], security: Security = PLAIN) -> grpc.aio.Channel:
-    """An asynchronous channel to ``host:port``."""
+    """Return an asynchronous channel to ``host:port``, with TLS if ``security`` asks for it."""
     if not security.is_tls:
         return grpc.aio.insecure_channel(address, options=options)
     return grpc.aio.secure_channel(address, channel_credentials(security), options=options)
 
 
 def open_blocking_channel(address: str, options: Sequence[tuple[str, Any]], security: Security = PLAIN) -> grpc.Channel:
-    """A synchronous channel to ``host:port``."""
+    """Return a synchronous channel to ``host:port``, with TLS if ``security`` asks for it."""
     if not security.is_tls:
         return grpc.insecure_channel(address, options=options)
     return grpc.secure_channel(address, channel_credentials(security), options=options)

@@ -1,10 +1,11 @@
-r"""TLS as Kafka's settings say it: from settings and PEM texts to a ``Security``, for brokers and clients.
+r"""TLS by Kafka's settings: from settings and PEM texts to a ``Security``, for brokers and clients.
 
-Contract: whatever can be judged before a connection is made is judged here, in one sentence that names the setting: a
-file that can't be read, no certificate in it, a key that is encrypted or belongs to another certificate. Texts are
-read once; a ``Security`` holds them, and never shows its private key. gRPC is not needed here: ``secure_channels``.
+Contract: every mistake that shows before a connection is made is reported here, in one sentence that names the setting:
+a file that can't be read, no certificate in it, a key that is encrypted or belongs to another certificate. Texts are
+read once; a ``Security`` holds them, and never prints its private key. This module does not need gRPC, as
+``secure_channels`` does.
 
-PEM is the only format. In place of a line break of a PEM text any white space will do, or ``\n``, as in a properties
+PEM is the only format. Line breaks of a PEM text may be any white space, or ``\n``, as in a properties
 file. Host names are always verified (``ssl.endpoint.identification.algorithm`` can't be switched off in gRPC).
 Source: DefaultSslEngineFactory (PEM stores, KIP-651), SslConfigs; docs/security.md.
 """
@@ -35,13 +36,13 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How a connection is protected.
+    """The TLS material of a connection.
 
     Attributes:
-        is_tls: False: plain text, and nothing else here counts.
-        authorities: PEM certificates of those who are believed; None: those of the system.
-        certificates: PEM chain that is shown to the other side; None: none is.
-        private_key: PEM, of the first certificate in the chain.
+        is_tls: False for plain text; the other attributes are unused then.
+        authorities: PEM certificates of the trusted authorities; None: those of the system.
+        certificates: PEM chain presented to the peer; None for none.
+        private_key: PEM private key of the first certificate in the chain.
     """
 
     is_tls: bool = False
@@ -51,7 +52,7 @@ class Security:
 
     @property
     def protocol(self) -> str:
-        """Kafka's word."""
+        """Kafka's name of the security protocol."""
         return SSL if self.is_tls else PLAINTEXT
 
 
@@ -59,7 +60,7 @@ PLAIN = Security()
 
 
 def security_of(properties: Mapping[str, Any], protocol: str) -> Security:
-    """What Kafka's settings say, of a broker or of a client.
+    """Return the security that Kafka's settings of a broker or of a client describe.
 
     Args:
         properties: ``ssl.*`` by name; an absent one may be None or empty.
@@ -101,7 +102,7 @@ def security_of_files(
     ssl_certfile: str | Path | None = None,
     ssl_keyfile: str | Path | None = None,
 ) -> Security:
-    """What a Python client's arguments say, named as in aiokafka and kafka-python.
+    """Return the security that a Python client's arguments describe, named as in aiokafka and kafka-python.
 
     Args:
         security_protocol: PLAINTEXT or SSL.
@@ -132,7 +133,7 @@ def security_of_files(
 
 
 def _certificates(given: Callable[[str], str], inline: str, location: str) -> bytes | None:
-    """The certificates of a text, or else of a file."""
+    """Return the certificates of an inline text, else of a file; None if neither is given."""
     text, where = _text(given, inline, location)
     if not text:
         return None
@@ -151,12 +152,14 @@ def _private_key(given: Callable[[str], str], inline: str, location: str) -> byt
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{where} holds no private key in PEM (BEGIN PRIVATE KEY)")
     kind, body = keys[0]
     if kind.startswith("ENCRYPTED"):
-        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"The private key in {where} is encrypted; write it without")
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG, f"The private key in {where} is encrypted; write it without a password"
+        )
     return body
 
 
 def _text(given: Callable[[str], str], inline: str, location: str) -> tuple[str, str]:
-    """The text, and where it stands in words."""
+    """Return the PEM text of an inline setting, else of a file, and its place for error messages."""
     if inline and given(inline):
         return given(inline), inline
     if not given(location):
@@ -169,22 +172,22 @@ def _text(given: Callable[[str], str], inline: str, location: str) -> tuple[str,
 
 
 def _blocks(text: str) -> Iterator[tuple[str, bytes]]:
-    """Kind and PEM text of each block, with lines as everybody reads them."""
+    """Yield kind and PEM text of each block, with lines of the standard length (RFC 7468)."""
     for kind, body in _BLOCK.findall(text.replace("\\n", "\n")):
         bare = "".join(body.split())
         lines = [bare[at : at + _LINE_LENGTH] for at in range(0, len(bare), _LINE_LENGTH)]
         yield kind, "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""]).encode()
 
 
-def _checked(security: Security, own: str, believed: str) -> Security:
-    """The same, when OpenSSL can read all of it and the key belongs to the certificate."""
+def _checked(security: Security, own: str, trusted: str) -> Security:
+    """Return the security if OpenSSL can read all of it and the key belongs to the certificate; else raise."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if security.authorities is not None:
         try:
             context.load_verify_locations(cadata=security.authorities.decode())
         except ssl.SSLError as problem:
             raise TidegaugeError(
-                ErrorCode.INVALID_CONFIG, f"{believed}: a certificate can't be read: {problem.reason or problem}"
+                ErrorCode.INVALID_CONFIG, f"{trusted}: a certificate can't be read: {problem.reason or problem}"
             ) from None
     if (security.certificates is None) != (security.private_key is None):
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{own}: a certificate and its private key belong together")
@@ -194,7 +197,7 @@ def _checked(security: Security, own: str, believed: str) -> Security:
 
 
 def _load_own(context: ssl.SSLContext, security: Security, own: str) -> None:
-    with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # OpenSSL takes a chain and its key from files only
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # OpenSSL reads a chain and its key from files only
         file.write((security.private_key or b"") + (security.certificates or b""))
         file.flush()
         try:
@@ -211,11 +214,11 @@ def _invalid(setting: str, value: str, why: str) -> TidegaugeError:
 
 
 def server_context(security: Security, *, needs_client_certificate: bool) -> ssl.SSLContext:
-    """Return Python's own TLS for a listener that does not speak gRPC.
+    """Return Python's TLS context for a listener that does not speak gRPC.
 
     Args:
         security: with a certificate and its key.
-        needs_client_certificate: whether clients must show one of the authorities' (``ssl.client.auth``).
+        needs_client_certificate: whether clients must present a trusted certificate (``ssl.client.auth``).
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     _load_own(context, security, "ssl.keystore")
@@ -226,7 +229,7 @@ def server_context(security: Security, *, needs_client_certificate: bool) -> ssl
 
 
 def verifying_context(security: Security) -> ssl.SSLContext:
-    """How Python's own TLS would check the other side: for looking at what went wrong."""
+    """Return a TLS context that verifies the peer as gRPC does, to find out why a handshake failed."""
     context = ssl.create_default_context(cadata=None if security.authorities is None else security.authorities.decode())
     context.set_alpn_protocols(["h2"])
     if security.certificates is not None:

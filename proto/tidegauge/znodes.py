@@ -1,6 +1,6 @@
-"""ZooKeeper: where Kafka 3.9 keeps what, and in which words. Paths and payloads, nothing else.
+"""The paths and payloads of the znodes that Kafka 3.9 keeps in ZooKeeper.
 
-Source: ``kafka.zk.ZkData`` (kafka-behaviour 7; mission row Z1). Payloads are UTF-8 JSON without white space.
+Source: ``kafka.zk.ZkData``. Payloads are UTF-8 JSON without white space.
 Decoders raise ``MalformedZnode`` instead of guessing. Nothing here talks to ZooKeeper.
 """
 
@@ -55,12 +55,12 @@ PERSISTENT_PATHS: tuple[str, ...] = (
     "/config/brokers",
     "/config/ips",
 )
-"""What every broker creates at start if it is missing, in Kafka's order."""
+"""Persistent znodes that every broker creates at start if they are missing, in Kafka's order."""
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 _MOST_SHOWN_BYTES = 500
 _MOST_KEPT = 4096
-"""So many payloads of a kind are kept as read: a controller reads the same ones at every event."""
+"""Maximum number of decoded payloads cached per kind: a controller reads the same ones at every event."""
 
 
 class MalformedZnode(ValueError):
@@ -68,42 +68,42 @@ class MalformedZnode(ValueError):
 
 
 def broker_path(broker_id: int) -> str:
-    """Registration of a broker (ephemeral)."""
+    """Return the path of a broker's registration (ephemeral)."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
-    """Assignment of a topic."""
+    """Return the path of a topic's assignment."""
     return f"{BROKER_TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """Parent of a topic's partitions."""
+    """Return the path of the parent of a topic's partitions."""
     return f"{BROKER_TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: str, partition: int) -> str:
-    """Parent of a partition's state."""
+    """Return the path of the parent of a partition's state."""
     return f"{BROKER_TOPICS}/{topic}/partitions/{partition}"
 
 
 def state_path(topic: str, partition: int) -> str:
-    """Leader and ISR of a partition; the node's version is the partition epoch."""
+    """Return the path of a partition's leader and ISR; the node's version is the partition epoch."""
     return f"{BROKER_TOPICS}/{topic}/partitions/{partition}/state"
 
 
 def topic_config_path(topic: str) -> str:
-    """A topic's settings."""
+    """Return the path of a topic's settings."""
     return f"/config/topics/{topic}"
 
 
 def delete_topic_path(topic: str) -> str:
-    """Marker of a topic to delete."""
+    """Return the path of the marker of a topic to delete."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
 def new_uuid(random_bytes: bytes) -> str:
-    """22 characters of url-safe base64 from 16 random bytes, as Kafka's Uuid prints itself.
+    """Return 22 characters of url-safe base64 from 16 random bytes, as Kafka's Uuid prints itself.
 
     Kafka never hands out one that starts with '-', since tools would read it as an option.
     """
@@ -122,19 +122,19 @@ def _decode(data: bytes | None, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as problem:
         raise MalformedZnode(f"{what} is not JSON: {_shown(data)}") from problem
     if not isinstance(value, dict):
-        raise MalformedZnode(f"{what} is no JSON object: {_shown(data)}")
+        raise MalformedZnode(f"{what} is not a JSON object: {_shown(data)}")
     return value
 
 
 def _shown(data: bytes | None) -> str:
-    """A payload for people: anybody may have written it, so it may be large."""
+    """Return a payload for an error message, shortened: any ZooKeeper client may have written a large one."""
     return repr(data if data is None or len(data) <= _MOST_SHOWN_BYTES else data[:_MOST_SHOWN_BYTES] + b"...")
 
 
 def _whole(value: Any, bits: int = 32) -> int:
-    """A whole number, or the text of one, that fits into Kafka's Int or Long; raises ValueError for anything else."""
+    """Return an integer, or the value of its text, that fits into Kafka's Int or Long; else raise ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"{value!r} is no whole number")  # noqa: TRY004 - what a payload holds, not what code passes
+        raise ValueError(f"{value!r} is not an integer")  # noqa: TRY004 - what a payload holds, not what code passes
     number = int(value)
     if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
         raise ValueError(f"{number} has more than {bits} bits")
@@ -143,13 +143,13 @@ def _whole(value: Any, bits: int = 32) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ControllerNode:
-    """``/controller``: who is the active controller."""
+    """``/controller``: the broker that is the active controller."""
 
     broker_id: int
     timestamp_ms: int
 
     def encode(self) -> bytes:
-        """Kafka's payload; the timestamp is a string."""
+        """Return Kafka's payload; the timestamp is a string."""
         return _encode(
             {
                 "version": 2,
@@ -170,7 +170,7 @@ class ControllerNode:
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
-    """``/controller_epoch``: plain decimal text."""
+    """Return the payload of ``/controller_epoch``: plain decimal text."""
     return str(epoch).encode()
 
 
@@ -179,11 +179,11 @@ def decode_controller_epoch(data: bytes | None) -> int:
     try:
         return _whole((data or b"").decode())
     except ValueError as problem:
-        raise MalformedZnode(f"{CONTROLLER_EPOCH} is no number: {_shown(data)}") from problem
+        raise MalformedZnode(f"{CONTROLLER_EPOCH} is not a number: {_shown(data)}") from problem
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """``/cluster/id``; the version is a string there."""
+    """Return the payload of ``/cluster/id``; its version is a string."""
     return _encode({"version": "1", "id": cluster_id})
 
 
@@ -197,11 +197,11 @@ def decode_cluster_id(data: bytes | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """``/brokers/ids/N``, version 5: where a broker is reached. Its czxid is the broker epoch.
+    """``/brokers/ids/N``, version 5: a broker's registration. Its czxid is the broker epoch.
 
-    Host and port are those of the first PLAINTEXT listener with Kafka's protocol, as Kafka's; where there is none
-    (Kafka writes null) those that brokers use among themselves. ``protocols`` are those of the listeners, by name;
-    PLAINTEXT where it is silent.
+    Host and port are those of the first PLAINTEXT listener with Kafka's protocol, as in Kafka; without such a listener
+    (Kafka writes null) those of the inter-broker listener. ``protocols`` has security protocols by listener name, with
+    PLAINTEXT as the default.
     """
 
     broker_id: int
@@ -213,7 +213,7 @@ class BrokerNode:
     protocols: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def encode(self) -> bytes:
-        """Kafka's payload, its keys in the order in which Kafka's hash map has them."""
+        """Return Kafka's payload, its keys in the order of Kafka's hash map."""
         listeners = self.listeners or (Listener("PLAINTEXT", self.host, self.port),)
         value: dict[str, Any] = {
             "features": {},
@@ -231,7 +231,7 @@ class BrokerNode:
         return _encode(value)
 
     def endpoint(self, listener: str) -> Endpoint:
-        """Return where brokers reach this one: through the listener of this name, else at host and port."""
+        """Return the address for other brokers: that of the listener of this name, else host and port."""
         at = next((one for one in self.listeners if one.name == listener), None)
         host, port = (self.host, self.port) if at is None else (at.host, at.port)
         return Endpoint(self.broker_id, host, port, self.rack, self.listeners)
@@ -315,7 +315,7 @@ class PartitionStateNode:
     recovering: bool = False
 
     def encode(self) -> bytes:
-        """Kafka's payload; the recovery state stands there only while it is 1."""
+        """Return Kafka's payload; it has the recovery state only while that is 1."""
         return _state_payload(self)
 
     @classmethod
@@ -338,14 +338,14 @@ class PartitionStateNode:
 @lru_cache(maxsize=_MOST_KEPT)
 def _state_payload(node: PartitionStateNode) -> bytes:
     recovery = ',"leader_recovery_state":1' if node.recovering else ""
-    return (  # JSON of whole numbers, written by hand: it is made for every partition of every election
+    return (  # JSON of integers, formatted by hand for speed: it is made for every partition of every election
         f'{{"controller_epoch":{node.controller_epoch},"leader":{node.leader},"version":1{recovery},'
         f'"leader_epoch":{node.leader_epoch},"isr":[{",".join(map(str, node.isr))}]}}'
     ).encode()
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """``/config/<type>/<name>``."""
+    """Return the payload of ``/config/<type>/<name>``."""
     return _encode({"version": 1, "config": dict(config)})
 
 
@@ -360,15 +360,15 @@ def decode_config(data: bytes | None) -> dict[str, str]:
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """``/config/changes/config_change_N``; the path is relative to /config, like ``topics/T``."""
+    """Return the payload of ``/config/changes/config_change_N``; the path is like ``topics/T``."""
     return _encode({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(data: bytes | None) -> str:
     """Read a change notification: the entity's path relative to /config.
 
-    Version 1, of Kafka before 0.9, names type and name apart. Raises MalformedZnode, also for what is no path below
-    /config: names of entities are ASCII, others are kept encoded.
+    Version 1, of Kafka before 0.9, has type and name in two fields. Raises MalformedZnode, also if the value is not a
+    path below /config: entity names are ASCII, since Kafka encodes the others.
     """
     value = _decode(data, CONFIG_CHANGES)
     entity = value.get("entity_path")
@@ -385,7 +385,7 @@ def _is_relative_path(text: str) -> bool:
 
 
 def change_number(path: str) -> int:
-    """The number that ZooKeeper gave a change notification; raises MalformedZnode for another kind of name."""
+    """Return the sequence number of a change notification; raise MalformedZnode for another kind of name."""
     name = path.rpartition("/")[2]
     number = name.removeprefix(CONFIG_CHANGE_PREFIX.rpartition("/")[2])
     if number == name or not number.isdecimal():
@@ -395,7 +395,7 @@ def change_number(path: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """``/latest_producer_id_block``: the block given out last; its end is inclusive, numbers are strings."""
+    """``/latest_producer_id_block``: the block allocated last; its end is inclusive, numbers are strings."""
 
     broker_id: int
     first: int
@@ -409,7 +409,7 @@ class ProducerIdBlock:
 
     @classmethod
     def decode(cls, data: bytes | None) -> ProducerIdBlock | None:
-        """Read the payload; None where no block was given out yet. Raises MalformedZnode."""
+        """Read the payload; None if no block has been allocated yet. Raises MalformedZnode."""
         if not data:
             return None
         value = _decode(data, PRODUCER_ID_BLOCK)
@@ -420,13 +420,13 @@ class ProducerIdBlock:
 
     @classmethod
     def after(cls, previous: ProducerIdBlock | None, broker_id: int) -> ProducerIdBlock:
-        """The next block of 1000 ids for a broker."""
+        """Return the next block of 1000 ids for a broker."""
         first = 0 if previous is None else previous.last + 1
         return cls(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
 
 
 def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
-    """``/admin/reassign_partitions``: the replicas that partitions shall have."""
+    """Return the payload of ``/admin/reassign_partitions``: the target replicas of partitions."""
     return _encode(
         {
             "version": 1,
@@ -451,7 +451,7 @@ def decode_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, 
 
 
 def encode_preferred_election(partitions: Iterable[TopicPartition]) -> bytes:
-    """``/admin/preferred_replica_election``: the partitions whose first replica shall lead."""
+    """Return the payload of ``/admin/preferred_replica_election``: partitions to elect preferred leaders for."""
     return _encode({"version": 1, "partitions": [{"topic": at.topic, "partition": at.partition} for at in partitions]})
 
 
@@ -465,12 +465,12 @@ def decode_preferred_election(data: bytes | None) -> list[TopicPartition]:
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """``/log_dir_event_notification/log_dir_event_N``: event 1 is a failed folder."""
+    """Return the payload of ``/log_dir_event_notification/log_dir_event_N``; event 1: a log directory failed."""
     return _encode({"version": 1, "broker": broker_id, "event": 1})
 
 
 def decode_log_dir_event(data: bytes | None) -> int:
-    """The broker whose folder failed; raises MalformedZnode."""
+    """Return the broker whose log directory failed; raises MalformedZnode."""
     value = _decode(data, LOG_DIR_EVENT_NOTIFICATION)
     try:
         return _whole(value["broker"])
@@ -482,5 +482,5 @@ _FEATURE = _encode({"features": {}, "version": 2, "status": 1})
 
 
 def encode_feature() -> bytes:
-    """``/feature`` as a 3.9 controller in ZooKeeper mode writes it."""
+    """Return the payload of ``/feature`` as a 3.9 controller in ZooKeeper mode writes it."""
     return _FEATURE

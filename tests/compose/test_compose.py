@@ -187,7 +187,7 @@ async def test_a_container_is_healthy_when_its_broker_answers(project: Project) 
 async def test_addresses_that_cannot_work_are_refused_at_start(project: Project) -> None:
     """One that nobody can reach, and one that is another broker's: in a sentence, and the container ends."""
     for address, words in (
-        ("GRPC://0.0.0.0:19092", "can't be reached by anybody"),
+        ("GRPC://0.0.0.0:19092", "is not a reachable address"),
         ("GRPC://broker-0:19092", "already registered by broker 0"),
     ):
         changed = ("-e", "KAFKA_BROKER_ID=7", "-e", "KAFKA_LOG_DIRS=/tmp/data")

@@ -154,7 +154,7 @@ async def test_bytes_that_are_no_request_and_requests_that_are_too_large_are_ref
 @pytest.mark.parametrize(
     ("names", "days", "told"),
     [
-        ("DNS:elsewhere.example", 2, "certificate is not one for 127.0.0.1"),
+        ("DNS:elsewhere.example", 2, "certificate is not valid for 127.0.0.1"),
         ("IP:127.0.0.1", -1, "the broker's certificate has expired"),
         ("", 0, "the broker speaks plain text on this port"),
     ],
@@ -195,7 +195,7 @@ async def test_a_client_is_told_what_the_broker_wants_of_it(
         assert "wants a client certificate" in await refused(showing(None))
         expired = authority.issue("expired", days=-1)
         for certificate in (expired.both, stranger.both):
-            assert "refuses this client's certificate" in await refused(showing(certificate))
+            assert "rejects this client's certificate" in await refused(showing(certificate))
         trusting = security_of_files("SSL", authority.certificate, authority.issue("client").both)
         async with open_channel(where[0], (), trusting) as channel:
             stub: Any = health_pb2_grpc.HealthStub(channel)

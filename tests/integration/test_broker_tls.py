@@ -152,21 +152,21 @@ def test_every_wrong_way_to_connect_has_a_sentence_on_both_sides_and_harms_nobod
         "no certificate": (
             security_of_files("SSL", authority.certificate),
             "wants a client certificate",
-            "the client showed no certificate",
+            "the client presented no certificate",
         ),
         "expired": (
             security_of_files("SSL", authority.certificate, expired.both),
-            "refuses this client's certificate",
+            "rejects this client's certificate",
             "the peer's certificate has expired",
         ),
         "of another authority": (
             security_of_files("SSL", authority.certificate, foreign.both),
-            "refuses this client's certificate",
+            "rejects this client's certificate",
             "no authority in ssl.truststore.location has issued the peer's certificate",
         ),
         "believes another authority": (
             security_of_files("SSL", stranger.certificate, client.both),
-            "no authority that this client believes",
+            "no authority that this client trusts",
             None,  # gRPC hangs up without a word; OpenSSL's clients send an alert (tests/unit/proto/test_security.py)
         ),
     }

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.event_log import read_folder
+from tidegauge.event_log import read_directory
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin, Producer
 from tidegauge_client.cli.describe import topic_lines
@@ -190,7 +190,7 @@ class Demo:
         for line in books.table([("source", source), ("acknowledged", stream.acknowledged), ("in Parquet", committed)]):
             tell(f"  {line}")
         self._problems += books.mismatches(source, stream.acknowledged, committed)
-        events = read_folder(cluster.directory / "logs")
+        events = read_directory(cluster.directory / "logs")
         tell("Leaders' history (seconds since the topic was created):")
         for line in history.history_lines(history.leaderships(events, TOPIC), created_ms):
             tell(f"  {line}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
-from tidegauge.event_log import read_folder
+from tidegauge.event_log import read_directory
 from tidegauge_lab.pytest_plugin.cluster import Cluster
 from tidegauge_lab.switches import BrokerSwitches
 from tidegauge_lab.timeline.words import line
@@ -26,7 +26,7 @@ def sections(cluster: Cluster, since_ms: int) -> list[tuple[str, str]]:
         ("tidegauge: topics", lambda: cluster.describe_text(topics) if topics else "none were made in this test"),
         (
             f"tidegauge: the last {MOST_EVENTS} events of this test",
-            lambda: "\n".join(event_lines(read_folder(cluster.local.logs), since_ms, topics)),
+            lambda: "\n".join(event_lines(read_directory(cluster.local.logs), since_ms, topics)),
         ),
     ]
     found = []

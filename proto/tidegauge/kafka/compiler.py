@@ -146,7 +146,7 @@ class _Compiler:
         return name
 
     def _nested(self, wire: Wire) -> str:
-        """The name of a nested struct; ``d_`` and ``e_`` before it are its functions."""
+        """Return the name of a nested struct; ``d_`` and ``e_`` before it are its functions."""
         assert isinstance(wire.item, type)
         name = wire.item.__name__
         nested = self._codec_of(wire)
@@ -251,7 +251,7 @@ class _Compiler:
         return [f" w(p_{self._struct(characters)}({','.join(f'x.{name}' for name, _ in run)}))"]
 
     def _length(self, character: str, expression: str) -> str:
-        """An expression for the bytes of a length."""
+        """Return an expression for the bytes of a length."""
         if self._flexible:
             return f"varint_bytes({expression}+1)"
         return f"p_{self._struct(character)}({expression})"
@@ -305,7 +305,7 @@ class _Compiler:
 
 
 def _item_of(wire: Wire) -> Wire:
-    """An array's item as a field of its own."""
+    """Return an array's item as a field of its own."""
     if isinstance(wire.item, str):
         return Wire(wire.item)
     return Wire("struct", item=wire.item)

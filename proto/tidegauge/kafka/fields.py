@@ -75,37 +75,37 @@ def _field(
 
 
 def boolean(versions: str = "0+", *, default: bool = False, tag: int | None = None) -> Any:
-    """A byte, 0 or 1."""
+    """Return the field of a boolean: a byte, 0 or 1."""
     return _field("bool", versions, "", tag, default)
 
 
 def int8(versions: str = "0+", *, default: int = 0, tag: int | None = None) -> Any:
-    """A signed byte."""
+    """Return the field of a signed byte."""
     return _field("int8", versions, "", tag, default)
 
 
 def int16(versions: str = "0+", *, default: int = 0, tag: int | None = None) -> Any:
-    """A signed integer of two bytes."""
+    """Return the field of a signed integer of two bytes."""
     return _field("int16", versions, "", tag, default)
 
 
 def uint16(versions: str = "0+", *, default: int = 0, tag: int | None = None) -> Any:
-    """An unsigned integer of two bytes."""
+    """Return the field of an unsigned integer of two bytes."""
     return _field("uint16", versions, "", tag, default)
 
 
 def int32(versions: str = "0+", *, default: int = 0, tag: int | None = None) -> Any:
-    """A signed integer of four bytes."""
+    """Return the field of a signed integer of four bytes."""
     return _field("int32", versions, "", tag, default)
 
 
 def int64(versions: str = "0+", *, default: int = 0, tag: int | None = None) -> Any:
-    """A signed integer of eight bytes."""
+    """Return the field of a signed integer of eight bytes."""
     return _field("int64", versions, "", tag, default)
 
 
 def float64(versions: str = "0+", *, default: float = 0.0, tag: int | None = None) -> Any:
-    """An IEEE 754 double."""
+    """Return the field of an IEEE 754 double."""
     return _field("float64", versions, "", tag, default)
 
 
@@ -142,5 +142,5 @@ def array(
 
 
 def struct(item: type, versions: str = "0+", *, nullable: str = "", tag: int | None = None) -> Any:
-    """A message inside a message; None is null, or (of a tagged field) that it is not there."""
+    """Return the field of a message inside a message; None is null, or (of a tagged field) absent."""
     return _field("struct", versions, nullable, tag, None, item)

@@ -1,7 +1,7 @@
-"""The one declarative table of settings: Kafka's name, type, default, unit, range, meaning, where it may be changed.
+"""The one declarative table of settings: Kafka's name, type, default, unit, range, meaning, update mode.
 
 ``server.properties``, topic configs, ``--set`` and ``docs/configuration.md`` come from here. Defaults are those
-of Kafka 3.9 (kafka-behaviour 9); a setting that Kafka does not have says so in its text.
+of Kafka 3.9 (KafkaConfig, LogConfig); a setting that Kafka does not have says so in its text.
 """
 
 from tidegauge.settings.broker import BROKER_GROUPS, BROKER_SETTINGS

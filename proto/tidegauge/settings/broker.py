@@ -1,7 +1,7 @@
-"""The table of broker settings: Kafka's names, defaults and ranges (kafka-behaviour 9.1-9.3).
+"""The table of broker settings: Kafka's names, defaults and ranges.
 
-A setting that Kafka does not have says so in its text. Those of Kafka's that are accepted without effect are marked;
-they stand here so that a server.properties written for Kafka is understood and shown as Kafka shows it.
+A setting that Kafka does not have says so in its text. Kafka's settings that are accepted without effect are marked;
+they are here so that a server.properties written for Kafka is understood and shown as Kafka shows it.
 Source: Kafka's ReplicationConfigs, ServerConfigs, ZkConfigs, SocketServerConfigs, DynamicBrokerConfig.
 """
 
@@ -14,7 +14,7 @@ from tidegauge.settings.tables import flag, long, names, text, whole
 
 _IDENTITY_AND_NETWORK = (
     whole("broker.id", -1, "", "Id of this broker; it must be given.", -1),
-    flag("broker.id.generation.enable", True, "Give a broker without an id one.", has_effect=False),
+    flag("broker.id.generation.enable", True, "Generate an id for a broker without one.", has_effect=False),
     whole("reserved.broker.max.id", 1000, "", "Largest id that is not generated.", 0, has_effect=False),
     text("broker.rack", None, "Rack of this broker, for rack-aware assignment."),
     text(
@@ -22,7 +22,11 @@ _IDENTITY_AND_NETWORK = (
         "PLAINTEXT://127.0.0.1:9092",
         "Addresses to bind, as NAME://HOST:PORT,...; without one for gRPC, the first one's port + 10000 is bound too.",
     ),
-    text("advertised.listeners", None, "Addresses that clients and brokers shall use, by name; absent: listeners."),
+    text(
+        "advertised.listeners",
+        None,
+        "Addresses advertised to clients and brokers, by listener name; absent: listeners.",
+    ),
     names(
         "listener.security.protocol.map",
         ("PLAINTEXT:PLAINTEXT", "SSL:SSL"),
@@ -38,17 +42,17 @@ _IDENTITY_AND_NETWORK = (
         None,
         "gRPC listener that brokers use among themselves; absent: by security.inter.broker.protocol, else the first.",
     ),
-    whole("request.timeout.ms", 30_000, "ms", "Time for a request between brokers.", 1),
+    whole("request.timeout.ms", 30_000, "ms", "Timeout of a request between brokers.", 1),
     whole("socket.request.max.bytes", 104_857_600, "bytes", "Largest request accepted.", 1),
     whole("socket.send.buffer.bytes", 102_400, "bytes", "Send buffer of a socket.", has_effect=False),
     whole("socket.receive.buffer.bytes", 102_400, "bytes", "Receive buffer of a socket.", has_effect=False),
     long("connections.max.idle.ms", 600_000, "ms", "Idle time after which a connection is closed.", 1),
-    whole("queued.max.requests", 500, "", "Calls under way on one connection; more wait in the client.", 1),
+    whole("queued.max.requests", 500, "", "Maximum requests in flight on one connection; more wait in the client.", 1),
     long(
         "queued.max.response.bytes",
         134_217_728,
         "bytes",
-        "Memory for responses that clients have not read yet, over all connections; fetches wait while it is taken. "
+        "Memory for responses that clients have not read yet, over all connections; fetches wait while it is used up. "
         "Not a setting of Kafka, which sends records from the page cache.",
         1,
     ),
@@ -61,8 +65,8 @@ _IDENTITY_AND_NETWORK = (
 _ZOOKEEPER = (
     text("zookeeper.connect", None, "ZooKeeper servers as host:port,... with an optional /chroot; it must be given."),
     whole("zookeeper.session.timeout.ms", 18_000, "ms", "Session timeout to ask ZooKeeper for.", 1),
-    whole("zookeeper.connection.timeout.ms", None, "ms", "Time to reach ZooKeeper at start; absent: 18 s.", 1),
-    whole("zookeeper.max.in.flight.requests", 10, "", "Pipelined requests to ZooKeeper.", 1),
+    whole("zookeeper.connection.timeout.ms", None, "ms", "Timeout for reaching ZooKeeper at start; absent: 18 s.", 1),
+    whole("zookeeper.max.in.flight.requests", 10, "", "Maximum requests in flight to ZooKeeper.", 1),
     flag("zookeeper.set.acl", False, "Protect znodes with ACLs.", has_effect=False),
 )
 
@@ -74,11 +78,19 @@ _TOPICS = (
 )
 
 _REPLICATION = (
-    long("replica.lag.time.max.ms", 30_000, "ms", "Longest time not caught up before leaving the ISR.", 1),
-    whole("replica.fetch.wait.max.ms", 500, "ms", "How long a follower's fetch waits for data.", 0),
-    whole("replica.fetch.min.bytes", 1, "bytes", "Bytes that end a follower's wait.", 0),
+    long(
+        "replica.lag.time.max.ms", 30_000, "ms", "Time after which a follower that has not caught up leaves the ISR.", 1
+    ),
+    whole("replica.fetch.wait.max.ms", 500, "ms", "Maximum time that a follower's fetch waits for data.", 0),
+    whole("replica.fetch.min.bytes", 1, "bytes", "Minimum bytes for a follower's fetch to return before that time.", 0),
     whole("replica.fetch.max.bytes", 1_048_576, "bytes", "Soft limit for a partition in a follower's fetch.", 0),
-    whole("replica.fetch.response.max.bytes", 10_485_760, "bytes", "Soft limit of a follower's whole fetch.", 0),
+    whole(
+        "replica.fetch.response.max.bytes",
+        10_485_760,
+        "bytes",
+        "Soft limit of a follower's fetch over all partitions.",
+        0,
+    ),
     long(
         "leader.replication.throttled.rate",
         LONG_MAX,
@@ -95,8 +107,8 @@ _REPLICATION = (
         0,
         update="per-broker",
     ),
-    whole("replica.fetch.backoff.ms", 1000, "ms", "Pause after a failed fetch.", 0),
-    whole("replica.socket.timeout.ms", 30_000, "ms", "Time for a fetch between brokers.", 1),
+    whole("replica.fetch.backoff.ms", 1000, "ms", "Back-off after a failed fetch.", 0),
+    whole("replica.socket.timeout.ms", 30_000, "ms", "Timeout of a fetch between brokers.", 1),
     whole(
         "replica.socket.receive.buffer.bytes",
         65_536,
@@ -112,18 +124,18 @@ _REPLICATION = (
         update="cluster-wide",
         has_effect=False,
     ),
-    text("replica.selector.class", None, "Who chooses the replica that serves a consumer.", has_effect=False),
+    text("replica.selector.class", None, "Class that selects the replica that serves a consumer.", has_effect=False),
     long(
         "replica.high.watermark.checkpoint.interval.ms",
         5000,
         "ms",
-        "Time between two writes of replication-offset-checkpoint.",
+        "Interval between writes of replication-offset-checkpoint.",
         1,
     ),
     text(
         "replica.truncation.rule",
         "kip-320",
-        "By which step of Kafka's history followers truncate; all but the newest lose records (not in Kafka).",
+        "Rule by which followers truncate, from Kafka's history; all but the newest lose records (not in Kafka).",
         ("high-watermark", "kip-101", "kip-279", "kip-320"),
     ),
     flag(
@@ -140,7 +152,7 @@ _REPLICATION = (
         "min.insync.replicas",
         1,
         "",
-        "In-sync replicas that acks=all needs, and below which the high watermark stands still.",
+        "In-sync replicas that acks=all needs, and below which the high watermark does not advance.",
         1,
         update="cluster-wide",
     ),
@@ -162,54 +174,56 @@ _REPLICATION = (
         "fetch.purgatory.purge.interval.requests",
         1000,
         "",
-        "Finished fetches that may lie in the purgatory.",
+        "Maximum completed fetches that stay in the purgatory.",
         has_effect=False,
     ),
     whole(
         "producer.purgatory.purge.interval.requests",
         1000,
         "",
-        "Finished produce requests that may lie in the purgatory.",
+        "Maximum completed produce requests that stay in the purgatory.",
         has_effect=False,
     ),
     whole(
         "delete.records.purgatory.purge.interval.requests",
         1,
         "",
-        "Finished delete-records requests that may lie in the purgatory.",
+        "Maximum completed delete-records requests that stay in the purgatory.",
         has_effect=False,
     ),
 )
 
 _CONTROLLER = (
-    flag("auto.leader.rebalance.enable", True, "Give leadership back to preferred leaders by itself."),
-    long("leader.imbalance.check.interval.seconds", 300, "s", "Time between two looks at the balance.", 1),
+    flag("auto.leader.rebalance.enable", True, "Elect preferred leaders automatically."),
+    long("leader.imbalance.check.interval.seconds", 300, "s", "Interval between checks of leader imbalance.", 1),
     Setting(
         "leader.imbalance.per.broker.percentage",
         "int",
         10,
-        "Misplaced leaders of a broker that are tolerated.",
+        "Leaders other than the preferred one that are tolerated per broker.",
         "%",
         0,
         100,
     ),
-    whole("controller.socket.timeout.ms", 30_000, "ms", "Time for a control request.", 1),
-    flag("controlled.shutdown.enable", True, "Move leaders away before stopping."),
-    whole("controlled.shutdown.max.retries", 3, "", "Attempts at that.", 1),
-    long("controlled.shutdown.retry.backoff.ms", 5000, "ms", "Pause between attempts.", 0),
+    whole("controller.socket.timeout.ms", 30_000, "ms", "Timeout of a control request.", 1),
+    flag("controlled.shutdown.enable", True, "Move leadership to other brokers before stopping."),
+    whole("controlled.shutdown.max.retries", 3, "", "Maximum attempts at a controlled shutdown.", 1),
+    long("controlled.shutdown.retry.backoff.ms", 5000, "ms", "Back-off between those attempts.", 0),
 )
 
 _OWN = (
     flag("lab.enable", False, "Offer the Lab service with its fault switches (not in Kafka)."),
     text(
-        "lab.controller.stop.file", None, "File that names the step at which a controller kills itself (not in Kafka)."
+        "lab.controller.stop.file",
+        None,
+        "File that names the step at which the controller kills its process (not in Kafka).",
     ),
     names("lab.held", (), "Partitions T-P whose follower here is held from the start (not in Kafka)."),
     text("event.log.file", None, "File for the event log, one JSON object a line (not in Kafka)."),
     text(
         "metrics.listener",
         None,
-        "Where Prometheus reads metrics: HOST:PORT, or +N for the first listener's port plus N (not in Kafka).",
+        "Address of the metrics for Prometheus: HOST:PORT, or +N for the first listener's port plus N (not in Kafka).",
     ),
 )
 

@@ -1,6 +1,6 @@
-"""The broker settings of logs: files, retention, compaction, flushes (kafka-behaviour 9.3).
+"""The broker settings of logs: files, retention, compaction, flushes.
 
-Those with a topic setting beside them are its default for all topics, and may be changed while brokers run.
+A setting with a counterpart among topic settings is its default for all topics, and may be changed while brokers run.
 Source: Kafka's ServerLogConfigs, CleanerConfig, DynamicLogConfig, LogCleaner.ReconfigurableConfigs.
 """
 
@@ -14,8 +14,8 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
 LOG_SETTINGS: tuple[Setting, ...] = (
-    text("log.dir", "/tmp/kafka-logs", "Folder for partition logs, where log.dirs is not set."),
-    names("log.dirs", None, "Folders for partition logs.", fallbacks=(Fallback("log.dir"),)),
+    text("log.dir", "/tmp/kafka-logs", "Directory for partition logs, if log.dirs is not set."),
+    names("log.dirs", None, "Directories for partition logs.", fallbacks=(Fallback("log.dir"),)),
     whole("message.max.bytes", 1_048_588, "bytes", "Largest record batch.", 0, update="cluster-wide"),
     whole("log.segment.bytes", 1_073_741_824, "bytes", "Size at which a segment is rolled.", 14, update="cluster-wide"),
     long(
@@ -26,7 +26,7 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         fallbacks=(Fallback("log.roll.hours", HOUR_MS),),
         update="cluster-wide",
     ),
-    whole("log.roll.hours", 168, "h", "Age at which a segment is rolled, where log.roll.ms is not set.", 1),
+    whole("log.roll.hours", 168, "h", "Age at which a segment is rolled, if log.roll.ms is not set.", 1),
     long(
         "log.roll.jitter.ms",
         None,
@@ -35,7 +35,9 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         fallbacks=(Fallback("log.roll.jitter.hours", HOUR_MS),),
         update="cluster-wide",
     ),
-    whole("log.roll.jitter.hours", 0, "h", "The same in hours.", 0),
+    whole(
+        "log.roll.jitter.hours", 0, "h", "Random time taken off log.roll.hours, if log.roll.jitter.ms is not set.", 0
+    ),
     whole("log.index.size.max.bytes", 10_485_760, "bytes", "Largest index file.", 4, update="cluster-wide"),
     whole("log.index.interval.bytes", 4096, "bytes", "Log bytes between two index entries.", 0, update="cluster-wide"),
     long(
@@ -46,8 +48,8 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         fallbacks=(Fallback("log.retention.minutes", MINUTE_MS), Fallback("log.retention.hours", HOUR_MS)),
         update="cluster-wide",
     ),
-    whole("log.retention.minutes", None, "min", "The same in minutes, where log.retention.ms is not set."),
-    whole("log.retention.hours", 168, "h", "The same in hours, where neither of the two above is set."),
+    whole("log.retention.minutes", None, "min", "Age at which segments are deleted, if log.retention.ms is not set."),
+    whole("log.retention.hours", 168, "h", "Age at which segments are deleted, if neither of the two above is set."),
     long(
         "log.retention.bytes",
         -1,
@@ -55,12 +57,12 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "Size of a partition above which old segments are deleted; negative: none.",
         update="cluster-wide",
     ),
-    long("log.retention.check.interval.ms", 300_000, "ms", "Time between two looks at retention.", 1),
+    long("log.retention.check.interval.ms", 300_000, "ms", "Interval between checks of retention.", 1),
     long(
         "log.segment.delete.delay.ms",
         60_000,
         "ms",
-        "Time before a deleted file goes from the disk.",
+        "Delay before a deleted file is removed from the disk.",
         0,
         update="cluster-wide",
     ),
@@ -73,12 +75,12 @@ LOG_SETTINGS: tuple[Setting, ...] = (
     ),
     flag("log.cleaner.enable", True, "Compact the logs of topics whose cleanup.policy has compact."),
     whole("log.cleaner.threads", 1, "", "Threads that compact logs.", 0, update="cluster-wide", has_effect=False),
-    long("log.cleaner.backoff.ms", 15_000, "ms", "Pause when there is no log to compact.", 0, update="cluster-wide"),
+    long("log.cleaner.backoff.ms", 15_000, "ms", "Back-off when there is no log to compact.", 0, update="cluster-wide"),
     long(
         "log.cleaner.dedupe.buffer.size",
         134_217_728,
         "bytes",
-        "Memory for the map of keys of one compaction; it bounds how much is compacted at once.",
+        "Memory for the map of keys of one compaction; it limits how much is compacted at once.",
         1_048_576,
         update="cluster-wide",
     ),
@@ -109,7 +111,7 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "log.cleaner.min.compaction.lag.ms",
         0,
         "ms",
-        "Time that a record stays uncompacted at least.",
+        "Minimum time that a record stays uncompacted.",
         0,
         update="cluster-wide",
     ),
@@ -117,7 +119,7 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "log.cleaner.max.compaction.lag.ms",
         LONG_MAX,
         "ms",
-        "Time after which a record makes its log be compacted whatever the ratio.",
+        "Maximum time that a record stays uncompacted, whatever the ratio.",
         1,
         update="cluster-wide",
     ),
@@ -141,35 +143,35 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "log.flush.scheduler.interval.ms",
         LONG_MAX,
         "ms",
-        "Time between two looks at whether a log must be flushed because of its age.",
+        "Interval between checks whether a log must be flushed because of its age.",
     ),
     whole(
         "log.flush.offset.checkpoint.interval.ms",
         60_000,
         "ms",
-        "Time between two writes of recovery-point-offset-checkpoint.",
+        "Interval between writes of recovery-point-offset-checkpoint.",
         0,
     ),
     whole(
         "log.flush.start.offset.checkpoint.interval.ms",
         60_000,
         "ms",
-        "Time between two writes of log-start-offset-checkpoint.",
+        "Interval between writes of log-start-offset-checkpoint.",
         0,
     ),
-    long("log.initial.task.delay.ms", 30_000, "ms", "Pause before the log's periodic tasks begin.", 0),
+    long("log.initial.task.delay.ms", 30_000, "ms", "Delay before the log's periodic tasks start.", 0),
     whole(
         "num.recovery.threads.per.data.dir",
         1,
         "",
-        "Threads that recover the logs of a folder at start.",
+        "Threads that recover the logs of a directory at start.",
         1,
         update="cluster-wide",
     ),
     flag(
         "log.preallocate",
         False,
-        "Give a new segment its whole size at once.",
+        "Allocate the full size of a new segment at once.",
         update="cluster-wide",
         has_effect=False,
     ),
@@ -179,7 +181,7 @@ LOG_SETTINGS: tuple[Setting, ...] = (
     text(
         "compression.type",
         "producer",
-        "Compression of stored batches; producer: as they came, whatever else is set here.",
+        "Compression of stored batches; producer: as received; other values change nothing.",
         ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         update="cluster-wide",
         has_effect=False,
@@ -219,7 +221,7 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "log.message.timestamp.difference.max.ms",
         LONG_MAX,
         "ms",
-        "Deprecated: log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms are looked at instead.",
+        "Deprecated: log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms count instead.",
         0,
         update="cluster-wide",
         has_effect=False,
@@ -227,7 +229,7 @@ LOG_SETTINGS: tuple[Setting, ...] = (
     text(
         "log.message.timestamp.type",
         "CreateTime",
-        "Whose time a record carries: the producer's, or the leader's at the append.",
+        "Timestamp of a record: the producer's, or the leader's at the append.",
         ("CreateTime", "LogAppendTime"),
         update="cluster-wide",
     ),
@@ -235,7 +237,7 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "log.message.timestamp.before.max.ms",
         LONG_MAX,
         "ms",
-        "How far a record's timestamp may lie in the past.",
+        "Maximum age of a record's timestamp at the append.",
         0,
         update="cluster-wide",
     ),
@@ -243,7 +245,7 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "log.message.timestamp.after.max.ms",
         LONG_MAX,
         "ms",
-        "How far a record's timestamp may lie in the future.",
+        "Maximum distance of a record's timestamp into the future.",
         0,
         update="cluster-wide",
     ),
@@ -251,7 +253,7 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "producer.id.expiration.ms",
         86_400_000,
         "ms",
-        "Idle time after which a producer is forgotten.",
+        "Idle time after which the state of a producer id expires.",
         1,
         update="cluster-wide",
     ),

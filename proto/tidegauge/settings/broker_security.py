@@ -28,17 +28,20 @@ SECURITY_SETTINGS = (
     ),
     text("ssl.keystore.key", None, "Private key itself, in place of a file; not encrypted.", is_sensitive=True),
     text("ssl.truststore.type", "PEM", "Format of the truststore (Kafka's default is JKS).", ("PEM",)),
-    text("ssl.truststore.location", None, "File with the certificates of the authorities that are believed."),
+    text("ssl.truststore.location", None, "File with the certificates of the trusted authorities."),
     text("ssl.truststore.certificates", None, "Those certificates themselves, in place of a file.", is_sensitive=True),
     text(
-        "ssl.client.auth", "none", "Whether clients, and other brokers, must show a certificate.", ("none", "required")
+        "ssl.client.auth",
+        "none",
+        "Whether clients, and other brokers, must present a certificate.",
+        ("none", "required"),
     ),
     whole(
         "max.connections",
         INT_MAX,
         "",
-        "Connections that each listener takes; more are closed at once (Kafka lets them wait).",
+        "Maximum connections of each listener; more are closed at once (Kafka lets them wait).",
         1,
     ),
-    whole("max.connections.per.ip", INT_MAX, "", "Connections from one address; more are closed.", 1),
+    whole("max.connections.per.ip", INT_MAX, "", "Maximum connections from one address; more are closed.", 1),
 )

@@ -1,6 +1,6 @@
-"""The table of settings as people read it: docs/configuration.md, a server.properties, ``tidegauge broker --help``.
+"""Render the table of settings: docs/configuration.md, a server.properties, ``tidegauge broker --help``.
 
-Pure; ``tools/generate-configuration.py`` writes the files, and a test holds them equal to what is made here.
+Pure; ``tools/generate-configuration.py`` writes the files, and a test compares them with the output of this module.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ accepted, checked and shown as Kafka does, and changes nothing here.
 
 ## Where a value comes from
 
-For a broker, the first that has one:
+For a broker, the first of these that has one:
 
 1. its dynamic settings, `/config/brokers/ID` (`tidegauge alter-config --broker ID --add-config K=V`),
 2. the dynamic settings of all brokers, `/config/brokers/<default>` (`--broker-defaults`),
 3. its command line: `--override K=V`, then `--environment`, then the file of `--config` (`up --set` writes there),
-4. another setting that stands in for it, such as `log.retention.hours` for `log.retention.ms`,
+4. another setting that it falls back to, such as `log.retention.hours` for `log.retention.ms`,
 5. the default.
 
 For a topic: its own, `/config/topics/NAME` (`create-topic --config K=V`, `alter-config --topic NAME --add-config K=V`),
-else what its brokers have for the setting beside it.
+else the value of the brokers' setting in the same row below.
 
 Every broker applies a change at once, and after a restart. `describe-config --all` shows what is in force and, under
-*synonyms*, every place that has a say. An unknown topic setting, and a value outside its range, are refused with the
-name and the range; then nothing of the request is changed. A broker that finds an unknown name in its file warns and
-goes on, as Kafka does. [server.properties](server.properties) lists all settings of brokers in that form.
+*synonyms*, every place that sets a value. An unknown topic setting, or a value outside its range, is rejected with the
+name and the range, and no part of the request takes effect. A broker that finds an unknown name in its file logs a
+warning and starts, as Kafka does. [server.properties](server.properties) lists all settings of brokers in that form.
 
-*Update* says when a broker setting may change: `read-only` at the start only, `cluster-wide` while brokers run, for all
-brokers or for one.
+*Update* says when a broker setting may change: `read-only` at start only, `per-broker` and `cluster-wide` while brokers
+run (the latter for one broker or for all).
 """
 
 _PROPERTIES_INTRODUCTION = """\
@@ -50,7 +50,7 @@ _PROPERTIES_INTRODUCTION = """\
 
 
 def configuration_page() -> str:
-    """docs/configuration.md."""
+    """Return the text of docs/configuration.md."""
     return _INTRODUCTION + "\n".join(_page_tables()) + "\n"
 
 
@@ -90,7 +90,7 @@ def _code(text: str) -> str:
 
 
 def properties_file() -> str:
-    """docs/server.properties: every line that sets something is commented out."""
+    """Return the text of docs/server.properties; every setting is commented out."""
     return _PROPERTIES_INTRODUCTION + "\n".join(_properties_lines()) + "\n"
 
 
@@ -104,7 +104,7 @@ def _properties_lines() -> Iterator[str]:
 
 
 def help_lines() -> Iterator[str]:
-    """All broker settings for the help of ``tidegauge broker``: name, default, range, when it may change."""
+    """Yield all broker settings for the help of ``tidegauge broker``: name, default, range, update mode."""
     for group, table in BROKER_GROUPS.items():
         yield f"{group}:"
         for setting in table:
@@ -113,12 +113,12 @@ def help_lines() -> Iterator[str]:
 
 
 def default_text(setting: Setting) -> str:
-    """A default as Kafka's documentation writes it."""
+    """Return a default as Kafka's documentation writes it."""
     return "null" if setting.default is None else setting.text_of(setting.default)
 
 
 def meaning_text(setting: Setting) -> str:
-    """What a setting means, where its value may come from, and whether it has an effect."""
+    """Return what a setting means, and whether it has no effect."""
     text = setting.meaning
     if not setting.has_effect:
         text += " No effect."
@@ -126,7 +126,7 @@ def meaning_text(setting: Setting) -> str:
 
 
 def range_text(setting: Setting) -> str:
-    """What is legal, in few words, with the unit; bounds that are only those of the type are left out."""
+    """Return the legal values in few words, with the unit; bounds of the type itself are left out."""
     if setting.choices:
         return ("any of " if setting.kind == "list" else "") + _listed(setting.choices)
     if setting.kind == "bool":

@@ -1,12 +1,12 @@
-"""Settings that change while brokers run: whose value counts, what may be altered, and how both are shown.
+"""Settings that change while brokers run: precedence, alteration, and their description.
 
 Rules:
-    1. For a topic: its own, else the broker's. For a broker: its own dynamic ones, else those of all brokers
+    1. For a topic: its own value, else the broker's. For a broker: its own dynamic value, else that of all brokers
        (``<default>``), else server.properties, else the table's default.
-    2. What stands in ZooKeeper and is unknown, illegal or not dynamic is left out, and told: a broker must not fail
-       for a znode that somebody else wrote. What contradicts the rest leaves the layer out as a whole.
+    2. A setting in ZooKeeper that is unknown, illegal or not dynamic is left out, and reported: a broker must not fail
+       because of a znode that another tool wrote. A layer that contradicts the layers below is left out completely.
     3. An alteration is checked as a whole before anything is written: one bad key or value, and nothing changes.
-    4. A broker setting that the table lacks is refused; Kafka would keep it for a plug-in, which there is none of here.
+    4. A broker setting that the table lacks is rejected; Kafka would store it for a plug-in, and there are none here.
 
 Pure. Source: DynamicBrokerConfig, ConfigAdminManager, ZkAdminManager.alterTopicConfigs and alterBrokerConfigs,
 ConfigHelper.createTopicConfigEntry and createBrokerConfigEntry.
@@ -32,7 +32,7 @@ DEFAULT = "DEFAULT_CONFIG"
 
 
 class Synonym(NamedTuple):
-    """One place that has a say in a setting: Kafka's source, the setting's name there, and its text."""
+    """One place that sets a value: Kafka's source, the setting's name there, and its text."""
 
     source: str
     name: str
@@ -41,7 +41,7 @@ class Synonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SettingView:
-    """A setting as it is in force; ``value`` is None where a broker setting has none of its own."""
+    """A setting as it is in force; ``value`` is None if a broker setting has none of its own."""
 
     name: str
     value: str | None
@@ -51,15 +51,15 @@ class SettingView:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """Whether the value is the default."""
         return self.source == DEFAULT
 
 
 class BrokerSettings:
-    """A broker's settings in layers. ``live`` is what is in force; it is changed in place, so it may be held.
+    """A broker's settings in layers. ``live`` has the values in force; it is updated in place, so it may be held.
 
     Args:
-        static: from server.properties and the command line.
+        static: the settings from server.properties and the command line.
     """
 
     def __init__(self, static: Values) -> None:
@@ -70,7 +70,7 @@ class BrokerSettings:
         self.live = Values(static.table, self._given)
 
     def replace(self, *, default: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
-        """Take the dynamic layers as they stand in ZooKeeper; returns what was left out and why (rule 2)."""
+        """Apply the dynamic layers of ZooKeeper; return what was left out and why (rule 2)."""
         problems: list[str] = []
         self._default = self._usable(default, {}, problems)
         self._own = self._usable(own, self._default, problems)
@@ -103,7 +103,7 @@ class BrokerSettings:
         return merged
 
     def check(self, texts: Mapping[str, str], *, for_all: bool) -> None:
-        """Whether these may become this broker's dynamic settings, or those of all brokers.
+        """Check that these texts may become this broker's dynamic settings, or those of all brokers.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, a setting is not dynamic; INVALID_CONFIG, one is unknown, a value illegal,
@@ -116,11 +116,11 @@ class BrokerSettings:
     # Showing
 
     def views(self) -> list[SettingView]:
-        """This broker's settings, by name."""
+        """Return the views of a broker's settings, sorted by name."""
         return [self._view(setting) for _, setting in sorted(self.live.table.items())]
 
     def default_views(self) -> list[SettingView]:
-        """What is set for all brokers, by name."""
+        """Return the views of the dynamic settings of all brokers, sorted by name."""
         return [
             SettingView(
                 name, text, DYNAMIC_DEFAULT, is_read_only=False, synonyms=(Synonym(DYNAMIC_DEFAULT, name, text),)
@@ -141,7 +141,7 @@ class BrokerSettings:
         )
 
     def _synonyms(self, names: Iterable[str]) -> Iterator[Synonym]:
-        """All that has a say, the strongest first: the layers one after the other, the names within each."""
+        """Yield every place that sets a value, the strongest first: layer by layer, and the names within each."""
         names = list(names)
         for source, layer in ((DYNAMIC_BROKER, self._own), (DYNAMIC_DEFAULT, self._default)):
             yield from (Synonym(source, name, layer[name]) for name in names if name in layer)
@@ -154,7 +154,7 @@ class BrokerSettings:
                 yield Synonym(DEFAULT, name, BROKER_SETTINGS[name].text_of(BROKER_SETTINGS[name].default))
 
     def topic_views(self, own: Mapping[str, str]) -> list[SettingView]:
-        """A topic's settings over this broker's, by name; ``own`` holds what is set for the topic."""
+        """Return the views of a topic's settings over this broker's, sorted by name; ``own`` has the topic's own."""
         own, _ = usable_topic_settings(own)
         values = topic_values(own, self.live)
         views: list[SettingView] = []
@@ -169,7 +169,7 @@ class BrokerSettings:
 
 
 def usable_topic_settings(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """What of a topic's znode can be used, and what was left out and why (rule 2)."""
+    """Return the usable settings of a topic's znode, and what was left out and why (rule 2)."""
     usable: dict[str, str] = {}
     problems: list[str] = []
     for name, text in texts.items():
@@ -183,7 +183,7 @@ def usable_topic_settings(texts: Mapping[str, str]) -> tuple[dict[str, str], lis
 
 
 def altered(current: Mapping[str, str], changes: Mapping[str, str], deleted: Collection[str]) -> dict[str, str]:
-    """The settings of an entity after an alteration; to delete what is not set changes nothing, as in Kafka.
+    """Return the settings of an entity after an alteration; deleting an absent one has no effect, as in Kafka.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, a name is both set and deleted.
@@ -197,7 +197,7 @@ def altered(current: Mapping[str, str], changes: Mapping[str, str], deleted: Col
 
 
 def check_known(names: Iterable[str], table: Mapping[str, Setting]) -> None:
-    """Whether the table has all these names.
+    """Check that the table has all these names.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, with those that it lacks.
@@ -209,7 +209,7 @@ def check_known(names: Iterable[str], table: Mapping[str, Setting]) -> None:
 
 
 def _check_dynamic(texts: Mapping[str, str]) -> None:
-    """Whether each may be changed while brokers run, and has a legal value."""
+    """Check that each setting may be changed while brokers run, and has a legal value."""
     check_known(texts, BROKER_SETTINGS)
     fixed = sorted(name for name in texts if not BROKER_SETTINGS[name].dynamic)
     if fixed:

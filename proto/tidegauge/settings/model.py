@@ -1,12 +1,12 @@
-"""What a setting is, and the parsed values of one scope.
+"""The model of a setting, and the parsed values of one scope.
 
 Rules:
 - A value is checked once, where its text is read; inside, a parsed value is trusted.
 - A setting without a value of its own may take that of another, with a factor (``log.retention.ms`` from minutes,
   else from hours); a topic setting takes its broker setting.
-- Where a setting may be changed while brokers run has Kafka's three words: read-only, per-broker, cluster-wide.
+- The update mode of a setting is one of Kafka's three: read-only, per-broker, cluster-wide.
 
-Source: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynonyms (kafka-behaviour 9).
+Source: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynonyms.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Update = Literal["read-only", "per-broker", "cluster-wide"]
 
 
 class Fallback(NamedTuple):
-    """Another setting that gives the value where this one has none, times a factor (numbers only)."""
+    """Another setting that gives the value if this one has none, times a factor (numbers only)."""
 
     name: str
     factor: int = 1
@@ -40,17 +40,17 @@ class Setting:
     Attributes:
         name: Kafka's name.
         kind: how its text is read.
-        default: the parsed default; None where absent means something of its own, or ``fallbacks`` decide.
+        default: the parsed default; None if absence has a meaning of its own, or ``fallbacks`` decide.
         meaning: one sentence.
         unit: of a number.
         minimum, maximum: inclusive bounds of a number.
         choices: legal texts (for a list: legal members).
-        update: where it may be changed while brokers run.
+        update: whether it may be changed while brokers run, and for which scope.
         fallbacks: settings of the same scope to take the value from, the first that has one.
         broker_key: for a topic setting, the broker setting that gives its default.
-        members: for a list, what each member must look like (a pattern), and that in Kafka's words.
-        has_effect: False for one that is accepted, checked and shown, and changes nothing.
-        is_sensitive: it is never shown (Kafka's type PASSWORD).
+        members: for a list, the pattern of each member, and its description in Kafka's words.
+        has_effect: False if the setting is accepted, checked and shown, but changes nothing.
+        is_sensitive: whether its value is never shown (Kafka's type PASSWORD).
     """
 
     name: str
@@ -77,7 +77,7 @@ class Setting:
         """Read a value.
 
         Raises:
-            TidegaugeError: INVALID_CONFIG, with the key, the value and what would be legal.
+            TidegaugeError: INVALID_CONFIG, with the key, the value and the legal values.
         """
         text = text.strip()
         try:
@@ -96,7 +96,7 @@ class Setting:
 
     @property
     def type_name(self) -> str:
-        """Kafka's word for the type: INT, LONG, DOUBLE, BOOLEAN, STRING, LIST."""
+        """Kafka's name of the type: INT, LONG, DOUBLE, BOOLEAN, STRING, LIST."""
         if self.kind == "int":
             return "LONG" if self.maximum == LONG_MAX else "INT"
         if self.is_sensitive:
@@ -114,7 +114,7 @@ class Setting:
         return f"Value must be no more than {number_text(self.maximum or 0)}"
 
     def _in_range(self, value: float) -> bool:
-        # Said so that NaN is out of every range.
+        # Written so that NaN is out of every range.
         return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
 
     def _convert(self, text: str) -> Any:
@@ -133,7 +133,7 @@ class Setting:
         raise ValueError(text)
 
     def legal(self) -> str:
-        """What is legal, for people."""
+        """Return a description of the legal values, for error messages."""
         if self.choices:
             return " or ".join(self.choices)
         if self.members is not None:
@@ -152,7 +152,7 @@ class Setting:
         return "text"
 
     def text_of(self, value: Any) -> str:
-        """A parsed value as it would stand in a properties file."""
+        """Return the text of a parsed value in a properties file."""
         if value is None:
             return ""
         if isinstance(value, bool):
@@ -162,7 +162,7 @@ class Setting:
         return str(value)
 
     def _refusal(self, text: str, why: str) -> TidegaugeError:
-        """Kafka's sentence (ConfigException), then what would be legal."""
+        """Return an error with Kafka's sentence (ConfigException), followed by the legal values."""
         return TidegaugeError(
             ErrorCode.INVALID_CONFIG,
             f"Invalid value {text} for configuration {self.name}: {why}; it must be {self.legal()}",
@@ -170,12 +170,12 @@ class Setting:
 
 
 def number_text(value: float) -> str:
-    """A bound as people write it: all digits of a whole number."""
+    """Return the text of a bound: all digits if it is an integer."""
     return str(int(value)) if value == int(value) else f"{value:g}"
 
 
 def converted(value: Any, factor: int) -> Any:
-    """A fallback's value in the unit of who takes it; a negative number (unlimited) becomes -1, as in Kafka."""
+    """Return a fallback's value in the unit of the setting that uses it; negative (unlimited) becomes -1."""
     if factor == 1:
         return value
     return -1 if value < 0 else value * factor
@@ -183,17 +183,17 @@ def converted(value: Any, factor: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Parsed settings of one scope: those that were given, over the defaults.
+    """Parsed settings of one scope: the given values over the defaults.
 
-    Whoever holds one may hold it for long: a broker's are changed in place (``given``) when its dynamic settings
-    change, so read a setting where it is used.
+    A broker's values are updated in place (``given``) when its dynamic settings change: an object may be held, but a
+    setting must be read where it is used.
     """
 
     table: Mapping[str, Setting]
     given: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> Any:
-        """The value in force; KeyError for a name that the table lacks."""
+        """Return the value in force; raise KeyError for a name that the table lacks."""
         try:
             return self.given[name]
         except KeyError:
@@ -205,18 +205,18 @@ class Values:
         return setting.default
 
     def integer(self, name: str) -> int:
-        """An int setting."""
+        """Return the value of an int setting."""
         return int(self[name])
 
     def flag(self, name: str) -> bool:
-        """A bool setting."""
+        """Return the value of a bool setting."""
         return bool(self[name])
 
     def text(self, name: str) -> str:
-        """A text setting; an absent one is empty."""
+        """Return the value of a text setting; empty if it is absent."""
         value = self[name]
         return "" if value is None else str(value)
 
     def is_default(self, name: str) -> bool:
-        """Whether nobody gave it."""
+        """Return whether no value was given for the setting."""
         return name not in self.given

@@ -1,6 +1,6 @@
 """From texts to values: properties files, ``key=value`` of the command line, and Kafka's checks across settings.
 
-Source: KafkaConfig.validateValues, LogConfig.validateValues (kafka-behaviour 9).
+Source: KafkaConfig.validateValues, LogConfig.validateValues.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidegauge.settings.topic import TOPIC_SETTINGS
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Read a Java properties file as far as it is needed: ``key=value``, ``#`` and ``!`` comments, lines that go on."""
+    """Read a Java properties file: ``key=value``, ``#`` and ``!`` comments, continued lines; no escapes."""
     found: dict[str, str] = {}
     begun = ""
     for raw in text.splitlines():
@@ -26,8 +26,8 @@ def read_properties(text: str) -> dict[str, str]:
         if line.endswith("\\") and not line.endswith("\\\\"):
             begun = line[:-1]
             continue
-        cut = min((at for at in (line.find("="), line.find(":")) if at >= 0), default=len(line))
-        found[line[:cut].strip()] = line[cut + 1 :].strip()
+        separator_at = min((at for at in (line.find("="), line.find(":")) if at >= 0), default=len(line))
+        found[line[:separator_at].strip()] = line[separator_at + 1 :].strip()
     return found
 
 
@@ -47,10 +47,10 @@ def read_assignments(pairs: Iterable[str], what: str) -> dict[str, str]:
 
 
 def parse_broker_settings(texts: Mapping[str, str]) -> tuple[Values, list[str]]:
-    """Parse a broker's settings and hold Kafka's cross checks.
+    """Parse a broker's settings and apply Kafka's checks across them.
 
     Returns:
-        The values, and the names that the table lacks (Kafka warns of those and goes on).
+        The values, and the names that the table lacks (Kafka logs a warning and starts).
 
     Raises:
         TidegaugeError: INVALID_CONFIG, a value is illegal or two contradict each other.
@@ -62,7 +62,7 @@ def parse_broker_settings(texts: Mapping[str, str]) -> tuple[Values, list[str]]:
 
 
 def check_broker(values: Values) -> None:
-    """Kafka's checks across a broker's settings.
+    """Apply Kafka's checks across a broker's settings.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, two contradict each other.
@@ -73,7 +73,7 @@ def check_broker(values: Values) -> None:
             raise TidegaugeError(
                 ErrorCode.INVALID_CONFIG,
                 f"replica.fetch.wait.max.ms ({wait_ms}) must not be larger than {other} ({values[other]}): "
-                "followers would be taken for dead or lagging while they wait",
+                "followers would be considered dead or lagging while they wait",
             )
     if values["log.roll.ms"] < 1:
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, "log.roll.ms must be equal or greater than 1")
@@ -97,7 +97,7 @@ def _check_lags(values: Values, minimum: str, maximum: str) -> None:
 
 
 def parse_topic_settings(texts: Mapping[str, str], broker: Values | None = None) -> Values:
-    """Parse a topic's settings over its broker's, and hold Kafka's cross check.
+    """Parse a topic's settings over its broker's, and apply Kafka's checks across them.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, a name is unknown, a value illegal, or two contradict each other.
@@ -114,7 +114,7 @@ def parse_topic_settings(texts: Mapping[str, str], broker: Values | None = None)
 
 
 def topic_values(texts: Mapping[str, str], broker: Values | None = None) -> Values:
-    """Parse a topic's settings over its broker's, as they come into force: nothing is held against each other.
+    """Parse a topic's settings over its broker's, without the checks across them.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, a name is unknown or a value illegal.
@@ -128,7 +128,7 @@ def topic_values(texts: Mapping[str, str], broker: Values | None = None) -> Valu
 
 
 def topic_defaults(broker: Values) -> dict[str, Any]:
-    """What a broker's settings say for topics, where it is not what the table says anyway."""
+    """Return the topic defaults that a broker's settings give, where they differ from the table's."""
     found: dict[str, Any] = {}
     for setting in TOPIC_SETTINGS.values():
         if setting.broker_key is not None:

@@ -1,4 +1,4 @@
-"""Short forms that the tables of settings are written in. See ``model.Setting`` for what the fields mean."""
+"""Short constructors for the tables of settings; ``model.Setting`` describes the fields."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, Unit
 
 
 def whole(name: str, default: int | None, unit: Unit, meaning: str, minimum: int | None = None, **more: Any) -> Setting:
-    """A whole number of 32 bits."""
+    """Return a setting whose value is an integer of 32 bits."""
     return Setting(name, "int", default, meaning, unit, -INT_MAX - 1 if minimum is None else minimum, INT_MAX, **more)
 
 
 def long(name: str, default: int | None, unit: Unit, meaning: str, minimum: int | None = None, **more: Any) -> Setting:
-    """A whole number of 64 bits."""
+    """Return a setting whose value is an integer of 64 bits."""
     return Setting(name, "int", default, meaning, unit, -LONG_MAX - 1 if minimum is None else minimum, LONG_MAX, **more)
 
 
 def ratio(name: str, default: float, meaning: str, **more: Any) -> Setting:
-    """A number from 0 to 1."""
+    """Return a setting whose value is a number from 0 to 1."""
     return Setting(name, "float", default, meaning, "", 0, 1, **more)
 
 
 def flag(name: str, default: bool, meaning: str, **more: Any) -> Setting:
-    """True or false."""
+    """Return a setting whose value is true or false."""
     return Setting(name, "bool", default, meaning, **more)
 
 
 def text(name: str, default: str | None, meaning: str, choices: tuple[str, ...] = (), **more: Any) -> Setting:
-    """A text, or one of several."""
+    """Return a setting whose value is a text, or one of several choices."""
     return Setting(name, "text", default, meaning, choices=choices, **more)
 
 
 def names(
     name: str, default: tuple[str, ...] | None, meaning: str, choices: tuple[str, ...] = (), **more: Any
 ) -> Setting:
-    """Texts with commas between them."""
+    """Return a setting whose value is a list of texts with commas between them."""
     return Setting(name, "list", default, meaning, choices=choices, **more)
 
 
 def level(name: str, default: int, minimum: int, maximum: int, **more: Any) -> Setting:
-    """A compression level (KIP-390); the broker never compresses, so it has no effect."""
+    """Return the setting of a compression level (KIP-390); the broker never compresses, so it has no effect."""
     codec = name.split(".")[1]
     meaning = f"Level of {codec} where a broker compresses; batches are stored as they came."
     return Setting(name, "int", default, meaning, "", minimum, maximum, has_effect=False, **more)

@@ -1,7 +1,7 @@
 """The table of topic settings: Kafka's names, defaults and ranges, each with its broker setting.
 
-The lists of throttled replicas and the switches of tiered storage have none. All of them may be changed at any time,
-for one topic, and take effect at once on every broker.
+The lists of throttled replicas and the flags of tiered storage have none. All topic settings may be changed at any
+time, for one topic, and take effect at once on every broker.
 Source: Kafka's LogConfig, TopicConfig, ServerTopicConfigSynonyms.
 """
 
@@ -31,7 +31,7 @@ _SETTINGS = (
     text(
         "compression.type",
         "producer",
-        "Compression of stored batches; producer: as they came, whatever else is set here.",
+        "Compression of stored batches; producer: as received; other values change nothing.",
         ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         broker_key="compression.type",
         has_effect=False,
@@ -49,7 +49,7 @@ _SETTINGS = (
         "file.delete.delay.ms",
         60_000,
         "ms",
-        "Time before a deleted file goes from the disk.",
+        "Delay before a deleted file is removed from the disk.",
         0,
         broker_key="log.segment.delete.delay.ms",
     ),
@@ -65,7 +65,7 @@ _SETTINGS = (
         "flush.ms",
         LONG_MAX,
         "ms",
-        "Age of unflushed records at which the log is flushed to disk, when log.flush.scheduler.interval.ms looks.",
+        "Age of unflushed records at which the log is flushed to disk, checked every log.flush.scheduler.interval.ms.",
         0,
         broker_key="log.flush.interval.ms",
     ),
@@ -111,7 +111,7 @@ _SETTINGS = (
         "max.compaction.lag.ms",
         LONG_MAX,
         "ms",
-        "Time after which a record makes its log be compacted whatever the ratio.",
+        "Maximum time that a record stays uncompacted, whatever the ratio.",
         1,
         broker_key="log.cleaner.max.compaction.lag.ms",
     ),
@@ -134,7 +134,7 @@ _SETTINGS = (
         "message.timestamp.after.max.ms",
         LONG_MAX,
         "ms",
-        "How far a record's timestamp may lie in the future.",
+        "Maximum distance of a record's timestamp into the future.",
         0,
         broker_key="log.message.timestamp.after.max.ms",
     ),
@@ -142,7 +142,7 @@ _SETTINGS = (
         "message.timestamp.before.max.ms",
         LONG_MAX,
         "ms",
-        "How far a record's timestamp may lie in the past.",
+        "Maximum age of a record's timestamp at the append.",
         0,
         broker_key="log.message.timestamp.before.max.ms",
     ),
@@ -150,7 +150,7 @@ _SETTINGS = (
         "message.timestamp.difference.max.ms",
         LONG_MAX,
         "ms",
-        "Deprecated: message.timestamp.before.max.ms and message.timestamp.after.max.ms are looked at instead.",
+        "Deprecated: message.timestamp.before.max.ms and message.timestamp.after.max.ms count instead.",
         0,
         broker_key="log.message.timestamp.difference.max.ms",
         has_effect=False,
@@ -158,7 +158,7 @@ _SETTINGS = (
     text(
         "message.timestamp.type",
         "CreateTime",
-        "Whose time a record carries: the producer's, or the leader's at the append.",
+        "Timestamp of a record: the producer's, or the leader's at the append.",
         ("CreateTime", "LogAppendTime"),
         broker_key="log.message.timestamp.type",
     ),
@@ -172,7 +172,7 @@ _SETTINGS = (
         "min.compaction.lag.ms",
         0,
         "ms",
-        "Time that a record stays uncompacted at least.",
+        "Minimum time that a record stays uncompacted.",
         0,
         broker_key="log.cleaner.min.compaction.lag.ms",
     ),
@@ -180,14 +180,14 @@ _SETTINGS = (
         "min.insync.replicas",
         1,
         "",
-        "In-sync replicas that acks=all needs, and below which the high watermark stands still.",
+        "In-sync replicas that acks=all needs, and below which the high watermark does not advance.",
         1,
         broker_key="min.insync.replicas",
     ),
     flag(
         "preallocate",
         False,
-        "Give a new segment its whole size at once.",
+        "Allocate the full size of a new segment at once.",
         broker_key="log.preallocate",
         has_effect=False,
     ),
@@ -200,13 +200,13 @@ _SETTINGS = (
     flag(
         "remote.log.delete.on.disable",
         False,
-        "Delete what is in tiered storage (KIP-405) once it is off; it is not emulated.",
+        "Delete the segments in tiered storage (KIP-405) once it is off; it is not emulated.",
         has_effect=False,
     ),
     flag(
         "remote.storage.enable",
         False,
-        "Use tiered storage (KIP-405), which is not emulated: true is refused, as by a broker without it.",
+        "Use tiered storage (KIP-405), which is not emulated: true is rejected, as by a broker without it.",
         has_effect=False,
     ),
     long(

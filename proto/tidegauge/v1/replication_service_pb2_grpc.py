@@ -53,7 +53,7 @@ class ReplicationServiceServicer(object):
     """
 
     def ReplicaFetch(self, request_iterator, context):
-        """One stream for a pair of brokers; one request is outstanding at a time.
+        """One stream for a pair of brokers, with at most one request in flight.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -26,7 +26,7 @@ class ReplicationServiceStub:
         tidegauge.v1.fetch_pb2.ReplicaFetchRequest,
         tidegauge.v1.fetch_pb2.ReplicaFetchResponse,
     ]
-    """One stream for a pair of brokers; one request is outstanding at a time."""
+    """One stream for a pair of brokers, with at most one request in flight."""
 
     ReplicaOffsetsForLeaderEpoch: grpc.UnaryUnaryMultiCallable[
         tidegauge.v1.offsets_pb2.OffsetsForLeaderEpochRequest,
@@ -41,7 +41,7 @@ class ReplicationServiceAsyncStub:
         tidegauge.v1.fetch_pb2.ReplicaFetchRequest,
         tidegauge.v1.fetch_pb2.ReplicaFetchResponse,
     ]
-    """One stream for a pair of brokers; one request is outstanding at a time."""
+    """One stream for a pair of brokers, with at most one request in flight."""
 
     ReplicaOffsetsForLeaderEpoch: grpc.aio.UnaryUnaryMultiCallable[
         tidegauge.v1.offsets_pb2.OffsetsForLeaderEpochRequest,
@@ -58,7 +58,7 @@ class ReplicationServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[tidegauge.v1.fetch_pb2.ReplicaFetchRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[tidegauge.v1.fetch_pb2.ReplicaFetchResponse], collections.abc.AsyncIterator[tidegauge.v1.fetch_pb2.ReplicaFetchResponse]]:
-        """One stream for a pair of brokers; one request is outstanding at a time."""
+        """One stream for a pair of brokers, with at most one request in flight."""
 
     @abc.abstractmethod
     def ReplicaOffsetsForLeaderEpoch(

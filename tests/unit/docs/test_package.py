@@ -1,4 +1,4 @@
-"""What is installed: light by default, typed, and under names that nobody else uses (issue 8)."""
+"""What is installed: light by default, typed, and under names that no other project uses."""
 
 import re
 import tomllib

@@ -83,7 +83,7 @@ def test_a_new_cluster_does_not_mix_with_what_is_there(tmp_path: Path) -> None:
 def test_faults_are_events_whose_sequence_goes_on_from_command_to_command(tmp_path: Path) -> None:
     note_fault(tmp_path, "kill", "broker-1", 1, "Lab")
     note_fault(tmp_path, "pause", "zookeeper", None, "Lab")
-    first, second = event_log.read_folder(tmp_path)
+    first, second = event_log.read_directory(tmp_path)
     assert (first["sequence"], first["kind"], first["action"], first["broker"], first["source"]) == (
         1,
         "fault",

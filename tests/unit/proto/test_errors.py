@@ -1,4 +1,4 @@
-"""The error table is one: numbers, names and the wire enum agree (habit 9; kafka-behaviour 10)."""
+"""The error table is one: numbers, names and the wire enum agree (Kafka's Errors)."""
 
 import pytest
 

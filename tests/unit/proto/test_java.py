@@ -143,5 +143,5 @@ def test_where_the_environment_is_closed_it_is_made_in_the_cache(tmp_path: Path)
     assert made.parent == tmp_path / "cache"
     with pytest.raises(TidegaugeError, match=r"can't be made \(.*closed.*XDG_CACHE_HOME"):
         home_without_module(tmp_path / "jdk", [closed])
-    folders = java.folders_for_homes({"XDG_CACHE_HOME": "/var/cache/me"})
+    folders = java.directories_for_homes({"XDG_CACHE_HOME": "/var/cache/me"})
     assert folders[-1] == Path("/var/cache/me/tidegauge")

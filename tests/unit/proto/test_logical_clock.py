@@ -1,4 +1,4 @@
-"""The logical clock: what caused another event has the smaller stamp, whatever the wall clocks say (row B8)."""
+"""The logical clock: a cause has a smaller stamp than its effect, whatever the wall clocks say (Lamport 1978)."""
 
 from __future__ import annotations
 

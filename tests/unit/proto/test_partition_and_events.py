@@ -53,4 +53,4 @@ def test_events_are_read_across_rotation_and_a_cut_off_last_line(tmp_path):
     path.write_text(json.dumps({"time_ms": 3, "source": "broker-0", "sequence": 2}) + '\n{"time_ms": 4, "sou')
     other = tmp_path / event_log.file_name("lab")
     other.write_text(json.dumps({"time_ms": 2, "source": "lab", "sequence": 1}) + "\n")
-    assert [event["time_ms"] for event in event_log.read_folder(tmp_path)] == [1, 2, 3]
+    assert [event["time_ms"] for event in event_log.read_directory(tmp_path)] == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""RecordBatch v2 headers, byte for byte (kafka-behaviour 6.2)."""
+"""RecordBatch v2 headers, byte for byte (DefaultRecordBatch)."""
 
 import struct
 

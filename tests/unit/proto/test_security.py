@@ -1,4 +1,4 @@
-"""TLS by Kafka's settings (issue 10): what is read, what is refused before a connection is made, and the sentences."""
+"""TLS by Kafka's settings: parsing, errors reported before a connection is made, and their sentences."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ def test_a_listeners_protocol_is_mapped_and_brokers_choose_theirs() -> None:
 @pytest.mark.parametrize(
     ("details", "words"),
     [
-        ("Hostname Verification Check failed.", "not one for h"),
+        ("Hostname Verification Check failed.", "not valid for h"),
         ("CERTIFICATE_VERIFY_FAILED: certificate has expired: OK", "the broker's certificate has expired"),
         ("CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate", "ssl_cafile"),
         ("OPENSSL_internal:WRONG_VERSION_NUMBER: Invalid", "speaks plain text"),
         ("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required", "wants a client certificate"),
-        ("[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca", "refuses this client's certificate"),
+        ("[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca", "rejects this client's certificate"),
         ("Ssl handshake failed: SSL_ERROR_SSL: error:1:SOMETHING_NEW: OK", "the TLS handshake failed: SOMETHING_NEW"),
     ],
 )
@@ -153,13 +153,13 @@ def test_what_is_not_about_tls_gets_no_reason() -> None:
     [
         ("SSL_ERROR_SSL: error:100000f7:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER: Invalid", "plain text"),
         ("SSL_ERROR_SSL: error:1:SSL routines:OPENSSL_internal:HTTP_REQUEST: Invalid", "plain text"),
-        ("SSL_ERROR_SSL: e:PEER_DID_NOT_RETURN_A_CERTIFICATE: Invalid", "showed no certificate"),
+        ("SSL_ERROR_SSL: e:PEER_DID_NOT_RETURN_A_CERTIFICATE: Invalid", "presented no certificate"),
         ("SSL_ERROR_SSL: e:CERTIFICATE_VERIFY_FAILED: certificate has expired", "has expired"),
         (
             "SSL_ERROR_SSL: e:CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate",
             "ssl.truststore.location",
         ),
-        ("SSL_ERROR_SSL: e:TLSV1_ALERT_UNKNOWN_CA: Invalid", "does not believe this broker's certificate"),
+        ("SSL_ERROR_SSL: e:TLSV1_ALERT_UNKNOWN_CA: Invalid", "does not trust this broker's certificate"),
         ("SSL_ERROR_SSL: e:NO_SHARED_CIPHER: x", "same port"),
     ],
 )

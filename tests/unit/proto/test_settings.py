@@ -1,4 +1,4 @@
-"""The table of settings: Kafka's names and defaults, refusals with the key and the range (row Z10)."""
+"""The table of settings: Kafka's names and defaults, errors with the key and the range."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What people read of the settings is made from the table, and is true (issue 3)."""
+"""docs/configuration.md, docs/server.properties and the help are made from the table of settings, and are true."""
 
 import re
 import subprocess

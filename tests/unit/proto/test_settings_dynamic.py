@@ -1,4 +1,4 @@
-"""Settings in layers: dynamic topic > dynamic broker > dynamic default > server.properties > default (issue 4)."""
+"""Settings in layers: dynamic topic > dynamic broker > dynamic default > server.properties > default (KIP-226)."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Znode payloads, word for word as Kafka 3.9 writes them (row Z1; kafka-behaviour 7.1)."""
+"""Znode payloads, word for word as Kafka 3.9 writes them (kafka.zk.ZkData)."""
 
 import json
 
@@ -10,8 +10,8 @@ from tidegauge import znodes
 from tidegauge.listeners import Listener
 
 
-def test_controller_is_as_in_seed_004():
-    """Row Z3 prints this very payload."""
+def test_the_controllers_payload_is_kafkas():
+    """kafka.zk.ControllerZNode.encode writes this payload, byte for byte."""
     node = znodes.ControllerNode(2, 1723447688383)
     assert node.encode() == b'{"version":2,"brokerid":2,"timestamp":"1723447688383","kraftControllerEpoch":-1}'
     assert znodes.ControllerNode.decode(node.encode()) == node

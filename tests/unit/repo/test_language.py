@@ -17,6 +17,7 @@ PRODUCT = (
     "broker/tidegauge_broker/waiting/",
     "client/",
     "controller/",
+    "proto/",
     "spark_jobs/",
 )
 """Folders of the product that hold these rules; docs/glossary.md has the words."""
@@ -24,7 +25,9 @@ TESTS = (
     "tests/unit/client/",
     "tests/unit/controller/",
     "tests/unit/core/",
+    "tests/unit/docs/",
     "tests/unit/log/",
+    "tests/unit/proto/",
     "tests/unit/spark/",
     "tests/integration/spark_",
     "tests/integration/test_client_",
