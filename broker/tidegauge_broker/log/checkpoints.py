@@ -1,7 +1,7 @@
 """The small files around the logs, in Kafka 3.9's formats.
 
-In a log folder: ``replication-offset-checkpoint``, ``recovery-point-offset-checkpoint``,
-``log-start-offset-checkpoint``, ``meta.properties``, ``.kafka_cleanshutdown``. In a partition's folder:
+In a log directory: ``replication-offset-checkpoint``, ``recovery-point-offset-checkpoint``,
+``log-start-offset-checkpoint``, ``meta.properties``, ``.kafka_cleanshutdown``. In a partition's directory:
 ``leader-epoch-checkpoint`` and ``partition.metadata``. Sources: ``CheckpointFile``, ``OffsetCheckpointFile``,
 ``LeaderEpochCheckpointFile``, ``PartitionMetadataFile``, ``MetaProperties``, ``CleanShutdownFileHandler``.
 
@@ -95,13 +95,13 @@ class _CheckpointFile:
         return rows
 
     def _number(self, text: str) -> int:
-        """A number as Kafka writes it: decimal, of at most 64 bits."""
+        """Parse a number as Kafka writes it: decimal, of at most 64 bits."""
         if not _DECIMAL.fullmatch(text) or not -_LONG <= int(text) < _LONG:
             raise self._malformed(text)
         return int(text)
 
     def _offset(self, text: str) -> int:
-        """A number that is not negative."""
+        """Parse a number that is not negative."""
         number = self._number(text)
         if number < 0:
             raise self._malformed(text)
@@ -112,7 +112,7 @@ class _CheckpointFile:
 
 
 class OffsetCheckpoint(_CheckpointFile):
-    """An offset for each partition of a log folder: ``topic partition offset``."""
+    """An offset for each partition of a log directory: ``topic partition offset``."""
 
     def read(self) -> dict[TopicPartition, int]:
         """All entries; none if there is no file.
@@ -147,14 +147,14 @@ class EpochCheckpoint(_CheckpointFile):
 
 
 class MetaProperties(NamedTuple):
-    """Whose folder it is: the broker and the cluster. None where the file does not say."""
+    """The broker and the cluster that own a log directory; None where the file does not say."""
 
     broker_id: int | None
     cluster_id: str | None
 
 
 def read_meta_properties(directory: Path) -> MetaProperties | None:
-    """A log folder's meta.properties; None if it has none yet.
+    """Read a log directory's meta.properties; None if it has none yet.
 
     Raises:
         CorruptCheckpoint: the file cannot be understood, or has a version other than 0 (ZooKeeper mode).
@@ -181,7 +181,7 @@ def write_meta_properties(directory: Path, broker_id: int, cluster_id: str, now_
 
 
 def read_topic_id(partition_directory: Path) -> str | None:
-    """The topic id in partition.metadata; None if there is none.
+    """Read the topic id in partition.metadata; None if there is none.
 
     Raises:
         CorruptCheckpoint: the file cannot be understood.
@@ -205,7 +205,7 @@ def write_topic_id(partition_directory: Path, topic_id: str, disk: Disk = DISK) 
 
 
 def write_clean_shutdown(directory: Path, disk: Disk = DISK) -> None:
-    """Mark a log folder as cleanly closed. A broker of a ZooKeeper cluster stores epoch -1."""
+    """Mark a log directory as cleanly closed. A broker of a ZooKeeper cluster stores epoch -1."""
     content = json.dumps({"version": _VERSION, "brokerEpoch": -1}, separators=(",", ":"))
     disk.replace(directory / CLEAN_SHUTDOWN_FILE, content.encode())
 
@@ -216,5 +216,5 @@ def take_clean_shutdown(directory: Path, disk: Disk = DISK) -> bool:
     if not path.exists():
         return False
     disk.remove(path)
-    disk.sync_directory(directory)  # a power cut must not bring the mark back
+    disk.sync_directory(directory)  # a loss of power must not bring the mark back
     return True

@@ -2,8 +2,8 @@
 
 Contract: ``LogManager.next_to_clean`` and ``Cleaning.replace`` are the loop's; ``Cleaning.map_keys`` and
 ``Cleaning.write`` block and belong into a pool thread. Between the steps the log goes on: appends do not matter, they
-go to the active segment; a cut, a deletion or retention makes the rest of the compaction void (``PartitionLog.cuts``),
-what is replaced stays.
+go to the active segment; a truncation, a deletion or retention makes the rest of the compaction void
+(``PartitionLog.layout_version``), what is replaced stays.
 Sources: LogCleaner, LogCleanerManager. The rules stand in ``compaction.py``.
 """
 
@@ -30,7 +30,7 @@ class Cleaning:
         self.part = part
         self._offsets = offsets
         self._now_ms = now_ms
-        self._cuts = log.cuts
+        self._layout_version = log.layout_version
         self._segments = [one for one in log.segments[:-1] if one.base_offset < part.first_uncleanable_offset]
         self._retention = Retention(
             offsets,
@@ -49,10 +49,10 @@ class Cleaning:
         return self._offsets.end_offset
 
     def map_keys(self) -> list[list[LogSegment]]:
-        """Read the dirty part; returns the groups of segments to be written anew. Blocks.
+        """Read the dirty part; returns the groups of segments to be rewritten. Blocks.
 
         Raises:
-            StorageError: the disk refused; the folder is offline.
+            StorageError: the disk refused; the log directory is offline.
             TidegaugeError: CORRUPT_MESSAGE, a segment does not hold what it should.
         """
         start = self.part.first_dirty_offset
@@ -76,7 +76,7 @@ class Cleaning:
         """Write what stays of a group of segments into a new one, synced. Blocks.
 
         Raises:
-            StorageError: the disk refused; the folder is offline.
+            StorageError: the disk refused; the log directory is offline.
             TidegaugeError: CORRUPT_MESSAGE, a segment does not hold what it should.
         """
         with self.log.storage("compacting"):
@@ -116,15 +116,15 @@ class Cleaning:
         """Put the new segment in the old ones' place; False if the log has changed under the compaction.
 
         Raises:
-            StorageError: the disk refused; the folder is offline.
+            StorageError: the disk refused; the log directory is offline.
         """
         log = self.log
-        if log.cuts != self._cuts or log.is_closed:
+        if log.layout_version != self._layout_version or log.is_closed:
             cleaned.close()
             log.folder.delete_later(cleaned.paths, self._now_ms)
             return False
         log.replace_segments(group, cleaned)
-        self._cuts = log.cuts
+        self._layout_version = log.layout_version
         return True
 
 

@@ -10,7 +10,7 @@ Rules:
     4. A tombstone (null value) stays until delete.retention.ms after the compaction that first met it; that time is
        written into its batch.
     5. Each idempotent producer's last batch stays, if need be empty: it holds the producer's sequence.
-    6. The last batch of each new segment stays, if need be empty: then its end tells what it replaces. (Kafka keeps
+    6. The last batch of each new segment stays, if need be empty: then its end shows what it replaces. (Kafka keeps
        that of a whole compaction alone.)
 """
 
@@ -130,7 +130,7 @@ class OffsetMap:
     """The largest offset of each key in the part that is cleaned.
 
     Attributes:
-        capacity: so many keys fit.
+        capacity: maximum number of keys.
         end_offset: all below it, from the first dirty offset on, has been mapped.
     """
 
@@ -156,7 +156,7 @@ class OffsetMap:
         return True
 
     def latest(self, key: bytes) -> int:
-        """The largest offset of a key; -1 if it was not met."""
+        """Return the largest offset of a key; -1 if it was not met."""
         return self._offsets.get(_digest(key), -1)
 
 
@@ -179,12 +179,12 @@ class Retention:
     now_ms: int
 
     def filter_batch(self, batch: bytes, header: BatchHeader, *, is_last: bool) -> bytes:
-        """What stays of a batch: itself, a smaller one, a header, or nothing.
+        """Return what compaction keeps of a batch: itself, a smaller one, a header, or nothing.
 
         Args:
             batch: its bytes.
             header: its header.
-            is_last: it ends the new segment (rule 6).
+            is_last: whether it ends the new segment (rule 6).
         """
         if header.is_control or header.base_offset >= self.offsets.end_offset:
             return batch

@@ -1,14 +1,14 @@
-"""Many new logs at once: what blocks goes to the pool, what belongs to the event loop stays there.
+"""Creation of many logs at once: blocking disk I/O runs in the pool, the rest on the event loop.
 
-Contract: ``LogManager.begin_creation`` chooses the folders; ``build`` makes the files in a pool thread, some logs at a
-time; the manager then adopts what was built, on the event loop. Meanwhile nobody else may create or delete logs of
-these partitions: the caller takes one control request after the other.
+Contract: ``LogManager.begin_creation`` chooses the log directories; ``build`` creates the files in a pool thread, some
+logs at a time; the manager then adopts what was built, on the event loop. Meanwhile no other code may create or delete
+logs of these partitions: the caller handles one control request after the other.
 
 Rules:
-    1. A new log is its folder, its first segment with two indexes, an empty leader-epoch-checkpoint and
+    1. A new log is its directory, its first segment with two indexes, an empty leader-epoch-checkpoint and
        partition.metadata, which is synced (PartitionMetadataFile).
-    2. The log folder is synced once for all, at the end: before that nobody is told of any of them.
-    3. After the first refusal of a disk its folder is offline, and none of its further logs is tried.
+    2. The log directory is synced once for all, at the end: no log is reported before.
+    3. After the first refusal of a disk its log directory is offline, and none of its further logs is tried.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 
 def at_a_time(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Do it for all, some at a time: what waits for the disk can wait together. Blocks."""
+    """Do the work for all items, some at a time, so that their disk waits overlap. Blocks."""
     if len(items) == 1:
         return [work(items[0])]
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="logs") as pool:
@@ -40,7 +40,7 @@ def at_a_time(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Res
 
 
 class NewLog(NamedTuple):
-    """What is wanted. ``topic_id`` may be empty; ``is_new``: no offline folder can hold it already."""
+    """A log to create. ``topic_id`` may be empty; ``is_new``: no offline directory can hold it already."""
 
     topic_partition: TopicPartition
     topic_id: str
@@ -49,7 +49,7 @@ class NewLog(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a log goes, and how."""
+    """The log directory and the settings chosen for a new log."""
 
     wanted: NewLog
     folder: LogFolder
@@ -57,11 +57,11 @@ class Place:
 
 
 class Creation:
-    """New logs on their way.
+    """Logs in creation.
 
     Attributes:
-        refused: what could not be made, and why.
-        built: what was.
+        refused: the error of each log that could not be created.
+        built: the logs that were.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Creation:
         self._now_ms = now_ms
 
     def build(self) -> None:
-        """Make all files, and bring them to the disk. Blocks."""
+        """Create all files, and sync them to the disk. Blocks."""
         made = [log for log in at_a_time(self._one, self._places) if log is not None]
         for folder in dict.fromkeys(log.folder for log in made):
             logs = [log for log in made if log.folder is folder]
@@ -101,10 +101,10 @@ class Creation:
 
 
 def build_log(place: Place, now_ms: Callable[[], int]) -> PartitionLog:
-    """Make a log's files; the log folder is not synced yet.
+    """Create a log's files; the log directory is not synced yet.
 
     Raises:
-        StorageError: the disk refused, and the folder is offline; or it was offline already.
+        StorageError: the disk refused, and the log directory is offline; or it was offline already.
     """
     folder, (topic_partition, topic_id, _) = place.folder, place.wanted
     folder.check_online()
@@ -115,7 +115,7 @@ def build_log(place: Place, now_ms: Callable[[], int]) -> PartitionLog:
     try:
         try:
             directory.mkdir()
-        except FileExistsError:  # the broker ended while it was made
+        except FileExistsError:  # the broker ended while the log was created
             state = load_log(directory, place.settings, plan)
         else:
             state = make_log(directory, place.settings, plan)

@@ -1,7 +1,7 @@
-"""What stands in a log's files, item by item, in the words of Kafka's DumpLogSegments (kafka-dump-log.sh).
+"""The contents of a log's files, item by item, in the format of Kafka's DumpLogSegments (kafka-dump-log.sh).
 
 Contract: read only; works on files of a running or dead broker, Kafka's included. Each item has its line of text
-(Kafka's layout) and its fields (for JSON). What does not fit together is collected as problems, told at the end.
+(Kafka's layout) and its fields (for JSON). What does not fit together is collected as problems, reported at the end.
 
 Rules:
     1. A batch whose header is sound is shown even if its CRC is wrong (``isvalid: false``); the rest of the file
@@ -69,14 +69,14 @@ class Problems:
 
     lines: list[str] = field(default_factory=list)
 
-    def tell(self, title: str, details: list[str]) -> None:
+    def report(self, title: str, details: list[str]) -> None:
         """Add a group, if it has any line."""
         if details:
             self.lines += [title, *details]
 
 
 def dump_file(path: Path, options: DumpOptions, problems: Problems) -> Iterator[DumpItem]:
-    """The items of one file, by the ending of its name.
+    """Yield the items of one file, by the suffix of its name.
 
     Raises:
         TidegaugeError: KAFKA_STORAGE_ERROR, the file cannot be read, or its name has no base offset.
@@ -109,7 +109,7 @@ def dump_file(path: Path, options: DumpOptions, problems: Problems) -> Iterator[
 
 
 class LogFile:
-    """A .log file, opened for reading; a broker may write to it, or cut it, meanwhile."""
+    """A .log file, opened for reading; a broker may write to it, or truncate it, meanwhile."""
 
     def __init__(self, descriptor: int, size_bytes: int) -> None:
         self.descriptor = descriptor
@@ -128,13 +128,13 @@ class LogFile:
             position += header.size_bytes
 
     def batch(self, header: BatchHeader) -> bytes:
-        """The bytes of a batch."""
+        """Return the bytes of a batch."""
         return os.pread(self.descriptor, header.size_bytes, header.position)
 
 
 @contextmanager
 def opened_log(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[LogFile]:
-    """A .log file to read, of a running or dead broker; OSError if it can't be opened."""
+    """Open a .log file of a running or dead broker for reading; OSError if it can't be opened."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         yield LogFile(descriptor, min(max_bytes, os.fstat(descriptor).st_size))
@@ -169,8 +169,8 @@ def _dump_log(path: Path, options: DumpOptions, problems: Problems) -> Iterator[
     if rest > 0 and options.max_bytes == MAX_BYTES:
         text = f"Found {rest} invalid bytes at the end of {path.name}"
         yield DumpItem("invalidBytes", {"invalidBytes": rest}, text)
-    problems.tell(f"Non-consecutive offsets in {path}", gaps)
-    problems.tell(f"Corrupt batches in {path}", undecodable)
+    problems.report(f"Non-consecutive offsets in {path}", gaps)
+    problems.report(f"Corrupt batches in {path}", undecodable)
 
 
 def _time_type(header: BatchHeader) -> str:
@@ -241,7 +241,7 @@ def _end_marker(record: StoredRecord) -> dict[str, object]:
 
 
 def _optional(value: int | None) -> str:
-    """A value as Java's OptionalLong prints it."""
+    """Return a value as Java's OptionalLong prints it."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
@@ -274,7 +274,7 @@ def _dump_index(path: Path, options: DumpOptions, problems: Problems) -> Iterato
             if not options.verify_index_only:
                 fields: dict[str, object] = {"offset": offset, "position": position}
                 yield DumpItem("indexEntry", fields, _pairs(fields))
-    problems.tell(f"Mismatches in :{path}", mismatches)
+    problems.report(f"Mismatches in :{path}", mismatches)
 
 
 def _dump_time_index(path: Path, options: DumpOptions, problems: Problems) -> Iterator[DumpItem]:
@@ -308,15 +308,15 @@ def _dump_time_index(path: Path, options: DumpOptions, problems: Problems) -> It
                 fields: dict[str, object] = {"timestamp": timestamp_ms, "offset": offset}
                 yield DumpItem("timeIndexEntry", fields, _pairs(fields))
             previous_ms = timestamp_ms
-    problems.tell(f"Found timestamp mismatch in :{path}", mismatches)
-    problems.tell(f"Found out of order timestamp in :{path}", disordered)
-    problems.tell("The following indexed offsets are not found in the log.", missing)
+    problems.report(f"Found timestamp mismatch in :{path}", mismatches)
+    problems.report(f"Found out of order timestamp in :{path}", disordered)
+    problems.report("The following indexed offsets are not found in the log.", missing)
 
 
 def _sanity(path: Path, problems: Problems, *, is_sound: bool) -> DumpItem:
     if is_sound:
         return DumpItem("sanityCheck", {"passed": True}, f"{path} passed sanity check.")
-    problems.lines.append(f"{path} is not sound; a broker builds it anew when it starts")
+    problems.lines.append(f"{path} is not sound; a broker rebuilds it when it starts")
     return DumpItem("sanityCheck", {"passed": False}, f"{path} failed sanity check.")
 
 

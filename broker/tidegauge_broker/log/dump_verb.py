@@ -27,7 +27,7 @@ from tidegauge_broker.log.dump import MAX_BYTES, DumpItem, DumpOptions, Problems
     type=click.IntRange(min=0),
     default=MAX_BYTES,
     metavar="N",
-    help="Read only so many bytes of a .log file.",
+    help="Maximum number of bytes to read of a .log file.",
 )
 @offline_verb_options
 @tells_errors

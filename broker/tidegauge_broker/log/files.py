@@ -1,13 +1,13 @@
-"""Every change of a broker's files goes through a ``Disk``; and what an I/O error becomes.
+"""Every change of a broker's files goes through a ``Disk``; I/O errors become ``StorageError``.
 
 Contract: methods raise OSError; ``PartitionLog`` and ``LogManager`` turn it into ``StorageError`` and take the
-folder offline, because after a failed write or fsync nobody knows what the disk holds. Reads need no Disk. The
-lab and the crash tests put another Disk in its place (``synced_disk.py``, ``lab_disk.py``), which is why nobody goes
-past it.
+log directory offline, because after a failed write or fsync the disk's content is unknown. Reads need no Disk. The
+lab and the crash tests put another Disk in its place (``synced_disk.py``, ``lab_disk.py``), so no code
+bypasses it.
 
 Rules:
-    1. A write that stops half-way is cut off again, so that a file grows by whole appends or not at all.
-    2. A file that is replaced is written to ``<name>.tmp``, synced, renamed, and its folder is synced: a reader
+    1. A write that stops half-way is truncated again, so that a file grows by whole appends or not at all.
+    2. A file that is replaced is written to ``<name>.tmp``, synced, renamed, and its directory is synced: a reader
        sees the old content or the new one (Kafka's ``CheckpointFile.write`` and ``Utils.atomicMoveWithFallback``).
 """
 
@@ -24,39 +24,39 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 Buffer = bytes | bytearray | memoryview
 TEMPORARY_SUFFIX = ".tmp"
 SYNCED_LENGTHS_FILE = ".synced-lengths"
-"""Where the lab's Disk keeps what a power cut would leave (``synced_disk.py``)."""
+"""Where the lab's Disk keeps what a loss of power would leave (``synced_disk.py``)."""
 
 
 class StorageError(TidegaugeError):
-    """KAFKA_STORAGE_ERROR: a folder failed, and is offline from now on."""
+    """KAFKA_STORAGE_ERROR: a log directory failed, and is offline from now on."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 class Disk:
-    """The file system as it is. Stateless, so that one serves all folders and threads."""
+    """The file system as it is. Stateless, so that one serves all log directories and threads."""
 
     def begin(self, directory: Path) -> None:
-        """A log folder has been locked and is used from now on; what a lab's Disk noted of it no longer holds."""
+        """Start to use a log directory that has been locked; drop what a lab's Disk noted of it before."""
         self.remove(directory / SYNCED_LENGTHS_FILE)
 
     def end(self) -> None:
-        """The folder is not used any more."""
+        """Stop using the log directory."""
 
     def open(self, path: Path) -> int:
-        """A descriptor to read and append; OSError if there is no such file."""
+        """Open a file to read and append, and return its descriptor; OSError if there is none."""
         return os.open(path, os.O_RDWR | os.O_APPEND)
 
     def create(self, path: Path) -> int:
-        """The same for a new file, or for one that is emptied."""
+        """Create or empty a file to read and append, and return its descriptor."""
         return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o644)
 
     def append(self, descriptor: int, parts: Sequence[Buffer], size_bytes: int, end_position: int) -> None:
         """Append the parts at the end of a file that is ``end_position`` bytes long.
 
         Raises:
-            OSError: the disk refused; the file has been cut back to ``end_position`` as far as the disk allows.
+            OSError: the disk refused; the file has been truncated to ``end_position`` as far as the disk allows.
         """
         try:
             written = os.writev(descriptor, parts)
@@ -70,13 +70,13 @@ class Disk:
             raise
 
     def truncate(self, path: Path, size_bytes: int) -> None:
-        """Cut a file."""
+        """Truncate a file."""
         os.truncate(path, size_bytes)
 
     def sync(self, path: Path) -> None:
         """Bring a file's bytes to the disk, whoever wrote them.
 
-        The file is opened anew: a pool thread may sync it while the event loop closes its own descriptor.
+        The file is opened again: a pool thread may sync it while the event loop closes its own descriptor.
         """
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -88,7 +88,7 @@ class Disk:
         os.fsync(descriptor)
 
     def sync_directory(self, path: Path) -> None:
-        """Bring a folder's entries (created, renamed, removed files) to the disk."""
+        """Sync a directory's entries (created, renamed, removed files) to the disk."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
@@ -113,15 +113,15 @@ class Disk:
             self.sync_directory(path.parent)
 
     def rename(self, path: Path, to: Path) -> None:
-        """Rename a file or a folder; a file of that name is replaced."""
+        """Rename a file or a directory; a file of that name is replaced."""
         path.replace(to)
 
     def remove(self, path: Path) -> None:
         """Remove a file, if it is there."""
         path.unlink(missing_ok=True)
 
-    def remove_folder(self, path: Path) -> None:
-        """Remove a folder with all that is in it; OSError if it is not there."""
+    def remove_directory(self, path: Path) -> None:
+        """Remove a directory with all that is in it; OSError if it does not exist."""
         shutil.rmtree(path)
 
 

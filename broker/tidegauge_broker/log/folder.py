@@ -1,11 +1,11 @@
-"""One log folder (an entry of ``log.dirs``): its lock, its owner, its checkpoint files, and whether it still works.
+"""One log directory (an entry of ``log.dirs``): its lock, its owner, its checkpoint files, and whether it still works.
 
 Rules (LogManager.lockLogDirs, MetaPropertiesEnsemble, LogDirFailureChannel):
-    1. One process at a time uses a folder: ``.lock`` is held by an advisory lock that the kernel drops with the
+    1. One process at a time uses a directory: ``.lock`` is held by an advisory lock that the kernel drops with the
        process, so a kill leaves nothing to clean up.
-    2. A folder belongs to one broker of one cluster, for good (meta.properties).
-    3. After an I/O error the folder is offline until the process starts anew; all its logs refuse everything.
-    4. A corrupt checkpoint is told and counts as empty: that costs a longer recovery, never a record.
+    2. A directory belongs to one broker of one cluster, for good (meta.properties).
+    3. After an I/O error the directory is offline until the process restarts; all its logs refuse everything.
+    4. A corrupt checkpoint is reported and counts as empty: that costs a longer recovery, never a record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 class LogFolder:
-    """A locked log folder and the logs in it."""
+    """A locked log directory and the logs in it."""
 
     def __init__(self, path: Path, disk: Disk = DISK) -> None:
         self.path = path
@@ -42,7 +42,7 @@ class LogFolder:
         self.is_trusted = True
         """Whether all its logs may be marked as cleanly closed in the end."""
         self.on_failure: Callable[[Path], None] = lambda _path: None
-        """Called with the path when the folder goes offline, by whichever thread met the failure."""
+        """Called with the path when the directory goes offline, by the thread that met the failure."""
         self._high_watermarks = OffsetCheckpoint(path / checkpoints.REPLICATION_OFFSET_CHECKPOINT, disk)
         self._recovery_points = OffsetCheckpoint(path / checkpoints.RECOVERY_POINT_CHECKPOINT, disk)
         self._log_start_offsets = OffsetCheckpoint(path / checkpoints.LOG_START_OFFSET_CHECKPOINT, disk)
@@ -59,7 +59,7 @@ class LogFolder:
     # Owning it
 
     def lock(self) -> None:
-        """Make the folder if need be, and take it for this process.
+        """Create the directory if need be, and lock it for this process.
 
         Raises:
             TidegaugeError: KAFKA_STORAGE_ERROR, another process uses it.
@@ -77,7 +77,7 @@ class LogFolder:
             raise TidegaugeError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Failed to acquire lock on file {checkpoints.LOCK_FILE} in {self.path}: another broker process is "
-                f"using this folder; stop it, or choose another folder in log.dirs",
+                f"using this directory; stop it, or choose another directory in log.dirs",
             ) from None
         self._lock_descriptor = descriptor
         try:
@@ -88,11 +88,11 @@ class LogFolder:
 
     def _unusable(self, error: OSError) -> StorageError:
         return StorageError(
-            f"Log folder {self.path} cannot be used: {error.strerror}; check the path and its permissions"
+            f"Log directory {self.path} cannot be used: {error.strerror}; check the path and its permissions"
         )
 
     def unlock(self) -> None:
-        """Let another process have the folder."""
+        """Release the lock, so that another process can use the directory."""
         if self._lock_descriptor >= 0:
             self.disk.end()
             os.close(self._lock_descriptor)
@@ -102,7 +102,7 @@ class LogFolder:
         """Check that meta.properties names this broker and cluster; write it if it does not exist or lacks one.
 
         Raises:
-            TidegaugeError: INCONSISTENT_CLUSTER_ID, or INVALID_CONFIG for another broker's folder.
+            TidegaugeError: INCONSISTENT_CLUSTER_ID, or INVALID_CONFIG for another broker's directory.
             StorageError: the file cannot be read.
         """
         path = self.path / checkpoints.META_PROPERTIES
@@ -113,14 +113,14 @@ class LogFolder:
         if meta is not None and meta.cluster_id not in {None, cluster_id}:
             raise TidegaugeError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"Invalid cluster.id in {path}: expected {cluster_id}, but read {meta.cluster_id}; the folder belongs "
-                f"to another cluster, so use another one, or connect to that cluster's ZooKeeper",
+                f"Invalid cluster.id in {path}: expected {cluster_id}, but read {meta.cluster_id}; the directory "
+                f"belongs to another cluster, so use another one, or connect to that cluster's ZooKeeper",
             )
         if meta is not None and meta.broker_id not in {None, broker_id}:
             raise TidegaugeError(
                 ErrorCode.INVALID_CONFIG,
-                f"Stored node id {meta.broker_id} doesn't match previous node id {broker_id} in {path}: the folder "
-                f"belongs to broker {meta.broker_id}; set broker.id to {meta.broker_id}, or use another folder",
+                f"Stored node id {meta.broker_id} doesn't match previous node id {broker_id} in {path}: the directory "
+                f"belongs to broker {meta.broker_id}; set broker.id to {meta.broker_id}, or use another directory",
             )
         if meta is None or None in meta:
             checkpoints.write_meta_properties(self.path, broker_id, cluster_id, now_ms, self.disk)
@@ -128,7 +128,7 @@ class LogFolder:
     # Failing
 
     def check_online(self) -> None:
-        """Refuse if the folder has failed.
+        """Refuse if the log directory has failed.
 
         Raises:
             StorageError: it has.
@@ -137,17 +137,17 @@ class LogFolder:
             raise StorageError(f"The log dir {self.path} is already offline due to a previous IO exception")
 
     def failed(self, error: OSError, what: str) -> StorageError:
-        """Take the folder offline; returns what to raise."""
+        """Take the directory offline; returns the error to raise."""
         was_online, self.offline = not self.offline, True
         if was_online:
             self.on_failure(self.path)
-        _logger.error("Error while %s in dir %s: %s; the folder is offline now", what, self.path, error)
+        _logger.error("Error while %s in dir %s: %s; the directory is offline now", what, self.path, error)
         return StorageError(f"Error while {what} in dir {self.path}: {error.strerror or error}")
 
     # Deleting
 
     def delete_later(self, paths: Iterable[Path], at_ms: int) -> None:
-        """Note files and folders to be removed from a time on."""
+        """Note files and directories to be removed from a time (ms) on."""
         with self._deletions_lock:
             self._deletions.update(dict.fromkeys(paths, at_ms))
 
@@ -155,7 +155,7 @@ class LogFolder:
         """Remove what is due. Blocks.
 
         Raises:
-            StorageError: the disk refused; the folder is offline.
+            StorageError: the disk refused; the directory is offline.
         """
         with self._deletions_lock:
             due = [path for path, at_ms in self._deletions.items() if at_ms <= now_ms]
@@ -164,12 +164,12 @@ class LogFolder:
         for path in due:
             try:
                 if path.is_dir():
-                    self.disk.remove_folder(path)
+                    self.disk.remove_directory(path)
                     _logger.info("Deleted log %s", path)
                 else:
                     self.disk.remove(path)
             except FileNotFoundError:
-                continue  # it went with its partition's folder
+                continue  # it was removed with its partition's directory
             except OSError as error:
                 raise self.failed(error, f"deleting {path}") from error
 
@@ -190,15 +190,15 @@ class LogFolder:
             checkpoint.create_missing()
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """replication-offset-checkpoint; empty if it is corrupt."""
+        """Read replication-offset-checkpoint; empty if it is corrupt."""
         return self._read(self._high_watermarks)
 
     def read_recovery_points(self) -> dict[TopicPartition, int]:
-        """recovery-point-offset-checkpoint; empty if it is corrupt: then everything is recovered."""
+        """Read recovery-point-offset-checkpoint; empty if it is corrupt: then everything is recovered."""
         return self._read(self._recovery_points)
 
     def read_log_start_offsets(self) -> dict[TopicPartition, int]:
-        """log-start-offset-checkpoint; empty if it is corrupt."""
+        """Read log-start-offset-checkpoint; empty if it is corrupt."""
         self._written_starts = self._read(self._log_start_offsets)
         return dict(self._written_starts)
 
@@ -207,7 +207,7 @@ class LogFolder:
         self._cleaned = self._read(self._cleaner_offsets)
 
     def first_dirty_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Below it a log has been compacted; None if it never was."""
+        """Return the offset below which a log has been compacted; None if it never was."""
         return self._cleaned.get(topic_partition)
 
     def note_cleaned(self, topic_partition: TopicPartition, first_dirty_offset: int) -> None:
@@ -217,14 +217,14 @@ class LogFolder:
             self._write(self._cleaner_offsets, self._cleaned)
 
     def lower_cleaned(self, topic_partition: TopicPartition, offset: int) -> None:
-        """A log was cut: what comes above is not compacted."""
+        """Lower a truncated log's cleaner checkpoint: what comes above the offset is not compacted."""
         with self._cleaned_lock:
             if self._cleaned.get(topic_partition, 0) > offset:
                 self._cleaned[topic_partition] = offset
                 self._write(self._cleaner_offsets, self._cleaned)
 
     def forget_cleaned(self, topic_partition: TopicPartition) -> None:
-        """A log was deleted."""
+        """Remove a deleted log from the cleaner checkpoint."""
         with self._cleaned_lock:
             if self._cleaned.pop(topic_partition, None) is not None:
                 self._write(self._cleaner_offsets, self._cleaned)
@@ -245,7 +245,7 @@ class LogFolder:
         """Replace recovery-point-offset-checkpoint from the logs.
 
         The points are read under the lock: else a pool thread could write an older, higher one over the point
-        that a cut has just lowered. A point that a log start took along is worth nothing without that log start,
+        that a truncation has just lowered. A point that a log start took along is worth nothing without that log start,
         which is therefore written first.
         """
         with self._recovery_point_lock:

@@ -28,7 +28,7 @@ _SWAP = sys.byteorder == "little"
 
 
 class _IndexFile:
-    """A file of fixed-size entries that is read whole, once, and then only appended to or cut."""
+    """A file of fixed-size entries that is read once and then only appended to or truncated."""
 
     ENTRY: struct.Struct
 
@@ -63,7 +63,7 @@ class _IndexFile:
     def __len__(self) -> int:
         raise NotImplementedError
 
-    def _cut_file(self, entries: int) -> None:
+    def _truncate_file(self, entries: int) -> None:
         self._disk.truncate(self.path, entries * self.ENTRY.size)
 
     def sync(self) -> None:
@@ -111,7 +111,7 @@ class OffsetIndex(_IndexFile):
         return self._positions[at - 1] if at else 0
 
     def floor_position(self, position: int) -> int:
-        """The largest entry position not above this one; 0 if there is none."""
+        """Return the largest entry position not above this one; 0 if there is none."""
         self._load()
         at = bisect_right(self._positions, position)
         return self._positions[at - 1] if at else 0
@@ -139,7 +139,7 @@ class OffsetIndex(_IndexFile):
         self._load()
         keep = bisect_left(self._offsets, offset)
         if keep < len(self._offsets):
-            self._cut_file(keep)
+            self._truncate_file(keep)
             del self._offsets[keep:], self._positions[keep:]
 
     def is_sound(self, log_bytes: int) -> bool:
@@ -181,7 +181,7 @@ class TimeIndex(_IndexFile):
         return list(zip(self._timestamps, self._offsets, strict=True))
 
     def last(self) -> tuple[int, int]:
-        """The last entry (timestamp, offset); (-1, 0) if there is none."""
+        """Return the last entry (timestamp, offset); (-1, 0) if there is none."""
         self._load()
         return (self._timestamps[-1], self._offsets[-1]) if self._offsets else (-1, 0)
 
@@ -207,7 +207,7 @@ class TimeIndex(_IndexFile):
         self._load()
         keep = bisect_left(self._offsets, offset)
         if keep < len(self._offsets):
-            self._cut_file(keep)
+            self._truncate_file(keep)
             del self._timestamps[keep:], self._offsets[keep:]
 
     def is_sound(self) -> bool:

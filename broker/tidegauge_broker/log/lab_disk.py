@@ -1,13 +1,13 @@
-"""The lab's Disk: notes what is synced (``SyncedDisk``), and is slow or fails when told to.
+"""The lab's Disk: notes what is synced (``SyncedDisk``), and is slow or fails on request.
 
-Contract: all folders of a broker share one ``DiskFaults``; whoever holds it adds and removes faults at any time, from
+Contract: all log directories of a broker share one ``DiskFaults``; its owner adds and removes faults at any time, from
 any thread. A fault meets operations before they happen; a delay passes in the thread that asked, so a slow append
 holds up the event loop - and with it the whole broker, as a disk that hangs in ``write`` does.
 
 Rules:
-    1. ``append`` with ENOSPC writes half of its bytes first, which ``Disk.append`` cuts off again: a full disk.
+    1. ``append`` with ENOSPC writes half of its bytes first, which ``Disk.append`` truncates again: a full disk.
     2. ``replace`` is one operation; the steps it is made of are not met one by one.
-    3. After a failure the folder is offline until the process starts anew, whether the fault is removed or not
+    3. After a failure the log directory is offline until the process restarts, whether the fault is removed or not
        (LogDirFailureChannel, KafkaStorageException); faults do not outlive the process.
 """
 
@@ -38,9 +38,9 @@ class DiskFault:
         path_contains: only files whose path contains this.
         delay_ms: how much longer.
         errno_name: ``EIO``, ``ENOSPC``, ...; empty for none.
-        skip: so many operations pass first.
-        times: so many are met; 0 for no end.
-        met: so many were met so far.
+        skip: number of operations that pass first.
+        times: maximum number of operations met; 0 for no limit.
+        met: number of operations met so far.
     """
 
     operation: str = ""
@@ -75,7 +75,7 @@ class DiskFaults:
             self._faults.append(fault)
 
     def remove(self, fault: DiskFault) -> None:
-        """It is in force no more; nothing happens if it was not."""
+        """End a fault; nothing happens if it was not in force."""
         with self._lock, suppress(ValueError):
             self._faults.remove(fault)
 
@@ -86,7 +86,7 @@ class DiskFaults:
             return list(self._faults)
 
     def meet(self, operation: str, path: Path) -> OSError | None:
-        """An operation is about to happen: wait as told, and say how it fails, if it does."""
+        """Apply the faults to an operation: wait out their delays, and return the error, if one fails it."""
         met: list[DiskFault] = []
         with self._lock:
             for fault in self._faults:
@@ -108,7 +108,7 @@ class DiskFaults:
 
 
 class LabDisk(SyncedDisk):
-    """See the module."""
+    """A Disk that is slow or fails on request (module docstring)."""
 
     def __init__(self, faults: DiskFaults) -> None:
         super().__init__()
@@ -124,19 +124,19 @@ class LabDisk(SyncedDisk):
             raise failure
 
     def open(self, path: Path) -> int:
-        """Remember whose descriptor it is."""
+        """Remember which file the descriptor belongs to."""
         descriptor = super().open(path)
         self._paths[descriptor] = path
         return descriptor
 
     def create(self, path: Path) -> int:
-        """The same."""
+        """Remember the new file's descriptor."""
         descriptor = super().create(path)
         self._paths[descriptor] = path
         return descriptor
 
     def append(self, descriptor: int, parts: Sequence[Buffer], size_bytes: int, end_position: int) -> None:
-        """Rule 1."""
+        """Apply rule 1."""
         try:
             self._meet("append", self._paths.get(descriptor, _UNKNOWN_FILE))
         except OSError as failure:
@@ -162,7 +162,7 @@ class LabDisk(SyncedDisk):
         super().sync_directory(path)
 
     def replace(self, path: Path, data: bytes, *, sync: bool = True) -> None:
-        """Rule 2."""
+        """Apply rule 2."""
         self._meet("replace", path)
         self._replacing.now = True
         try:
@@ -180,7 +180,7 @@ class LabDisk(SyncedDisk):
         self._meet("remove", path)
         super().remove(path)
 
-    def remove_folder(self, path: Path) -> None:
+    def remove_directory(self, path: Path) -> None:
         """Met as ``remove``."""
         self._meet("remove", path)
-        super().remove_folder(path)
+        super().remove_directory(path)

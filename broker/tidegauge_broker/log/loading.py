@@ -101,7 +101,7 @@ class LogLoading:
                 raise StorageError(f"The log in {directory} can't be loaded: {again}") from problem
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
-        """The partitions' directories; those that wait to be deleted are noted."""
+        """Return the partitions' directories; note those that wait to be deleted."""
         folder, found = self._folder, []
         for path in sorted(folder.path.iterdir()):
             if not path.is_dir() or path.name.endswith(_OTHER_SUFFIXES):
@@ -117,7 +117,7 @@ class LogLoading:
                 raise TidegaugeError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"Found directory {path}, '{path.name}' is not in the form of topic-partition or "
-                    f"topic-partition.uniqueId-delete (if marked for deletion); a log folder must not hold anything "
+                    f"topic-partition.uniqueId-delete (if marked for deletion); a log directory must not hold anything "
                     f"else, so move it away",
                 ) from None
         return found

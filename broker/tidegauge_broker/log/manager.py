@@ -1,14 +1,14 @@
-"""LogManager: all logs of a broker in its log folders, from the lock at start to the clean-shutdown mark.
+"""LogManager: all logs of a broker in its log directories, from the lock at start to the clean-shutdown mark.
 
 Contract: ``open`` returns when every log is loaded and, where needed, recovered. The event loop owns the logs;
 ``flush_dirty`` and ``remove_deleted`` block and belong into a pool thread. I/O errors become StorageError and take
-their folder offline. Source: kafka.log.LogManager (loadLogs, shutdown, asyncDelete).
+their log directory offline. Source: kafka.log.LogManager (loadLogs, shutdown, asyncDelete).
 
 Rules:
-    1. Start: lock all folders, check whose they are, take the clean-shutdown mark away, load.
-    2. A new log goes to the folder that is online and has the fewest logs.
-    3. A deleted log's folder is renamed at once and removed after file.delete.delay.ms, also over a restart.
-    4. The mark is written only if every log of the folder was closed without an error.
+    1. Start: lock all log directories, check their owner, take the clean-shutdown mark away, load.
+    2. A new log goes to the log directory that is online and has the fewest logs.
+    3. A deleted log's directory is renamed at once and removed after file.delete.delay.ms, also over a restart.
+    4. The mark is written only if every log of the directory was closed without an error.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ class LogManager:
         now_ms: Callable[[], int],
         disk_of: Callable[[Path], Disk] = lambda _directory: DISK,
     ) -> LogManager:
-        """Lock the folders, check whose they are, load and recover all logs.
+        """Lock the log directories, check their owner, load and recover all logs.
 
-        A folder that cannot be used or read is offline from the start, as long as there is another.
+        A directory that cannot be used or read is offline from the start, as long as there is another.
 
         Raises:
-            TidegaugeError: one sentence: a folder is locked by another process, is another broker's or another
+            TidegaugeError: one sentence: a directory is locked by another process, is another broker's or another
                 cluster's, or none of them can be used.
         """
         folders = [LogFolder(path, disk_of(path)) for path in directories]
@@ -96,7 +96,7 @@ class LogManager:
         return manager
 
     def _each_usable(self, step: Callable[[LogFolder], None]) -> None:
-        """One step of the start for each folder that is left; who fails it is offline, and the last one is fatal."""
+        """Run a start step for each online log directory; one that fails goes offline, and the last one is fatal."""
         failure: StorageError | None = None
         for folder in self._folders:
             if folder.offline:
@@ -107,7 +107,7 @@ class LogManager:
                 failure = folder.failed(error, "loading logs")
             except StorageError as error:
                 folder.offline, failure = True, error
-                _logger.error("%s; the folder is offline", error.message)  # noqa: TRY400 - the sentence says it all
+                _logger.error("%s; the log directory is offline", error.message)  # noqa: TRY400 - the sentence says it all
             if folder.offline:
                 for topic_partition, log in folder.logs.items():
                     log.abandon()
@@ -153,33 +153,33 @@ class LogManager:
 
     @property
     def logs(self) -> Mapping[TopicPartition, PartitionLog]:
-        """All logs, those of offline folders included."""
+        """All logs, those of offline directories included."""
         return MappingProxyType(self._logs)
 
     @property
     def offline_directories(self) -> list[Path]:
-        """Folders that failed."""
+        """Log directories that failed."""
         return [folder.path for folder in self._folders if folder.offline]
 
     def offline_partitions(self) -> list[TopicPartition]:
-        """Partitions whose folder failed."""
+        """Partitions whose log directory failed."""
         return [topic_partition for topic_partition, log in self._logs.items() if log.folder.offline]
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """A partition's log, if there is one."""
+        """Return a partition's log, if there is one."""
         return self._logs.get(topic_partition)
 
     def get_or_create(self, topic_partition: TopicPartition, topic_id: str, *, is_new: bool) -> PartitionLog:
-        """A partition's log; made if it does not exist.
+        """Return a partition's log; create it if it does not exist.
 
         Args:
             topic_partition: whose log.
             topic_id: the controller's id for the topic, 22 characters; empty if it has none.
-            is_new: the controller says that the replica is new; then no offline folder can hold it already.
+            is_new: the controller says that the replica is new; then no offline directory can hold it already.
 
         Raises:
             TidegaugeError: INCONSISTENT_TOPIC_ID, the log belongs to an earlier topic of that name.
-            StorageError: its folder is offline, or it might lie in one that is, or the disk refused.
+            StorageError: its log directory is offline, or it might lie in one that is, or the disk refused.
         """
         if topic_partition not in self._logs:
             creation = self.begin_creation([NewLog(topic_partition, topic_id, is_new)])
@@ -200,7 +200,7 @@ class LogManager:
         return log
 
     def begin_creation(self, wanted: Sequence[NewLog]) -> Creation:
-        """Choose a folder for each log that does not exist. Then ``build`` it in the pool, and ``adopt`` it here."""
+        """Choose a directory for each log that does not exist. Then ``build`` it in the pool, and ``adopt`` it here."""
         places: list[Place] = []
         refused: dict[TopicPartition, StorageError] = {}
         offline = self.offline_directories
@@ -225,13 +225,13 @@ class LogManager:
         return Creation(places, refused, self._now_ms)
 
     def adopt(self, creation: Creation) -> None:
-        """Take new logs in, once they are built. The event loop's."""
+        """Take new logs in, once they are built. Runs on the event loop."""
         for log in creation.built:
             log.folder.logs[log.topic_partition] = self._logs[log.topic_partition] = log
             _logger.info("Created log for partition %s in %s", log.topic_partition, log.directory)
 
     def loaded(self, topic_partition: TopicPartition) -> LoadedLog:
-        """What a partition starts from; its high watermark is the checkpoint's, clamped to the log.
+        """Return what a partition starts from; its high watermark is the checkpoint's, clamped to the log.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, there is no such log.
@@ -265,7 +265,7 @@ class LogManager:
             return None
 
     def settings_changed(self, topic: str) -> None:
-        """Take a topic's settings anew into its logs."""
+        """Apply a topic's changed settings to its logs."""
         for topic_partition, log in self._logs.items():
             if topic_partition.topic == topic:
                 log.settings = LogSettings.of(self._topic_values(topic))
@@ -276,7 +276,7 @@ class LogManager:
         """Write replication-offset-checkpoint; logs that are not in ``values`` keep their entry.
 
         Raises:
-            StorageError: the disk of one folder refused; the others were written.
+            StorageError: the disk of one log directory refused; the others were written.
         """
         self._high_watermarks.update((tp, value) for tp, value in values.items() if tp in self._logs)
         known = dict(self._high_watermarks)  # the loop may delete a log meanwhile
@@ -285,7 +285,7 @@ class LogManager:
         )
 
     def lower_high_watermark(self, topic_partition: TopicPartition, to_offset: int) -> None:
-        """Before a log is cut to an offset: replication-offset-checkpoint must not stand above the log's end.
+        """Lower a log's replication-offset-checkpoint before a truncation: it must not stand above the log's end.
 
         A process that found it so after a crash would take for committed what was written there since.
 
@@ -302,7 +302,7 @@ class LogManager:
         """Write recovery-point-offset-checkpoint.
 
         Raises:
-            StorageError: the disk of one folder refused; the others were written.
+            StorageError: the disk of one log directory refused; the others were written.
         """
         self._each_online(LogFolder.write_recovery_points)
 
@@ -310,7 +310,7 @@ class LogManager:
         """Write log-start-offset-checkpoint.
 
         Raises:
-            StorageError: the disk of one folder refused; the others were written.
+            StorageError: the disk of one log directory refused; the others were written.
         """
         self._each_online(LogFolder.write_log_start_offsets)
 
@@ -332,7 +332,7 @@ class LogManager:
     def write_epochs(self, logs: Sequence[PartitionLog]) -> None:
         """Write the leader epochs that were changed and not synced, some logs at a time. Blocks.
 
-        A folder whose disk refuses is offline afterwards.
+        A log directory whose disk refuses is offline afterwards.
         """
 
         def write(log: PartitionLog) -> None:
@@ -345,7 +345,7 @@ class LogManager:
         """Bring rolled segments to the disk. Blocks.
 
         Raises:
-            StorageError: the disk of one folder refused; the others were flushed.
+            StorageError: the disk of one log directory refused; the others were flushed.
         """
         logs = [log for log in list(self._logs.values()) if log.is_dirty and not log.folder.offline]
         self._all(PartitionLog.flush_rolled, logs)
@@ -354,19 +354,19 @@ class LogManager:
         """Bring logs wholly to the disk whose flush.ms is over (LogManager.flushDirtyLogs). Blocks.
 
         Raises:
-            StorageError: the disk of one folder refused; the others were flushed.
+            StorageError: the disk of one log directory refused; the others were flushed.
         """
         self._all(PartitionLog.flush_if_due, [log for log in list(self._logs.values()) if not log.folder.offline])
 
     def sync(self, topic_partition: TopicPartition) -> int:
-        """Bring one log wholly to the disk, its active segment too: a power cut leaves all of it. Blocks.
+        """Sync one log to the disk, its active segment too: a loss of power leaves all of it. Blocks.
 
         Returns:
             Its recovery point: all below this offset is on the disk.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, there is no such log.
-            StorageError: the disk refused; the folder is offline.
+            StorageError: the disk refused; the log directory is offline.
         """
         log = self._existing(topic_partition)
         log.flush()
@@ -376,18 +376,18 @@ class LogManager:
     # Deleting
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Take a log away: its folder is renamed now, and removed by ``remove_deleted`` later.
+        """Delete a log: its directory is renamed now, and removed by ``remove_deleted`` later.
 
         Raises:
-            StorageError: the disk refused; the folder is offline.
+            StorageError: the disk refused; the log directory is offline.
         """
         self.delete_all([topic_partition])
 
     def delete_all(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """The same for many; each log folder is synced, and its checkpoints are written, once.
+        """Delete many logs; each log directory is synced, and its checkpoints are written, once.
 
         Raises:
-            StorageError: the disk of one folder refused, and it is offline; the logs of the others are gone.
+            StorageError: the disk of one log directory refused, and it is offline; the logs of the others are deleted.
         """
         logs = [self._logs.pop(at) for at in topic_partitions if at in self._logs]
         by_folder: dict[LogFolder, list[PartitionLog]] = {}
@@ -425,20 +425,20 @@ class LogManager:
         The event loop's: it renames files and changes logs; ``remove_deleted`` removes the files later.
 
         Returns:
-            New log start offsets. A folder whose disk refuses is offline afterwards; the others are looked after.
+            New log start offsets. A log directory whose disk refuses is offline afterwards; the others are handled.
         """
         logs = [log for log in self._logs.values() if not log.settings.compacts]
         return self._delete_old_segments(logs, high_watermarks)
 
     def housekeeping_of_compacted(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The same for logs that are compacted: the cleaner does it (LogCleanerManager.deletableLogs)."""
+        """Delete old segments of compacted logs: the cleaner does it (LogCleanerManager.deletableLogs)."""
         logs = [log for log in self._logs.values() if log.settings.compacts]
         return self._delete_old_segments(logs, high_watermarks)
 
     # Compacting
 
     def next_to_clean(self, high_watermarks: Mapping[TopicPartition, int]) -> Cleaning | None:
-        """The dirtiest log that is worth compacting; None if there is none. The event loop's."""
+        """Choose the dirtiest log that is worth compacting; None if there is none. Runs on the event loop."""
         now_ms = self._now_ms()
         best: tuple[float, PartitionLog, CleanablePart] | None = None
         for topic_partition, log in self._logs.items():
@@ -477,24 +477,24 @@ class LogManager:
             )
 
     def _first_dirty_offset(self, log: PartitionLog) -> int:
-        """The cleaner checkpoint; the log start offset where it lies outside the log."""
+        """Return the cleaner checkpoint; the log start offset where it lies outside the log."""
         offset = log.folder.first_dirty_offset(log.topic_partition)
         if offset is None or not log.log_start_offset <= offset <= log.log_end_offset:
             return log.log_start_offset
         return offset
 
     def note_cleaned(self, cleaning: Cleaning) -> None:
-        """A compaction is done. Blocks.
+        """Write the cleaner checkpoint of a finished compaction. Blocks.
 
         Raises:
-            StorageError: the disk refused; the folder is offline.
+            StorageError: the disk refused; the log directory is offline.
         """
         log = cleaning.log
         if not log.is_closed:
             log.folder.note_cleaned(log.topic_partition, cleaning.end_offset)
 
     def note_uncleanable(self, topic_partition: TopicPartition) -> None:
-        """A compaction failed over what it found; the log is left alone until the broker starts anew."""
+        """Leave a log whose compaction failed on its content alone until the broker restarts."""
         self._uncleanable.add(topic_partition)
 
     def _delete_old_segments(
@@ -517,7 +517,7 @@ class LogManager:
         """Remove the files of deleted segments and logs whose time has come. Blocks.
 
         Raises:
-            StorageError: the disk of one folder refused; the others were looked after.
+            StorageError: the disk of one log directory refused; the others were looked after.
         """
         now_ms = self._now_ms()
         self._each_online(lambda folder: folder.remove_due(now_ms))
@@ -527,7 +527,7 @@ class LogManager:
     def close(self, high_watermarks: Mapping[TopicPartition, int], *, clean: bool = True) -> None:
         """Flush and close all logs, write the checkpoints and the clean-shutdown mark, unlock.
 
-        A folder that fails on the way gets no mark, and so is recovered at the next start. With ``clean`` false
+        A log directory that fails on the way gets no mark, and so is recovered at the next start. With ``clean`` false
         everything is left as it is.
         """
         if clean:
@@ -565,6 +565,6 @@ class LogManager:
 
 
 def deleted_name(topic_partition: TopicPartition, unique: str) -> str:
-    """Name of a deleted log's folder, shortened to what a file system takes (LocalLog.logDeleteDirName)."""
+    """Return the directory name of a deleted log, at most 255 characters (LocalLog.logDeleteDirName)."""
     ending = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
     return topic_partition.topic[: _MAX_NAME_LENGTH - len(ending)] + ending

@@ -1,19 +1,19 @@
 """PartitionLog: the records of one partition on disk, as a row of segments, with its producer state.
 
-Contract: one thread (the event loop) appends, reads, cuts and deletes; ``flush`` and ``flush_rolled`` may run in a
+Contract: one thread (the event loop) appends, reads, truncates and deletes; ``flush`` and ``flush_rolled`` may run in a
 pool thread at the same time. What decides about records (offsets, epochs, high watermark) is the core's; the log
-takes what it is told. Appends and reads move bytes and look at headers only. I/O errors become StorageError,
-after which the whole folder is offline. Sources: UnifiedLog, LocalLog and LogSegment of Kafka 3.9.
+takes what it is given. Appends and reads move bytes and look at headers only. I/O errors become StorageError,
+after which the whole log directory is offline. Sources: UnifiedLog, LocalLog and LogSegment of Kafka 3.9.
 
 Rules:
     1. Offsets rise from batch to batch; an append begins at the log end offset or, after a gap, above it.
-    2. The producer state is updated by every append, whoever leads. A cut rebuilds it from the newest snapshot
+    2. The producer state is updated by every append, whoever leads. A truncation rebuilds it from the newest snapshot
        at or below the new end, and the batches after that; then a snapshot stands at the new end.
     3. No append is synced, unless flush.messages says so. A rolled segment is synced later (``flush_rolled``);
        the recovery point, below which everything is on disk, then moves to its end. A log start that moves above
        the recovery point takes it along, whatever was synced: below, there is nothing to recover.
-    4. A cut lowers the recovery point and writes the folder's checkpoint at once.
-    5. Segments that go are renamed to ``.deleted`` now; the folder removes the files after file.delete.delay.ms.
+    4. A truncation lowers the recovery point and writes the log directory's checkpoint at once.
+    5. Deleted segments are renamed to ``.deleted`` now; the log directory removes the files after file.delete.delay.ms.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class PartitionLog:
         self._unsynced: dict[Path, None] = dict.fromkeys(state.snapshots_owed)
         self._epochs_changed = state.epochs_owed
         self._epoch_lock = threading.Lock()
-        # Guards what the loop and a flushing thread share: the recovery point, and the number of cuts so far.
+        # Guards what the loop and a flushing thread share: the recovery point, and the layout version.
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
-        self._cuts = 0
+        self._layout_version = 0
         self._flushed_ms = now_ms()
         self._closed = False
 
@@ -94,7 +94,7 @@ class PartitionLog:
 
     @property
     def starts_inside_a_segment(self) -> bool:
-        """Whether the first segment's name does not tell the log start offset."""
+        """Whether the log start offset differs from the first segment's base."""
         first = self._segments[:1]  # none while the event loop empties the log, and another thread asks
         return bool(first) and self.log_start_offset > first[0].base_offset
 
@@ -109,7 +109,7 @@ class PartitionLog:
 
     @contextmanager
     def storage(self, what: str) -> Iterator[None]:
-        """Turn an I/O error into StorageError and take the folder offline."""
+        """Turn an I/O error into StorageError and take the log directory offline."""
         self.folder.check_online()
         try:
             yield
@@ -127,7 +127,7 @@ class PartitionLog:
             log_append_time_ms: if not negative, the time that all its records get.
 
         Raises:
-            StorageError: the disk refused; nothing was appended, and the folder is offline.
+            StorageError: the disk refused; nothing was appended, and the log directory is offline.
         """
         head = bytearray(records[:HEADER_BYTES])
         rest = memoryview(records)[HEADER_BYTES:]
@@ -139,17 +139,17 @@ class PartitionLog:
     def append_as_follower(self, records: bytes, headers: Sequence[BatchHeader]) -> None:
         """Append the leader's batches unchanged.
 
-        An empty log that ends above the first batch begins anew at that batch, and keeps its log start offset
+        An empty log that ends above the first batch starts again at that batch, and keeps its log start offset
         (Partition.appendRecordsToFollowerOrFutureReplica).
 
         Raises:
-            StorageError: the disk refused; nothing was appended, and the folder is offline.
+            StorageError: the disk refused; nothing was appended, and the log directory is offline.
         """
         first_offset = headers[0].base_offset
         if first_offset < self.log_end_offset == self.log_start_offset:
             log_start_offset, producer_state = self.log_start_offset, self.producer_state
             self.truncate_fully(first_offset)
-            # The core was not told of this cut: it goes on with the object that it holds, emptied.
+            # The core does not know of this truncation: it goes on with the object that it holds, emptied.
             producer_state.expire(LONG_MAX, 0)
             self.log_start_offset, self.producer_state = log_start_offset, producer_state
         self._append((records,), len(records), headers)
@@ -210,7 +210,7 @@ class PartitionLog:
         self._unsynced[path] = None
 
     def _write_missing_snapshot(self, end_offset: int) -> None:
-        """The producer state as of the log's end, unless that stands there (ProducerStateManager.takeSnapshot)."""
+        """Write the producer state as of the log's end, unless that file exists (ProducerStateManager.takeSnapshot)."""
         newest = max(producer_snapshot.snapshot_offsets(self.directory), default=self.log_start_offset)
         if end_offset > newest:
             self._write_snapshot(end_offset)
@@ -235,7 +235,7 @@ class PartitionLog:
             at_least_one_batch: the first batch may exceed the limit, so that a reader always gets on.
 
         Raises:
-            StorageError: the disk refused; the folder is offline.
+            StorageError: the disk refused; the log directory is offline.
             TidegaugeError: CORRUPT_MESSAGE, the file does not hold what its index says.
         """
         upper_bound = min(upper_bound, self.log_end_offset)
@@ -290,7 +290,7 @@ class PartitionLog:
         return size + sum(segment.size_bytes for segment in self._segments[first:last])
 
     def find_offset_by_time(self, timestamp_ms: int, upper_bound: int) -> tuple[int, int] | None:
-        """The first record of this time or later, below a bound.
+        """Find the first record of this time or later, below a bound.
 
         Returns:
             Its offset and its timestamp in ms; None if there is none.
@@ -308,7 +308,7 @@ class PartitionLog:
         return None
 
     def find_largest_timestamp(self, upper_bound: int) -> tuple[int, int] | None:
-        """The first record with the largest timestamp of the whole log (ListOffsets' MAX_TIMESTAMP).
+        """Find the first record with the largest timestamp of the log (ListOffsets' MAX_TIMESTAMP).
 
         Returns:
             Its offset and its timestamp in ms; None if no record has a time, or it is not below the bound.
@@ -324,10 +324,10 @@ class PartitionLog:
                     return found if found[0] < upper_bound else None
         return None
 
-    # Cutting
+    # Truncating
 
     def truncate_to(self, to_offset: int) -> ProducerState:
-        """Cut the log so that ``to_offset`` is its end; a batch that reaches over it goes as a whole.
+        """Truncate the log so that ``to_offset`` is its end; a batch that reaches over it is removed as a whole.
 
         Returns:
             The producer state as of the new end.
@@ -347,7 +347,7 @@ class PartitionLog:
         return self.producer_state
 
     def truncate_fully(self, start_offset: int) -> ProducerState:
-        """Empty the log and begin anew at an offset; returns the (empty) producer state."""
+        """Empty the log and start again at an offset; returns the (empty) producer state."""
         with self.storage("truncating"):
             self._drop_segments(0)
             self._segments.append(self._new_segment(start_offset))
@@ -359,7 +359,7 @@ class PartitionLog:
 
     def _drop_segments(self, keep: int) -> None:
         with self._lock:
-            self._cuts += 1
+            self._layout_version += 1
             dropped = self._segments[keep:]
             del self._segments[keep:]
         for segment in reversed(dropped):
@@ -369,7 +369,7 @@ class PartitionLog:
         self.folder.delete_later(renamed, self._now_ms() + self.settings.file_delete_delay_ms)
 
     def _end_at(self, offset: int) -> None:
-        """The log ends here now; what was synced beyond is no longer there."""
+        """Lower the recovery point to the new log end; what was synced beyond no longer exists."""
         with self._lock:
             self.log_end_offset = offset
             lowered = self.recovery_point > offset
@@ -399,7 +399,7 @@ class PartitionLog:
         self._start_at(to_offset)
 
     def _start_at(self, offset: int) -> None:
-        """The log starts here, unless it does later; UnifiedLog.updateLogStartOffset."""
+        """Raise the log start offset, unless it is higher already (UnifiedLog.updateLogStartOffset)."""
         with self._lock:
             self.log_start_offset = max(self.log_start_offset, offset)
             self.recovery_point = max(self.recovery_point, offset)
@@ -413,7 +413,7 @@ class PartitionLog:
             Whether the log start offset has moved.
 
         Raises:
-            StorageError: the disk refused; the folder is offline.
+            StorageError: the disk refused; the log directory is offline.
         """
         with self.storage("deleting old segments of"):
             count = count_deletable(
@@ -436,7 +436,7 @@ class PartitionLog:
 
     def _remove_oldest(self, count: int) -> None:
         with self._lock:
-            self._cuts += 1
+            self._layout_version += 1
             dropped = self._segments[:count]
             del self._segments[:count]
         for segment in dropped:
@@ -457,9 +457,9 @@ class PartitionLog:
         return self._closed
 
     @property
-    def cuts(self) -> int:
-        """Rises whenever segments are cut, deleted or replaced: what was planned before no longer fits."""
-        return self._cuts
+    def layout_version(self) -> int:
+        """Return a number that rises whenever segments are truncated, deleted or replaced: older plans are void."""
+        return self._layout_version
 
     def replace_segments(self, old: Sequence[LogSegment], cleaned: LogSegment) -> None:
         """Put a compacted segment, whose files are ``.cleaned`` and synced, in the place of those that it holds.
@@ -467,12 +467,12 @@ class PartitionLog:
         At every moment either the old files or the new ones are found when the log is loaded (``swap.py``).
 
         Raises:
-            StorageError: the disk refused; the folder is offline.
+            StorageError: the disk refused; the log directory is offline.
         """
         with self.storage("replacing segments of"):
             cleaned.rename_files(SWAP_SUFFIX)
             with self._lock:
-                self._cuts += 1
+                self._layout_version += 1
                 at = self._segments.index(old[0])
                 assert self._segments[at : at + len(old)] == list(old)
                 self._segments[at : at + len(old)] = [cleaned]
@@ -488,9 +488,9 @@ class PartitionLog:
     def write_epochs(self, entries: Sequence[EpochEntry], *, sync: bool) -> None:
         """Replace leader-epoch-checkpoint; with ``sync`` it is on disk when this returns.
 
-        Without, it is written with the next flush. If the broker ends before, the old file is cut to what the log
-        holds when it is loaded (LeaderEpochFileCache.truncateFromEndAsyncFlush; KAFKA-16541): so an unsynced cut may
-        be lost, and nothing else.
+        Without, it is written with the next flush. If the broker ends before, the old file is truncated to what the log
+        holds when it is loaded (LeaderEpochFileCache.truncateFromEndAsyncFlush; KAFKA-16541): so an unsynced truncation
+        may be lost, and nothing else.
         """
         with self.storage("writing the leader epochs of"), self._epoch_lock:
             self.epochs = list(entries)
@@ -502,7 +502,7 @@ class PartitionLog:
         """Write leader-epoch-checkpoint if it was changed without ``sync``. Blocks; a pool thread may do it.
 
         Raises:
-            StorageError: the disk refused; the folder is offline.
+            StorageError: the disk refused; the log directory is offline.
         """
         with self.storage("writing the leader epochs of"):
             if not self._closed:
@@ -536,7 +536,7 @@ class PartitionLog:
     def _flush(self, *, active: bool) -> None:
         with self._flush_lock:
             with self._lock:
-                cuts, synced_offset = self._cuts, self._synced_offset
+                version, synced_offset = self._layout_version, self._synced_offset
                 segments = list(self._segments)
                 ends = [*(segment.base_offset for segment in segments[1:]), self.log_end_offset]
             if not active:
@@ -548,17 +548,17 @@ class PartitionLog:
             try:
                 self._sync(pending)
             except OSError as error:
-                if isinstance(error, FileNotFoundError) and self._was_cut_since(cuts):
-                    return  # cut off or deleted while it was synced
+                if isinstance(error, FileNotFoundError) and self._has_changed_since(version):
+                    return  # truncated or deleted while it was synced
                 raise self.folder.failed(error, f"flushing {self.topic_partition}") from error
             self._flushed_ms = self._now_ms()
             with self._lock:
-                if pending and cuts == self._cuts:
+                if pending and version == self._layout_version:
                     self._synced_offset = max(self._synced_offset, ends[-1])
                     self.recovery_point = max(self.recovery_point, ends[-1])
 
-    def _was_cut_since(self, cuts: int) -> bool:
-        return self._closed or cuts != self._cuts
+    def _has_changed_since(self, version: int) -> bool:
+        return self._closed or version != self._layout_version
 
     def _sync(self, segments: Sequence[LogSegment]) -> None:
         for segment in segments:

@@ -8,7 +8,7 @@ Layout (big endian; Kafka's ProducerStateManager.writeSnapshot)::
 
 Rules:
     1. Only the newest batch of a producer is stored, as in Kafka: after a restart an older retry is out of order.
-    2. A file that is cut, or whose CRC is wrong, is corrupt: it is removed and an older one is taken.
+    2. A file that is truncated, or whose CRC is wrong, is corrupt: it is removed and an older one is taken.
     3. There are no transactions yet: coordinator epoch and first offset of a transaction are -1.
 """
 
@@ -47,7 +47,7 @@ def snapshot_path(directory: Path, offset: int) -> Path:
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """The bytes of a snapshot file."""
+    """Return the bytes of a snapshot file."""
     rows = []
     for entry in entries:
         newest = entry.batches[-1] if entry.batches else BatchSpan(NONE, NONE, NONE, 0, NONE)
@@ -68,7 +68,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """The entries of a snapshot file.
+    """Return the entries of a snapshot file.
 
     Raises:
         CorruptSnapshot: version, length or CRC is wrong.
@@ -121,7 +121,7 @@ def snapshot_offsets(directory: Path) -> list[int]:
 def newest_snapshot(
     directory: Path, log_start_offset: int, end_offset: int, disk: Disk = DISK
 ) -> tuple[int, list[ProducerEntry]] | None:
-    """The newest sound snapshot above the log start and not above ``end_offset``; corrupt ones are removed."""
+    """Return the newest sound snapshot above the log start and not above ``end_offset``; corrupt ones are removed."""
     for offset in reversed(snapshot_offsets(directory)):
         if not log_start_offset < offset <= end_offset:
             continue
@@ -135,7 +135,7 @@ def newest_snapshot(
 
 
 def remove_snapshots(directory: Path, *, above: int, up_to: int = -1, disk: Disk = DISK) -> None:
-    """Remove the snapshots above an offset, as what they describe was cut off, and those up to the log's start."""
+    """Remove the snapshots above an offset, whose records were truncated, and those up to the log's start."""
     for offset in snapshot_offsets(directory):
         if offset > above or offset <= up_to:
             disk.remove(snapshot_path(directory, offset))

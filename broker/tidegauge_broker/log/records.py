@@ -34,7 +34,7 @@ class StoredRecord(NamedTuple):
 
 
 def decode_records(batch: bytes) -> Iterator[StoredRecord]:
-    """The records of one whole batch, whose CRC the caller has checked.
+    """Yield the records of one complete batch, whose CRC the caller has checked.
 
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, the bytes behind the header are no records: brokers take them as they come.
@@ -60,7 +60,7 @@ def stamp_append_time(head: bytearray, rest: Buffer, header: BatchHeader, append
     """Give a batch the leader's time (message.timestamp.type=LogAppendTime), as DefaultRecordBatch.setMaxTimestamp.
 
     Args:
-        head: the batch's header bytes, changed in place; both fields lie inside the CRC, so that is made anew.
+        head: the batch's header bytes, changed in place; both fields lie inside the CRC, so that is computed again.
         rest: the batch's other bytes.
         header: the header before.
         append_time_ms: the time.

@@ -1,15 +1,15 @@
-"""Loading a partition's folder, and recovering it if the broker did not stop cleanly.
+"""Loading a partition's directory, and recovering it if the broker did not stop cleanly.
 
-Contract: ``load_log`` turns a folder into a LogState whose files agree with each other. It runs before anyone
-else uses the log. Sources: LogLoader.load, LogLoader.recoverLog, LogSegment.recover.
+Contract: ``load_log`` turns a directory into a LogState whose files agree with each other. It runs before any
+other code uses the log. Sources: LogLoader.load, LogLoader.recoverLog, LogSegment.recover.
 
 Rules:
     1. After a clean stop nothing is scanned, except a segment whose index is missing or unsound, and the last segment
        if the log does not end as it was closed: then the log is recovered from there, as after a crash. (Kafka trusts
        the mark: it appends behind what is left of a batch.)
     2. Otherwise every batch from the segment that holds the recovery point on is checked (size, magic, CRC,
-       rising offsets); indexes, leader epochs and producer state are built anew from them.
-    3. The log ends at the first bad batch: that segment is cut there, and later segments are removed.
+       rising offsets); indexes, leader epochs and producer state are rebuilt from them.
+    3. The log ends at the first bad batch: that segment is truncated there, and later segments are removed.
     4. If what is left ends below the log start offset, the log is emptied and begins at the log start offset.
     5. The recovery point is not moved up by recovery: nothing was synced. The high watermark plays no part.
     6. Files of unfinished work (``.deleted``, ``.cleaned``) and indexes without a log are removed; a replacement of
@@ -17,8 +17,8 @@ Rules:
     7. Snapshots above the first segment that is scanned are of no use then. New ones are taken at the base of every
        scanned segment and at the log's end (LogLoader.recoverSegment, UnifiedLog.rebuildProducerState), so that the
        next recovery need not read what lies before. They are synced with the log's first flush. A segment that is
-       scanned tells of all its producers, also of those whose batches lie below the log start.
-    8. A power cut may leave the empty file of a new segment while the end of the one before is lost. Such a segment
+       scanned covers all its producers, also of those whose batches lie below the log start.
+    8. A loss of power may leave the empty file of a new segment while the end of the one before is lost. Such a segment
        says nothing about the log's end: above the recovery point it is removed. (Kafka would take its name for the
        log end offset, and claim offsets that it does not have.)
 """
@@ -59,7 +59,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What is known of a log before it is loaded; offsets are those of the folder's checkpoints, 0 by default."""
+    """What is known of a log before it is loaded; offsets are those of the checkpoint files, 0 by default."""
 
     clean: bool
     recovery_point: int
@@ -70,7 +70,7 @@ class LoadPlan:
 
 
 def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState:
-    """Load a partition's folder, recovering what needs it.
+    """Load a partition's directory, recovering what needs it.
 
     Raises:
         OSError: the disk refused.
@@ -123,7 +123,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
 
 
 def make_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState:
-    """The first files of a log in a folder that was made just now, so that there is nothing to look for.
+    """Create the first files of a log in a new directory, where there is nothing to look for.
 
     Raises:
         OSError: the disk refused.
@@ -178,20 +178,20 @@ def _load_segments(directory: Path, settings: LogSettings, plan: LoadPlan) -> li
         end_offset = offsets[at + 1] if at + 1 < len(offsets) else None
         scanned = not plan.clean and (end_offset is None or end_offset > plan.recovery_point)
         if not scanned and not _indexes_are_sound(segment):
-            _logger.warning("%s: the indexes are missing or unsound and are built anew", segment.path)
+            _logger.warning("%s: the indexes are missing or unsound and are rebuilt", segment.path)
             removed_bytes = scan_segment(segment, settings.index_interval_bytes, end_offset, EpochCache())
             if removed_bytes:
-                _logger.error("%s: cut off %d bytes at the first bad batch", segment.path, removed_bytes)
+                _logger.error("%s: truncated %d bytes at the first bad batch", segment.path, removed_bytes)
     return segments
 
 
 def _damage_after_clean_stop(segments: Sequence[LogSegment], plan: LoadPlan) -> str:
-    """What is wrong with the end of a log that was closed in order; empty if nothing is.
+    """Return what is wrong with the end of a log that was closed in order; empty if nothing is.
 
     The recovery point of such a log is the end that it had.
     """
     if not segments:
-        return f"its segments are gone, which ended at offset {plan.recovery_point}" if plan.recovery_point else ""
+        return f"its segments are missing, which ended at offset {plan.recovery_point}" if plan.recovery_point else ""
     last = segments[-1]
     try:
         end_offset = last.next_offset()
@@ -231,7 +231,7 @@ def _recover(segments: list[LogSegment], epochs: EpochCache, settings: LogSettin
         removed_bytes = scan_segment(segment, settings.index_interval_bytes, following, epochs)
         if removed_bytes:
             _logger.warning(
-                "%s: cut off %d bytes at the first bad batch; %d later segments are removed",
+                "%s: truncated %d bytes at the first bad batch; %d later segments are removed",
                 segment.path,
                 removed_bytes,
                 len(segments) - at - 1,
@@ -256,7 +256,7 @@ def _drop_hollow_end(segments: list[LogSegment], plan: LoadPlan) -> None:
 
 
 def scan_segment(segment: LogSegment, index_interval_bytes: int, end_offset: int | None, epochs: EpochCache) -> int:
-    """Check every batch of a segment, build its indexes, cut it at the first bad batch.
+    """Check every batch of a segment, build its indexes, truncate it at the first bad batch.
 
     Args:
         segment: the segment.
@@ -265,7 +265,7 @@ def scan_segment(segment: LogSegment, index_interval_bytes: int, end_offset: int
         epochs: takes in the batches' leader epochs.
 
     Returns:
-        How many bytes were cut off.
+        How many bytes were truncated.
     """
     segment.begin_rebuild()
     indexed_until = valid_bytes = 0
@@ -277,7 +277,7 @@ def scan_segment(segment: LogSegment, index_interval_bytes: int, end_offset: int
         valid_bytes = header.position + header.size_bytes
     removed_bytes = segment.size_bytes - valid_bytes
     if removed_bytes:
-        segment.cut_file(valid_bytes)
+        segment.truncate_file(valid_bytes)
     segment.seal()
     return removed_bytes
 
@@ -297,7 +297,7 @@ def _sound_batches(segment: LogSegment, end_offset: int | None) -> Iterator[Batc
 
 
 def checked_batches(descriptor: int, size_bytes: int) -> Iterator[BatchHeader]:
-    """Headers of a file's batches from its beginning, until one is cut off or its CRC is wrong."""
+    """Yield the headers of a file's batches, until one is incomplete or its CRC is wrong."""
     chunk, start, position = memoryview(b""), 0, 0
     while size_bytes - position >= HEADER_BYTES:
         at = position - start
@@ -323,7 +323,7 @@ def checked_batches(descriptor: int, size_bytes: int) -> Iterator[BatchHeader]:
 
 
 def _load_epochs(directory: Path) -> tuple[EpochCache, bool]:
-    """The leader epoch cache, and whether its file is of no use."""
+    """Read the leader epoch cache; return it, and whether its file is unusable."""
     try:
         return EpochCache(EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT).read()), False
     except CorruptCheckpoint as problem:
@@ -332,7 +332,7 @@ def _load_epochs(directory: Path) -> tuple[EpochCache, bool]:
 
 
 def _epochs_of(segments: Sequence[LogSegment]) -> EpochCache:
-    """The leader epochs that stand in the batches of a whole log."""
+    """Return the leader epochs that stand in the batches of a log."""
     epochs = EpochCache()
     for segment in segments:
         for header in _headers_until_damage(segment, 0):
@@ -343,7 +343,7 @@ def _epochs_of(segments: Sequence[LogSegment]) -> EpochCache:
 
 
 def _fit_epochs(directory: Path, epochs: EpochCache, log_start_offset: int, log_end_offset: int, disk: Disk) -> bool:
-    """Cut the cache to what the log holds, and write it if that or recovery changed it.
+    """Truncate the cache to what the log holds, and write it if that or recovery changed it.
 
     An empty one is owed only, which this says: the log's first flush writes it, or its first append, which begins an
     epoch in any case. So thousands of empty logs do not keep a start waiting for the disk.
@@ -367,7 +367,7 @@ def _fit_epochs(directory: Path, epochs: EpochCache, log_start_offset: int, log_
 def _load_producers(
     directory: Path, segments: Sequence[LogSegment], log_start_offset: int, log_end_offset: int, plan: LoadPlan
 ) -> tuple[ProducerState, list[Path]]:
-    """The producer state as of the log's end, and the snapshots that were missing and are written now.
+    """Return the producer state as of the log's end, and the missing snapshots that are written now.
 
     It is built from the newest snapshot and the batches after it.
     """

@@ -1,4 +1,4 @@
-"""Writing a batch anew without some of its records, as compaction does (MemoryRecords.filterTo).
+"""Rewriting a batch without some of its records, as compaction does (MemoryRecords.filterTo).
 
 Rules:
     1. Base offset, last offset, producer id, epoch and base sequence stay, and so do the offsets of the records: a
@@ -37,7 +37,7 @@ _COMPRESS: Sequence[Callable[[bytes], bytes]] = (
 
 
 def rewrite_batch(header: BatchHeader, records: Sequence[StoredRecord], delete_horizon_ms: int | None) -> bytes:
-    """The batch with these of its records.
+    """Return the batch with only these of its records.
 
     Args:
         header: the batch's header.
@@ -64,7 +64,7 @@ def rewrite_batch(header: BatchHeader, records: Sequence[StoredRecord], delete_h
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """The batch without any record (DefaultRecordBatch.writeEmptyHeader)."""
+    """Return the batch without any record (DefaultRecordBatch.writeEmptyHeader)."""
     attributes = header.attributes & ~(DELETE_HORIZON_BIT | COMPRESSION_MASK)
     return make_batch(header._replace(attributes=attributes, base_timestamp_ms=_NO_TIMESTAMP, record_count=0), b"")
 

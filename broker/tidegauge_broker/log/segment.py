@@ -1,7 +1,7 @@
 """One segment of a log: batches in a ``.log`` file, with an offset index and a time index beside it.
 
 Contract: appends are ``os.writev``, reads ``os.pread``; only batch headers are looked at, never records. All
-offsets here are absolute. One thread appends, reads and cuts; another may call ``sync`` at the same time.
+offsets here are absolute. One thread appends, reads and truncates; another may call ``sync`` at the same time.
 Functions raise OSError, and TidegaugeError CORRUPT_MESSAGE where the file holds no sound batch.
 
 Rules (LogSegment.append, shouldRoll and truncateTo):
@@ -10,7 +10,7 @@ Rules (LogSegment.append, shouldRoll and truncateTo):
        batches had one entry at most.)
     2. A segment is rolled by size, age (less its own random jitter), a full index, or an offset that does not fit
        in 31 bits above the base.
-    3. A cut removes whole batches, from the first whose last offset is at or above the target.
+    3. A truncation removes whole batches, from the first whose last offset is at or above the target.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _UNSOUND_ENTRIES = 8
 
 
 def file_name(offset: int) -> str:
-    """An offset as it stands in file names: 20 digits."""
+    """Return an offset as it stands in file names: 20 digits."""
     return f"{offset:020d}"
 
 
@@ -98,7 +98,7 @@ class LogSegment:
         disk: Disk = DISK,
         suffix: str = "",
     ) -> LogSegment:
-        """A new, empty segment; files of that name are emptied."""
+        """Create an empty segment; files of that name are emptied."""
         segment = cls(
             directory, base_offset, index_max_bytes=index_max_bytes, created_ms=created_ms, disk=disk, suffix=suffix
         )
@@ -112,7 +112,7 @@ class LogSegment:
     def load(
         cls, directory: Path, base_offset: int, *, index_max_bytes: int, created_ms: int, disk: Disk = DISK
     ) -> LogSegment:
-        """A segment as it stands on disk; its file is opened when it is first needed."""
+        """Load a segment from disk; its file is opened when it is first needed."""
         segment = cls(directory, base_offset, index_max_bytes=index_max_bytes, created_ms=created_ms, disk=disk)
         segment.size_bytes = segment.path.stat().st_size
         return segment
@@ -194,10 +194,10 @@ class LogSegment:
     # Walking over batches
 
     def spots(self, position: int, end: int | None = None) -> Iterator[BatchSpot]:
-        """The batches from a position on, which must be a batch's beginning, up to ``end`` or the file's end.
+        """Yield the batches from a position on, which must be the start of one, up to ``end`` or the file's end.
 
         Raises:
-            TidegaugeError: CORRUPT_MESSAGE, the bytes are no batch, its offsets do not follow, or it is cut off.
+            TidegaugeError: CORRUPT_MESSAGE, the bytes are no batch, its offsets do not follow, or it is incomplete.
         """
         end = self.size_bytes if end is None else end
         chunk, start = b"", position
@@ -223,7 +223,7 @@ class LogSegment:
             position += size_bytes
 
     def _spots_until_damage(self, position: int) -> Iterator[BatchSpot]:
-        """The same, but a damaged batch ends it: for what is only an estimate."""
+        """Yield the batches up to the first damaged one: for what is only an estimate."""
         try:
             yield from self.spots(position)
         except TidegaugeError as problem:
@@ -263,11 +263,11 @@ class LogSegment:
         return None
 
     def _sound_floor(self, offset: int) -> int:
-        """The index's position for an offset."""
+        """Return the index's position for an offset, checked."""
         return self._sound(self.index.floor(offset - self.base_offset), offset)
 
     def _sound(self, position: int, offset: int) -> int:
-        """A position from the index, if a batch begins there that can stand before ``offset``; else 0.
+        """Return a position from the index, if a batch begins there that can stand before ``offset``; else 0.
 
         At load only the last entry of an index is looked at, as in Kafka. One that lies would let a reader skip
         records; so an earlier entry is taken: the walk from there finds the offset, or the damage. If several lie, the
@@ -297,7 +297,7 @@ class LogSegment:
         cursors[offset] = position
 
     def next_offset(self) -> int:
-        """The offset after the last record; the base offset if there is none."""
+        """Return the offset after the last record; the base offset if there is none."""
         found = self.base_offset
         for spot in self.spots(self._sound(self.index.last_position(), self.base_offset + MAX_RELATIVE_OFFSET)):
             found = spot.last_offset + 1
@@ -357,7 +357,7 @@ class LogSegment:
         return data
 
     def _last_border(self, start: int, limit: int, *, at_least_one_batch: bool) -> int:
-        """The last batch border at or before ``limit``, reached from ``start``."""
+        """Return the last batch border at or before ``limit``, reached from ``start``."""
         border = max(start, self._sound(self.index.floor_position(limit), self.base_offset + MAX_RELATIVE_OFFSET))
         try:
             for spot in self.spots(border):
@@ -393,7 +393,7 @@ class LogSegment:
                 yield spot
 
     def batch_bytes(self, spot: BatchSpot) -> bytes:
-        """The bytes of one batch."""
+        """Return the bytes of one batch."""
         return os.pread(self.descriptor, spot.size_bytes, spot.position)
 
     # Cutting, syncing, closing
@@ -404,13 +404,13 @@ class LogSegment:
         self.index.truncate_to(offset - self.base_offset)
         self.time_index.truncate_to(offset - self.base_offset)
         if position is not None:
-            self.cut_file(position)
+            self.truncate_file(position)
         if self.size_bytes == 0:
             self._created_ms, self._roll_from_ms = now_ms, None
         self._bytes_since_index_entry = 0
 
-    def cut_file(self, size_bytes: int) -> None:
-        """Cut the ``.log`` file, and forget what was remembered of it."""
+    def truncate_file(self, size_bytes: int) -> None:
+        """Truncate the ``.log`` file, and forget what was cached of it."""
         self.disk.truncate(self.path, size_bytes)
         self.size_bytes = size_bytes
         self._last_append = (-1, 0)
@@ -418,7 +418,7 @@ class LogSegment:
         self._largest = None
 
     def begin_rebuild(self) -> None:
-        """Empty both indexes; recovery writes them anew."""
+        """Empty both indexes; recovery writes them again."""
         self.index.create()
         self.time_index.create()
         self._cursors.clear()
@@ -483,7 +483,7 @@ class LogSegment:
 
 
 def largest_timestamp(headers: Sequence[BatchHeader]) -> tuple[int, int]:
-    """The largest timestamp of a set of batches, and the last offset of the first batch that has it."""
+    """Return the largest timestamp of a set of batches, and the last offset of the first batch that has it."""
     if len(headers) == 1:
         return headers[0].max_timestamp_ms, headers[0].last_offset
     best = max(headers, key=lambda header: header.max_timestamp_ms)

@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 def complete_swaps(directory: Path, disk: Disk) -> None:
-    """Finish the replacements that had begun in a partition's folder.
+    """Finish the replacements that had begun in a partition's directory.
 
     Raises:
         OSError: the disk refused.
@@ -46,7 +46,7 @@ def complete_swaps(directory: Path, disk: Disk) -> None:
             for spot in segment.spots(0):
                 end_offset = spot.last_offset + 1
         except TidegaugeError as problem:
-            _logger.error("%s; what it replaced before is gone", problem.message)  # noqa: TRY400 - it says all
+            _logger.error("%s; what it replaced before was removed", problem.message)  # noqa: TRY400 - it says all
         segment.close()
         _logger.info("%s: a compaction that a crash interrupted is completed", path)
         for old in directory.glob("*" + LOG_SUFFIX):

@@ -1,16 +1,16 @@
-"""A Disk that keeps, for every file, the length that was last fsynced: what a power cut leaves. The lab's, and tests'.
+"""A Disk for the lab and tests that keeps, for every file, the length last fsynced: what a loss of power leaves.
 
 Contract: ``SyncedDisk`` behaves as ``Disk``. Beside that it notes each file's synced length in ``.synced-lengths`` of
-the log folder, so that the note survives a SIGKILL of the broker. ``restore_synced`` cuts all files of a folder that
-no process uses back to these lengths, as if the power had failed at the moment when the broker ended
+the log directory, so that the note survives a SIGKILL of the broker. ``restore_synced`` truncates all files of a
+directory that no process uses to these lengths, as if the power had failed at the moment when the broker ended
 (``start --after-power-cut``, docs/faults.md). It is one rule for logs, indexes, checkpoints and snapshots alike.
 
 Rules:
-    1. A new or emptied file has length 0. A sync notes the length that the file had when the sync began. A cut lowers
-       the noted length. Files go by their inode: so a rename takes the length along, and a replaced file has the
+    1. A new or emptied file has length 0. A sync notes the length that the file had when the sync began. A truncation
+       lowers the noted length. Files go by their inode: so a rename takes the length along, and a replaced file has the
        length of its new content (0, if that was not synced).
-    2. Files that are there when a folder is used for the first time with such a Disk count as synced; so do all if
-       a broker without one has used the folder in between (``Disk.begin`` removes the note). A restart with one keeps
+    2. Files that are there when a directory is used for the first time with such a Disk count as synced; so do all if
+       a broker without one has used it in between (``Disk.begin`` removes the note). A restart with one keeps
        the note: what a kill left unsynced is still unsynced.
     3. Names are taken as durable at once: created files stay (empty), renamed and removed ones stay so.
 
@@ -36,12 +36,12 @@ _NOT_RESTORED = (LOCK_FILE, SYNCED_LENGTHS_FILE, SYNCED_LENGTHS_FILE + TEMPORARY
 
 
 class SyncedDisk(Disk):
-    """The file system, with the length last synced of each file; one for each log folder."""
+    """The file system, with the length last synced of each file; one for each log directory."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lengths: dict[int, int] = {}
-        self._cuts: dict[int, int] = {}
+        self._truncations: dict[int, int] = {}
         self._directory = Path()
         self._note = -1
         self._entries = 0
@@ -53,7 +53,7 @@ class SyncedDisk(Disk):
         statuses = [path.stat() for path in _files(directory)]
         self._lengths = {one.st_ino: min(known.get(one.st_ino, one.st_size), one.st_size) for one in statuses}
         with self._lock:
-            self._cuts = {}
+            self._truncations = {}
             self._rewrite()
 
     def end(self) -> None:
@@ -64,26 +64,26 @@ class SyncedDisk(Disk):
                 self._note = -1
 
     def synced_length(self, path: Path) -> int:
-        """What a power cut would leave of a file."""
+        """Return the length of a file that a loss of power would leave."""
         return self._lengths.get(path.stat().st_ino, 0)
 
     # Changes
 
     def create(self, path: Path) -> int:
-        """Noted with length 0."""
+        """Create a file, noted with length 0."""
         descriptor = super().create(path)
         with self._lock:
             inode = os.fstat(descriptor).st_ino
-            self._cuts[inode] = self._cuts.get(inode, 0) + 1
+            self._truncations[inode] = self._truncations.get(inode, 0) + 1
             self._set(inode, 0)
         return descriptor
 
     def truncate(self, path: Path, size_bytes: int) -> None:
-        """A cut lowers the noted length."""
+        """Truncate a file; that lowers the noted length."""
         super().truncate(path, size_bytes)
         with self._lock:
             inode = path.stat().st_ino
-            self._cuts[inode] = self._cuts.get(inode, 0) + 1
+            self._truncations[inode] = self._truncations.get(inode, 0) + 1
             if self._lengths.get(inode, 0) > size_bytes:
                 self._set(inode, size_bytes)
 
@@ -91,11 +91,11 @@ class SyncedDisk(Disk):
         status = os.fstat(descriptor)
         inode = status.st_ino
         with self._lock:
-            cuts = self._cuts.get(inode, 0)
+            truncations = self._truncations.get(inode, 0)
         super()._fsync(descriptor)
         with self._lock:
-            # After a cut in the meantime nobody knows which bytes the sync has met.
-            if self._cuts.get(inode, 0) == cuts:
+            # After a truncation in the meantime it is unknown which bytes the sync has covered.
+            if self._truncations.get(inode, 0) == truncations:
                 self._set(inode, status.st_size)
 
     # The note
@@ -112,7 +112,7 @@ class SyncedDisk(Disk):
             self._rewrite()
 
     def _rewrite(self) -> None:
-        """Write the note anew, with one entry for each file. (Those of files that are gone go at the next start.)"""
+        """Rewrite the note, with one entry for each file. (Entries of removed files are dropped at the next start.)"""
         path = self._directory / SYNCED_LENGTHS_FILE
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
         temporary.write_bytes(b"".join(_ENTRY.pack(*item) for item in self._lengths.items()))
@@ -124,17 +124,17 @@ class SyncedDisk(Disk):
 
 
 def restore_synced(directory: Path) -> dict[Path, tuple[int, int]]:
-    """Cut every file of a log folder to the length last synced: the power has failed when its broker ended.
+    """Truncate every file of a log directory to the length last synced, as a loss of power would have.
 
     Args:
-        directory: a log folder (an entry of log.dirs) that a broker with ``lab.enable=true`` has used, and that no
+        directory: a log directory (an entry of log.dirs) that a broker with ``lab.enable=true`` has used, and that no
             process uses now.
 
     Returns:
-        The files that were cut, each with its size before and after.
+        The files that were truncated, each with its size before and after.
 
     Raises:
-        TidegaugeError: KAFKA_STORAGE_ERROR: a process uses the folder, it has no note, or it can't be changed.
+        TidegaugeError: KAFKA_STORAGE_ERROR: a process uses the directory, it has no note, or it can't be changed.
     """
     try:
         lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
@@ -146,9 +146,9 @@ def restore_synced(directory: Path) -> dict[Path, tuple[int, int]]:
         if lengths is None:
             raise TidegaugeError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Nobody noted what of {directory} was synced: its broker ran without lab.enable=true",
+                f"There is no note of what was synced in {directory}: its broker ran without lab.enable=true",
             )
-        return _cut_files(directory, lengths)
+        return _truncate_files(directory, lengths)
     except BlockingIOError:
         raise TidegaugeError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"A broker process is using {directory}; kill it first"
@@ -159,15 +159,15 @@ def restore_synced(directory: Path) -> dict[Path, tuple[int, int]]:
         os.close(lock)
 
 
-def _cut_files(directory: Path, lengths: dict[int, int]) -> dict[Path, tuple[int, int]]:
-    cut: dict[Path, tuple[int, int]] = {}
+def _truncate_files(directory: Path, lengths: dict[int, int]) -> dict[Path, tuple[int, int]]:
+    truncated: dict[Path, tuple[int, int]] = {}
     for path in _files(directory):
         status = path.stat()
         length = min(lengths.get(status.st_ino, status.st_size), status.st_size)
         if length < status.st_size:
             os.truncate(path, length)
-            cut[path] = (status.st_size, length)
-    return cut
+            truncated[path] = (status.st_size, length)
+    return truncated
 
 
 def _read_note(directory: Path) -> dict[int, int] | None:
@@ -179,7 +179,7 @@ def _read_note(directory: Path) -> dict[int, int] | None:
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    """All files of a log folder, but its lock and the note."""
+    """Yield all files of a log directory, but its lock and the note."""
     for path in directory.rglob("*"):
         if path.is_file() and path.name not in _NOT_RESTORED:
             yield path

@@ -85,9 +85,9 @@ class CrashingDisk(SyncedDisk):
         self._change()
         super().remove(path)
 
-    def remove_folder(self, path: Path) -> None:
+    def remove_directory(self, path: Path) -> None:
         self._change()
-        super().remove_folder(path)
+        super().remove_directory(path)
 
 
 @dataclass

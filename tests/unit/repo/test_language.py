@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PRODUCT = (
+    "broker/tidegauge_broker/log/",
     "broker/tidegauge_broker/replica/",
     "broker/tidegauge_broker/waiting/",
     "client/",
