@@ -125,7 +125,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DescribeConfigs(self, request, context):
-        """Shows settings. Any broker answers for topics, each for itself.
+        """Returns settings: any broker those of topics, each broker its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -90,14 +90,14 @@ class BrokerServiceServicer(object):
     """
 
     def Produce(self, request, context):
-        """Appends batches; answers when acks is fulfilled.
+        """Appends batches; responds when acks is fulfilled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ProduceStream(self, request_iterator, context):
-        """The same on a stream: appends happen in the order of the requests, answers may overtake each other.
+        """As Produce, on a stream: appends happen in the order of the requests, responses may overtake each other.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

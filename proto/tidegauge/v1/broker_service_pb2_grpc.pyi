@@ -28,13 +28,13 @@ class BrokerServiceStub:
         tidegauge.v1.produce_pb2.ProduceRequest,
         tidegauge.v1.produce_pb2.ProduceResponse,
     ]
-    """Appends batches; answers when acks is fulfilled."""
+    """Appends batches; responds when acks is fulfilled."""
 
     ProduceStream: grpc.StreamStreamMultiCallable[
         tidegauge.v1.produce_pb2.ProduceRequest,
         tidegauge.v1.produce_pb2.ProduceResponse,
     ]
-    """The same on a stream: appends happen in the order of the requests, answers may overtake each other."""
+    """As Produce, on a stream: appends happen in the order of the requests, responses may overtake each other."""
 
     Fetch: grpc.UnaryUnaryMultiCallable[
         tidegauge.v1.fetch_pb2.FetchRequest,
@@ -85,13 +85,13 @@ class BrokerServiceAsyncStub:
         tidegauge.v1.produce_pb2.ProduceRequest,
         tidegauge.v1.produce_pb2.ProduceResponse,
     ]
-    """Appends batches; answers when acks is fulfilled."""
+    """Appends batches; responds when acks is fulfilled."""
 
     ProduceStream: grpc.aio.StreamStreamMultiCallable[
         tidegauge.v1.produce_pb2.ProduceRequest,
         tidegauge.v1.produce_pb2.ProduceResponse,
     ]
-    """The same on a stream: appends happen in the order of the requests, answers may overtake each other."""
+    """As Produce, on a stream: appends happen in the order of the requests, responses may overtake each other."""
 
     Fetch: grpc.aio.UnaryUnaryMultiCallable[
         tidegauge.v1.fetch_pb2.FetchRequest,
@@ -144,7 +144,7 @@ class BrokerServiceServicer(metaclass=abc.ABCMeta):
         request: tidegauge.v1.produce_pb2.ProduceRequest,
         context: _ServicerContext,
     ) -> typing.Union[tidegauge.v1.produce_pb2.ProduceResponse, collections.abc.Awaitable[tidegauge.v1.produce_pb2.ProduceResponse]]:
-        """Appends batches; answers when acks is fulfilled."""
+        """Appends batches; responds when acks is fulfilled."""
 
     @abc.abstractmethod
     def ProduceStream(
@@ -152,7 +152,7 @@ class BrokerServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[tidegauge.v1.produce_pb2.ProduceRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[tidegauge.v1.produce_pb2.ProduceResponse], collections.abc.AsyncIterator[tidegauge.v1.produce_pb2.ProduceResponse]]:
-        """The same on a stream: appends happen in the order of the requests, answers may overtake each other."""
+        """As Produce, on a stream: appends happen in the order of the requests, responses may overtake each other."""
 
     @abc.abstractmethod
     def Fetch(

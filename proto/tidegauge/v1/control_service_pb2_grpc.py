@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ControlServiceStub(object):
-    """What the active controller tells each broker, one request at a time and in order.
+    """The active controller's requests to each broker, one at a time and in order.
     """
 
     def __init__(self, channel):
@@ -53,7 +53,7 @@ class ControlServiceStub(object):
 
 
 class ControlServiceServicer(object):
-    """What the active controller tells each broker, one request at a time and in order.
+    """The active controller's requests to each broker, one at a time and in order.
     """
 
     def LeaderAndIsr(self, request, context):
@@ -104,7 +104,7 @@ def add_ControlServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ControlService(object):
-    """What the active controller tells each broker, one request at a time and in order.
+    """The active controller's requests to each broker, one at a time and in order.
     """
 
     @staticmethod

@@ -18,7 +18,7 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class ControlServiceStub:
-    """What the active controller tells each broker, one request at a time and in order."""
+    """The active controller's requests to each broker, one at a time and in order."""
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
     LeaderAndIsr: grpc.UnaryUnaryMultiCallable[
@@ -40,7 +40,7 @@ class ControlServiceStub:
     """Stops replicas."""
 
 class ControlServiceAsyncStub:
-    """What the active controller tells each broker, one request at a time and in order."""
+    """The active controller's requests to each broker, one at a time and in order."""
 
     LeaderAndIsr: grpc.aio.UnaryUnaryMultiCallable[
         tidegauge.v1.control_pb2.LeaderAndIsrRequest,
@@ -61,7 +61,7 @@ class ControlServiceAsyncStub:
     """Stops replicas."""
 
 class ControlServiceServicer(metaclass=abc.ABCMeta):
-    """What the active controller tells each broker, one request at a time and in order."""
+    """The active controller's requests to each broker, one at a time and in order."""
 
     @abc.abstractmethod
     def LeaderAndIsr(

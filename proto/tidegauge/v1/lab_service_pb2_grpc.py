@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class LabServiceStub(object):
-    """No fault cuts calls of this service, but SteppedRound, which is a follower's fetch.
+    """No fault affects calls of this service except SteppedRound, which is a follower's fetch.
     """
 
     def __init__(self, channel):
@@ -83,7 +83,7 @@ class LabServiceStub(object):
 
 
 class LabServiceServicer(object):
-    """No fault cuts calls of this service, but SteppedRound, which is a follower's fetch.
+    """No fault affects calls of this service except SteppedRound, which is a follower's fetch.
     """
 
     def HoldFetch(self, request, context):
@@ -94,7 +94,7 @@ class LabServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StepFetch(self, request, context):
-        """One round of a held follower; answers when the round is over, also when it was refused.
+        """One round of a held follower; responds when the round is over, also if it was rejected.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -143,7 +143,7 @@ class LabServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ObserveReplicas(self, request, context):
-        """As BrokerService's, through every cut.
+        """As BrokerService's, through every network partition.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -206,7 +206,7 @@ def add_LabServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LabService(object):
-    """No fault cuts calls of this service, but SteppedRound, which is a follower's fetch.
+    """No fault affects calls of this service except SteppedRound, which is a follower's fetch.
     """
 
     @staticmethod

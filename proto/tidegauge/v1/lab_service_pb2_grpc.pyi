@@ -18,7 +18,7 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class LabServiceStub:
-    """No fault cuts calls of this service, but SteppedRound, which is a follower's fetch."""
+    """No fault affects calls of this service except SteppedRound, which is a follower's fetch."""
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
     HoldFetch: grpc.UnaryUnaryMultiCallable[
@@ -31,7 +31,7 @@ class LabServiceStub:
         tidegauge.v1.lab_pb2.StepFetchRequest,
         tidegauge.v1.lab_pb2.StepFetchResponse,
     ]
-    """One round of a held follower; answers when the round is over, also when it was refused."""
+    """One round of a held follower; responds when the round is over, also if it was rejected."""
 
     SteppedRound: grpc.StreamStreamMultiCallable[
         tidegauge.v1.lab_pb2.SteppedRoundRequest,
@@ -73,10 +73,10 @@ class LabServiceStub:
         tidegauge.v1.lab_pb2.ObserveReplicasRequest,
         tidegauge.v1.lab_pb2.ObserveReplicasResponse,
     ]
-    """As BrokerService's, through every cut."""
+    """As BrokerService's, through every network partition."""
 
 class LabServiceAsyncStub:
-    """No fault cuts calls of this service, but SteppedRound, which is a follower's fetch."""
+    """No fault affects calls of this service except SteppedRound, which is a follower's fetch."""
 
     HoldFetch: grpc.aio.UnaryUnaryMultiCallable[
         tidegauge.v1.lab_pb2.HoldFetchRequest,
@@ -88,7 +88,7 @@ class LabServiceAsyncStub:
         tidegauge.v1.lab_pb2.StepFetchRequest,
         tidegauge.v1.lab_pb2.StepFetchResponse,
     ]
-    """One round of a held follower; answers when the round is over, also when it was refused."""
+    """One round of a held follower; responds when the round is over, also if it was rejected."""
 
     SteppedRound: grpc.aio.StreamStreamMultiCallable[
         tidegauge.v1.lab_pb2.SteppedRoundRequest,
@@ -130,10 +130,10 @@ class LabServiceAsyncStub:
         tidegauge.v1.lab_pb2.ObserveReplicasRequest,
         tidegauge.v1.lab_pb2.ObserveReplicasResponse,
     ]
-    """As BrokerService's, through every cut."""
+    """As BrokerService's, through every network partition."""
 
 class LabServiceServicer(metaclass=abc.ABCMeta):
-    """No fault cuts calls of this service, but SteppedRound, which is a follower's fetch."""
+    """No fault affects calls of this service except SteppedRound, which is a follower's fetch."""
 
     @abc.abstractmethod
     def HoldFetch(
@@ -149,7 +149,7 @@ class LabServiceServicer(metaclass=abc.ABCMeta):
         request: tidegauge.v1.lab_pb2.StepFetchRequest,
         context: _ServicerContext,
     ) -> typing.Union[tidegauge.v1.lab_pb2.StepFetchResponse, collections.abc.Awaitable[tidegauge.v1.lab_pb2.StepFetchResponse]]:
-        """One round of a held follower; answers when the round is over, also when it was refused."""
+        """One round of a held follower; responds when the round is over, also if it was rejected."""
 
     @abc.abstractmethod
     def SteppedRound(
@@ -205,6 +205,6 @@ class LabServiceServicer(metaclass=abc.ABCMeta):
         request: tidegauge.v1.lab_pb2.ObserveReplicasRequest,
         context: _ServicerContext,
     ) -> typing.Union[tidegauge.v1.lab_pb2.ObserveReplicasResponse, collections.abc.Awaitable[tidegauge.v1.lab_pb2.ObserveReplicasResponse]]:
-        """As BrokerService's, through every cut."""
+        """As BrokerService's, through every network partition."""
 
 def add_LabServiceServicer_to_server(servicer: LabServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

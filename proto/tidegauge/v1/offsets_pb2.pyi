@@ -15,7 +15,7 @@ DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
 class ListOffsetsRequest(google.protobuf.message.Message):
-    """Offsets by time. Only the leader answers."""
+    """Looks up offsets by time. Only the leader responds."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -69,7 +69,7 @@ global___ListOffsetsPartition = ListOffsetsPartition
 
 @typing.final
 class ListOffsetsResponse(google.protobuf.message.Message):
-    """The answer to ListOffsetsRequest."""
+    """The response to ListOffsetsRequest."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -107,13 +107,13 @@ class ListOffsetsResult(google.protobuf.message.Message):
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """Why it failed, or none."""
     error_message: builtins.str
-    """A sentence for people; empty on success."""
+    """A sentence for the user; empty on success."""
     offset: builtins.int
     """The offset; absent when no record is that young."""
     timestamp_ms: builtins.int
     """The record's timestamp, when it was asked by time."""
     leader_epoch: builtins.int
-    """Leader epoch of the answer."""
+    """Leader epoch of the returned offset."""
     def __init__(
         self,
         *,
@@ -138,7 +138,7 @@ global___ListOffsetsResult = ListOffsetsResult
 
 @typing.final
 class OffsetsForLeaderEpochRequest(google.protobuf.message.Message):
-    """Where does an epoch end? Only the leader answers."""
+    """Looks up the end offset of an epoch (KIP-101). Only the leader responds."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -148,7 +148,7 @@ class OffsetsForLeaderEpochRequest(google.protobuf.message.Message):
     replica_id: builtins.int
     """The asking follower; absent for a consumer."""
     logical_time: builtins.int
-    """The sender's logical clock; 0: it has none."""
+    """The sender's logical clock, in microseconds; 0: it has none."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OffsetForLeaderEpochPartition]:
         """One entry for a partition."""
@@ -200,14 +200,14 @@ global___OffsetForLeaderEpochPartition = OffsetForLeaderEpochPartition
 
 @typing.final
 class OffsetsForLeaderEpochResponse(google.protobuf.message.Message):
-    """The answer to OffsetsForLeaderEpochRequest."""
+    """The response to OffsetsForLeaderEpochRequest."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: builtins.int
     LOGICAL_TIME_FIELD_NUMBER: builtins.int
     logical_time: builtins.int
-    """The sender's logical clock; 0: it has none."""
+    """The sender's logical clock, in microseconds; 0: it has none."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OffsetForLeaderEpochResult]:
         """One entry for each partition of the request."""
@@ -240,7 +240,7 @@ class OffsetForLeaderEpochResult(google.protobuf.message.Message):
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """Why it failed, or none."""
     error_message: builtins.str
-    """A sentence for people; empty on success."""
+    """A sentence for the user; empty on success."""
     @property
     def end(self) -> tidegauge.v1.common_pb2.EpochEndOffset:
         """Epoch and exclusive end; both absent when undefined."""
@@ -313,7 +313,7 @@ global___DeleteRecordsPartition = DeleteRecordsPartition
 
 @typing.final
 class DeleteRecordsResponse(google.protobuf.message.Message):
-    """The answer to DeleteRecordsRequest."""
+    """The response to DeleteRecordsRequest."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -349,7 +349,7 @@ class DeleteRecordsResult(google.protobuf.message.Message):
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """Why it failed, or none."""
     error_message: builtins.str
-    """A sentence for people; empty on success."""
+    """A sentence for the user; empty on success."""
     low_watermark: builtins.int
     """The smallest log start offset over the live replicas; absent on error."""
     def __init__(

@@ -24,9 +24,9 @@ class ProduceRequest(google.protobuf.message.Message):
     TIMEOUT_MS_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
     correlation_id: builtins.int
-    """Chosen by the client, repeated in the answer. Matters on a stream only."""
+    """Chosen by the client, repeated in the response. Used on a stream only."""
     acks: builtins.int
-    """-1 (all in-sync replicas), 0 (no answer is waited for) or 1 (the leader alone)."""
+    """-1 (all in-sync replicas), 0 (the client waits for no response) or 1 (the leader alone)."""
     timeout_ms: builtins.int
     """How long acks=-1 may wait."""
     @property
@@ -73,7 +73,7 @@ global___ProducePartition = ProducePartition
 
 @typing.final
 class ProduceResponse(google.protobuf.message.Message):
-    """The answer; for acks=0 it holds no partitions."""
+    """The response to a produce request; for acks=0 it holds no partitions."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -116,7 +116,7 @@ class ProducePartitionResult(google.protobuf.message.Message):
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """Why it failed, or none. A request may half succeed."""
     error_message: builtins.str
-    """A sentence for people; empty on success."""
+    """A sentence for the user; empty on success."""
     base_offset: builtins.int
     """Offset of the first record; absent on error."""
     log_append_time_ms: builtins.int
@@ -177,7 +177,7 @@ class InitProducerIdResponse(google.protobuf.message.Message):
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """COORDINATOR_LOAD_IN_PROGRESS while no block of ids is at hand."""
     error_message: builtins.str
-    """A sentence for people; empty on success."""
+    """A sentence for the user; empty on success."""
     producer_id: builtins.int
     """The new producer id; absent on error."""
     producer_epoch: builtins.int

@@ -71,7 +71,7 @@ global___ReassignPartition = ReassignPartition
 
 @typing.final
 class AlterPartitionReassignmentsResponse(google.protobuf.message.Message):
-    """The answer to AlterPartitionReassignmentsRequest."""
+    """The response to AlterPartitionReassignmentsRequest."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -155,7 +155,7 @@ global___ListPartitionReassignmentsRequest = ListPartitionReassignmentsRequest
 
 @typing.final
 class ListPartitionReassignmentsResponse(google.protobuf.message.Message):
-    """The answer to ListPartitionReassignmentsRequest."""
+    """The response to ListPartitionReassignmentsRequest."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -28,7 +28,7 @@ class ReadReplicaRequest(google.protobuf.message.Message):
     from_offset: builtins.int
     """First offset wanted; absent: the log start offset."""
     max_bytes: builtins.int
-    """Soft limit of the answer."""
+    """Soft limit of the response, in bytes."""
     def __init__(
         self,
         *,
@@ -59,11 +59,11 @@ class ReadReplicaResponse(google.protobuf.message.Message):
     FILE_FIELD_NUMBER: builtins.int
     FILE_POSITION_FIELD_NUMBER: builtins.int
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
-    """OFFSET_OUT_OF_RANGE where from_offset is outside the log, CORRUPT_MESSAGE where the file holds no whole batch there:
-    the offsets below are set then too.
+    """OFFSET_OUT_OF_RANGE if from_offset is outside the log, CORRUPT_MESSAGE if the file has no complete batch there; the
+    offsets below are set in both cases.
     """
     error_message: builtins.str
-    """A sentence for people; empty on success."""
+    """A sentence for the user; empty on success."""
     leader_epoch: builtins.int
     """The leader epoch that the replica is in; absent before its first LeaderAndIsr."""
     log_start_offset: builtins.int

@@ -173,7 +173,7 @@ global___ReplicaList = ReplicaList
 
 @typing.final
 class TopicResult(google.protobuf.message.Message):
-    """The answer for each topic."""
+    """The result for one topic."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -202,7 +202,7 @@ global___TopicResult = TopicResult
 
 @typing.final
 class CreateTopicsResponse(google.protobuf.message.Message):
-    """The answer to CreateTopicsRequest."""
+    """The response to CreateTopicsRequest."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -229,7 +229,7 @@ class DeleteTopicsRequest(google.protobuf.message.Message):
     TIMEOUT_MS_FIELD_NUMBER: builtins.int
     NAMES_FIELD_NUMBER: builtins.int
     timeout_ms: builtins.int
-    """How long to wait until they are gone from the controller's own metadata."""
+    """How long to wait until they are removed from the controller's own metadata."""
     @property
     def names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Their names."""
@@ -246,7 +246,7 @@ global___DeleteTopicsRequest = DeleteTopicsRequest
 
 @typing.final
 class DeleteTopicsResponse(google.protobuf.message.Message):
-    """The answer to DeleteTopicsRequest."""
+    """The response to DeleteTopicsRequest."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -318,7 +318,7 @@ global___NewPartitions = NewPartitions
 
 @typing.final
 class CreatePartitionsResponse(google.protobuf.message.Message):
-    """The answer to CreatePartitionsRequest."""
+    """The response to CreatePartitionsRequest."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -349,7 +349,7 @@ class ElectLeadersRequest(google.protobuf.message.Message):
     election_type: global___ElectionType.ValueType
     """Which kind."""
     all_partitions: builtins.bool
-    """All partitions of all topics; those that need none are left out of the answer."""
+    """All partitions of all topics; those that need none are left out of the response."""
     timeout_ms: builtins.int
     """How long to wait until the new leaders show in the controller's own metadata."""
     @property
@@ -392,7 +392,7 @@ global___ElectPartition = ElectPartition
 
 @typing.final
 class ElectLeadersResponse(google.protobuf.message.Message):
-    """The answer to ElectLeadersRequest."""
+    """The response to ElectLeadersRequest."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -470,7 +470,7 @@ global___DescribeConfigsRequest = DescribeConfigsRequest
 
 @typing.final
 class DescribeConfigsResponse(google.protobuf.message.Message):
-    """The answer to DescribeConfigsRequest."""
+    """The response to DescribeConfigsRequest."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -478,7 +478,7 @@ class DescribeConfigsResponse(google.protobuf.message.Message):
     ENTRIES_FIELD_NUMBER: builtins.int
     APPLIED_CHANGE_FIELD_NUMBER: builtins.int
     applied_change: builtins.int
-    """The last change of settings that the answering broker has applied: the number of its znode; -1: none yet."""
+    """The last change of settings that the responding broker has applied: the number of its znode; -1: none yet."""
     @property
     def status(self) -> tidegauge.v1.common_pb2.Status:
         """Why it failed, or none."""
@@ -516,7 +516,7 @@ class ConfigEntry(google.protobuf.message.Message):
     value: builtins.str
     """Its value as text; absent where a broker's setting has none of its own."""
     is_default: builtins.bool
-    """True where nobody has set it."""
+    """True if the value is the default."""
     is_read_only: builtins.bool
     """True where it can be changed only by a restart."""
     source: builtins.str
@@ -621,7 +621,7 @@ global___AlterConfigsRequest = AlterConfigsRequest
 
 @typing.final
 class AlterConfigsResponse(google.protobuf.message.Message):
-    """The answer to AlterConfigsRequest."""
+    """The response to AlterConfigsRequest."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
