@@ -469,6 +469,7 @@ class BrokerCore(ServedPartitions):
                 self.follower_quota.record(len(answer.records), now_ms)
         for partition in self._rounds.fetch_answered(leader, request_id, partitions, now_ms, out):
             self._settle(partition, out)
+            partition.unwritten.clear()
         return out
 
     def epochs_answered(

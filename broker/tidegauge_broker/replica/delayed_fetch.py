@@ -16,21 +16,21 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import AnswerFetch, Effect
 from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchRequest, FetchResult
 
-ReadAgain = Callable[[FetchPartition, int], FetchResult]
-"""What a fetch of this partition by this replica id gives now."""
+ReadAgain = Callable[[FetchPartition, FetchRequest], FetchResult]
+"""What this partition of this fetch gives now."""
 BytesAvailable = Callable[[FetchResult], int | None]
 """How many bytes that is, before the limit of the partition; None where the log can't be read."""
 
 
 def is_due(results: Sequence[FetchResult], min_bytes: int, available: BytesAvailable) -> bool:
-    """Whether a fetch need not wait: an error, a diverging epoch, or enough bytes.
+    """Whether a fetch need not wait: an error, a diverging epoch, another replica to fetch from, or enough bytes.
 
     A partition that can't be read counts as an error: reading it will give one.
     """
     total = 0
     none = ErrorCode.NONE  # a member of an enumeration takes long to look up, and there may be thousands of results
     for result in results:
-        if result.error is not none or result.diverging is not None:
+        if result.error is not none or result.diverging is not None or result.preferred_read_replica is not None:
             return True
         if result.read is not None:
             size_bytes = available(result)
@@ -76,5 +76,4 @@ class DelayedFetch:
         out.append(AnswerFetch(self.token, self._read(), self.max_bytes))
 
     def _read(self) -> list[FetchResult]:
-        replica_id = self.request.replica_id
-        return [self.read_again(partition, replica_id) for partition in self.request.partitions]
+        return [self.read_again(partition, self.request) for partition in self.request.partitions]

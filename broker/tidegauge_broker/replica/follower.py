@@ -216,6 +216,7 @@ class Follower:
         for header in headers:
             partition.note_batch_epoch(header, _CAUSE, out)
         out.append(AppendAsFollower(partition.topic_partition, records, headers))
+        partition.unwritten.extend(headers)
         partition.move_log_end(headers[-1].next_offset, _CAUSE, out)
         return True
 

@@ -23,15 +23,14 @@ from tidegauge_broker.replica.messages import (
     ACKS_ALL,
     CONSUMER,
     DeleteRecordsResult,
-    EpochEnd,
     FetchPartition,
     FetchRequest,
     FetchResult,
     OffsetAnswer,
     ProduceResult,
-    ReadRange,
 )
 from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.reading import Reader
 from tidegauge_broker.replica.remote_replica import UNKNOWN_OFFSET, RemoteReplica
 from tidegauge_broker.replica.validation import check_batch, only_batch
 
@@ -50,13 +49,13 @@ _WAIT_FOR_NEWS = frozenset(
 )
 
 
-class Leader:
+class Leader(Reader):
     """The leader role of one partition, from one LeaderAndIsr that made it leader to the next that does not."""
 
-    __slots__ = ("epoch_start_offset", "isr", "partition", "remotes")
+    __slots__ = ("epoch_start_offset", "isr", "remotes")
 
     def __init__(self, partition: Partition) -> None:
-        self.partition = partition
+        super().__init__(partition)
         self.isr: IsrState = CommittedIsr(())
         self.remotes: dict[int, RemoteReplica] = {}
         self.epoch_start_offset = UNKNOWN_OFFSET
@@ -165,54 +164,6 @@ class Leader:
         remote = self.remotes.get(request.replica_id)
         if remote is not None:
             remote.broker_epoch = request.replica_epoch
-
-    def read(self, wanted: FetchPartition, replica_id: int) -> FetchResult:
-        """Return what a fetch reads now, without any change. Called again when a parked fetch completes."""
-        partition = self.partition
-        result = FetchResult(
-            partition.topic_partition,
-            high_watermark=partition.high_watermark,
-            log_start_offset=partition.log_start_offset,
-        )
-        offset = wanted.fetch_offset
-        is_within = partition.log_start_offset <= offset <= partition.log_end_offset
-        if is_within and wanted.last_fetched_epoch == partition.epochs.latest_epoch:
-            pass  # the latest epoch ends where the log ends: neither out of range nor diverging
-        elif (refused := self._refused(wanted, result)) is not None:
-            return refused
-        upper_bound = partition.high_watermark if replica_id == CONSUMER else partition.log_end_offset
-        if offset < upper_bound:
-            result.read = ReadRange(offset, upper_bound, wanted.max_bytes)
-        return result
-
-    def _refused(self, wanted: FetchPartition, result: FetchResult) -> FetchResult | None:
-        """Return the result where the offset is out of range or the logs differ; None where records may be read."""
-        partition = self.partition
-        offset = wanted.fetch_offset
-        end: EpochEnd | None = None
-        if wanted.last_fetched_epoch is not None:
-            end = partition.epochs.end_offset_for(wanted.last_fetched_epoch, partition.log_end_offset)
-        if (
-            (end is not None and end.is_undefined)
-            or offset < partition.log_start_offset
-            or (offset > partition.log_end_offset and end is None)
-        ):
-            return self._out_of_range(result, offset)
-        if end is not None and (end.epoch < (wanted.last_fetched_epoch or 0) or end.end_offset < offset):
-            result.diverging = end
-            return result
-        return None
-
-    def _out_of_range(self, result: FetchResult, offset: int) -> FetchResult:
-        partition = self.partition
-        result.error = ErrorCode.OFFSET_OUT_OF_RANGE
-        result.message = (
-            f"Received request for offset {offset} for partition {partition.topic_partition}, but we only have log "
-            f"segments in the range {partition.log_start_offset} to {partition.log_end_offset}"
-        )
-        result.high_watermark = -1
-        result.log_end_offset = partition.log_end_offset
-        return result
 
     def _follower_fetched(
         self, wanted: FetchPartition, replica_id: int, now_ms: int, alive: Collection[int], out: list[Effect]

@@ -95,6 +95,8 @@ class FetchRequest:
     """A fetch by a consumer (``replica_id`` is CONSUMER) or by a follower.
 
     ``replica_epoch`` is the follower's broker epoch: which of its lives asks; -1 where that is unknown.
+    ``client_rack`` is where the consumer is, empty where it does not say; any replica may serve it then (KIP-392).
+    None: only the leader may.
     """
 
     replica_id: int
@@ -103,6 +105,7 @@ class FetchRequest:
     max_bytes: int
     partitions: Sequence[FetchPartition]
     replica_epoch: int = -1
+    client_rack: str | None = None
 
 
 class ReadRange(NamedTuple):
@@ -119,6 +122,7 @@ class FetchResult:
 
     ``high_watermark`` was sampled before the fetch took effect (KAFKA: the answer is one round late).
     With OFFSET_OUT_OF_RANGE for a follower, ``log_start_offset`` and ``log_end_offset`` say what the leader has.
+    ``preferred_read_replica`` is the follower that the consumer should fetch from; there are no records then.
     """
 
     topic_partition: TopicPartition
@@ -130,6 +134,7 @@ class FetchResult:
     diverging: EpochEnd | None = None
     leader_hint: LeaderHint | None = None
     read: ReadRange | None = None
+    preferred_read_replica: int | None = None
 
 
 @dataclass(slots=True)

@@ -140,6 +140,7 @@ class Partition:
         if self.role is Role.OFFLINE:
             return
         self.role = Role.OFFLINE
+        self.unwritten.clear()
         self.leader_role = None
         self.follower_role = None
         self.note("role", cause, out, role="offline", leader=self.leader, leader_epoch=self.leader_epoch)

@@ -11,13 +11,22 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.delayed_fetch import DelayedFetch, is_due
 from tidegauge_broker.replica.effects import AnswerFetch, Effect
 from tidegauge_broker.replica.hosted import HostedPartitions, words_for
+from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchRequest, FetchResult
 from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.preferred_replica import RackOf, preferred_replica
 from tidegauge_broker.replica.quota import is_throttled
+from tidegauge_broker.replica.reading import Reader
 
 
 class ServedPartitions(HostedPartitions):
-    """The part of ``BrokerCore`` that answers fetches."""
+    """The part of ``BrokerCore`` that answers fetches.
+
+    Attributes:
+        rack_of: by which a leader chooses a follower for a consumer (KIP-392); None: ``replica.selector.class`` is off.
+    """
+
+    rack_of: RackOf | None = None
 
     def fetch(self, request: FetchRequest, token: object, now_ms: int) -> list[Effect]:
         """Read; AnswerFetch(token) comes now or later."""
@@ -29,11 +38,13 @@ class ServedPartitions(HostedPartitions):
         for wanted in request.partitions:
             partition, error = self._leader_of(wanted.topic_partition, wanted.current_leader_epoch)
             if partition is None or partition.leader_role is None:
-                results.append(self._refused_fetch(wanted, error))
+                results.append(self._read_as_follower(wanted, request, error))
                 continue
             try:
                 partition.leader_role.asked_by(request)
-                result = partition.leader_role.fetch(wanted, request.replica_id, now_ms, alive, out)
+                result = self._elsewhere(partition.leader_role, wanted, request)
+                if result is None:
+                    result = partition.leader_role.fetch(wanted, request.replica_id, now_ms, alive, out)
             except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
                 self._contain(partition, problem, out)
                 results.append(self._refused_fetch(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -55,11 +66,39 @@ class ServedPartitions(HostedPartitions):
             self._fetches.watch(operation)
         return out
 
-    def _read_again(self, wanted: FetchPartition, replica_id: int) -> FetchResult:
+    def _read_again(self, wanted: FetchPartition, request: FetchRequest) -> FetchResult:
         partition, error = self._leader_of(wanted.topic_partition, wanted.current_leader_epoch)
         if partition is None or partition.leader_role is None:
-            return self._refused_fetch(wanted, error)
+            return self._read_as_follower(wanted, request, error)
+        replica_id = request.replica_id
         return self._throttled(partition, partition.leader_role.read(wanted, replica_id), replica_id)
+
+    def _read_as_follower(self, wanted: FetchPartition, request: FetchRequest, error: ErrorCode) -> FetchResult:
+        """Return what a broker that does not lead gives: records to a consumer that knows of KIP-392, else an error."""
+        partition = self._partitions.get(wanted.topic_partition)
+        if (
+            error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            and request.replica_id == CONSUMER
+            and request.client_rack is not None
+            and partition is not None
+        ):
+            return Reader(partition).read(wanted, CONSUMER)
+        return self._refused_fetch(wanted, error)
+
+    def _elsewhere(self, leader: Leader, wanted: FetchPartition, request: FetchRequest) -> FetchResult | None:
+        """Return the result that sends a consumer to a follower; None where the leader serves it."""
+        if self.rack_of is None or request.client_rack is None or request.replica_id != CONSUMER:
+            return None
+        preferred = preferred_replica(leader, wanted.fetch_offset, request.client_rack, self.rack_of)
+        if preferred is None:
+            return None
+        partition = leader.partition
+        return FetchResult(
+            partition.topic_partition,
+            high_watermark=partition.high_watermark,
+            log_start_offset=partition.log_start_offset,
+            preferred_read_replica=preferred,
+        )
 
     def _throttled(self, partition: Partition, result: FetchResult, replica_id: int) -> FetchResult:
         """Return a follower's result without records, while the quota for those that are not in sync is exceeded."""

@@ -218,6 +218,8 @@ class BrokerProcess:
         """Put the parts together; nothing runs yet."""
         settings, identity = self._settings, self._identity
         core = BrokerCore(identity.broker_id, _core_settings(settings), self._logs, self._metadata)
+        if settings.text("replica.selector.class").endswith(".RackAwareReplicaSelector"):
+            core.rack_of = self._metadata.rack_of
         core.leader_quota = ReplicationQuota(lambda: settings.integer("leader.replication.throttled.rate"))
         core.follower_quota = ReplicationQuota(lambda: settings.integer("follower.replication.throttled.rate"))
         outlets = Outlets(

@@ -124,7 +124,15 @@ _REPLICATION = (
         update="cluster-wide",
         has_effect=False,
     ),
-    text("replica.selector.class", None, "Class that selects the replica that serves a consumer.", has_effect=False),
+    text(
+        "replica.selector.class",
+        None,
+        "Class that selects the replica that serves a Kafka consumer: by its client.rack (KIP-392), or the leader.",
+        (
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+            "org.apache.kafka.common.replica.LeaderSelector",
+        ),
+    ),
     long(
         "replica.high.watermark.checkpoint.interval.ms",
         5000,

@@ -285,12 +285,14 @@ class Cluster:
         broker.execute(broker.core.produce(request, pending, self.now_ms))
         return pending
 
-    def consume(self, broker_id: int, *offsets: int, wait_ms: int = 0, epoch: int | None = None) -> Pending:
-        """A consumer's fetch; offset number i is that of partition i."""
+    def consume(
+        self, broker_id: int, *offsets: int, wait_ms: int = 0, epoch: int | None = None, rack: str | None = None
+    ) -> Pending:
+        """A consumer's fetch; offset number i is that of partition i. ``rack``: it knows of KIP-392."""
         broker = self.brokers[broker_id]
         pending = Pending(broker.fetched)
         wanted = [FetchPartition(TopicPartition(AT.topic, i), o, 1 << 20, epoch) for i, o in enumerate(offsets)]
-        request = FetchRequest(CONSUMER, wait_ms, 1, 1 << 20, wanted)
+        request = FetchRequest(CONSUMER, wait_ms, 1, 1 << 20, wanted, client_rack=rack)
         broker.execute(broker.core.fetch(request, pending, self.now_ms))
         return pending
 

@@ -82,6 +82,11 @@ class MetadataCache:
         """Ids of the registered brokers."""
         return self._live
 
+    def rack_of(self, broker_id: int) -> str | None:
+        """Return the rack of a live broker; None where it has none."""
+        endpoint = self._brokers.get(broker_id)
+        return None if endpoint is None else endpoint.rack
+
     # For the controller's admin requests
 
     def leader_of(self, topic_partition: TopicPartition, /) -> int | None:

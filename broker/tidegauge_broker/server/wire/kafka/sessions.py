@@ -75,6 +75,8 @@ class FetchSession:
         if result.error is not ErrorCode.NONE or result.diverging is not None:
             self.told.pop(place, None)
             return True
+        if result.preferred_read_replica is not None:
+            return True
         changed = self.told.get(place) != offsets
         self.told[place] = offsets
         if records:

@@ -5,6 +5,7 @@ converted, so each partition has UNSUPPORTED_VERSION, as with Kafka's ``message.
 are named by id from version 13 on; an unknown id has UNKNOWN_TOPIC_ID.
 A partition with an error has -1 for all offsets and no records, never null ones (KAFKA-18646). The leader is named
 with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, from version 16 on with its address (KIP-951).
+From version 11 on a follower serves consumers, too, and a leader may name one (``replica.selector.class``, KIP-392).
 There are no transactions: the last stable offset is the high watermark, and no transaction is aborted.
 Followers replicate over gRPC; a Fetch with a replica id closes its connection.
 Source: ``KafkaApis.handleFetchRequest``, ``FetchSession.scala``, ``ReplicaManager.fetchMessages``.
@@ -35,10 +36,12 @@ from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context,
 from tidegauge_broker.server.wire.kafka.sessions import Asked, FetchSession, Place, Topic
 
 _FIRST_WITH_BATCHES = 4
+_FIRST_WITH_RACKS = 11
 _FIRST_WITH_IDS = 13
 _FIRST_WITH_REPLICA_STATE = 15
 _FIRST_WITH_ENDPOINTS = 16
 _READ_COMMITTED = 1
+_NONE = -1
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 """Errors from before the log is looked at: Kafka's aborted transactions are then empty, after that null."""
 _NAMES_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
@@ -146,6 +149,7 @@ async def _read(
             request.min_bytes,
             request.max_bytes,
             asked,
+            client_rack=request.rack_id if context.version >= _FIRST_WITH_RACKS else None,
         ),
     )
     found = {wanted[result.topic_partition]: (result, records) for result, records in response.partitions}
@@ -202,5 +206,6 @@ def _partition(read: _Read, context: Context, isolation_level: int, leaders: dic
         result.log_start_offset,
         None if diverging is None else EpochEndOffset(diverging.epoch, diverging.end_offset),
         aborted_transactions=() if isolation_level == _READ_COMMITTED else None,
+        preferred_read_replica=_NONE if result.preferred_read_replica is None else result.preferred_read_replica,
         records=read.records,
     )
