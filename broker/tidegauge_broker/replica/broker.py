@@ -1,7 +1,7 @@
 """All replicas of one broker as one state machine: events in, effects out.
 
 Contract: call the methods one at a time; execute the effects that a call returns in their order before the next
-call (effects.py says why). Time is an argument, in ms of one clock that never goes back. Answers to ``produce``
+call (effects.py says why). Time is an argument, in ms of one clock that never goes back. Responses to ``produce``
 and ``fetch`` come as effects, at once or later, exactly one for each token. The same class runs in a broker
 process, in the simulation and step by step in the lab. Source: Kafka's ReplicaManager.
 """
@@ -74,7 +74,7 @@ class BrokerCore(ServedPartitions):
         self.broker_epoch = broker_epoch
 
     def check_controller_epoch(self, header: ControlHeader) -> ErrorCode:
-        """Fence a control request, and adopt a newer controller epoch. UpdateMetadata asks this too."""
+        """Fence a control request, and adopt a newer controller epoch. UpdateMetadata is fenced here too."""
         if header.broker_epoch != -1 and header.broker_epoch < self.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         if header.controller_epoch < self.controller_epoch:
@@ -161,7 +161,7 @@ class BrokerCore(ServedPartitions):
         elif state.leader != NO_LEADER and self._metadata.is_alive(state.leader):
             self._become_follower(partition, item, changed, out)
         else:
-            # No one to follow: the log exists now, so that its high watermark is kept; the state stays.
+            # There is no leader to follow: the log exists now, so that its high watermark is kept; the state stays.
             partition.say("info", f"Leader {state.leader} is not alive; staying as before", out)
         return ErrorCode.NONE
 
@@ -287,7 +287,7 @@ class BrokerCore(ServedPartitions):
             self._settle(partition, out)
         return out
 
-    # What clients and followers ask
+    # Requests of clients and followers
 
     def produce(self, request: ProduceRequest, token: object, now_ms: int) -> list[Effect]:
         """Append; AnswerProduce(token) comes now or later."""
@@ -416,7 +416,7 @@ class BrokerCore(ServedPartitions):
     def list_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
     ) -> OffsetAnswer | TimeLookup:
-        """Offsets by time for consumers; only the leader answers."""
+        """Return offsets by time for consumers; only the leader responds."""
         partition, error = self._leader_of(topic_partition, current_leader_epoch)
         if partition is None or partition.leader_role is None:
             return OffsetAnswer(error, words_for(error, topic_partition))
@@ -430,7 +430,7 @@ class BrokerCore(ServedPartitions):
         end = partition.truncation_rule.end_of_epoch(partition.epochs, question.leader_epoch, partition.log_end_offset)
         return EpochAnswer(question.topic_partition, ErrorCode.NONE, end)
 
-    # What this broker asks as a follower
+    # Requests of this broker as a follower
 
     def leaders_followed(self) -> set[int]:
         """Brokers that lead a partition which this broker follows."""

@@ -64,7 +64,7 @@ class DelayedFetch:
         return self.request.replica_id == CONSUMER
 
     def try_complete(self, out: list[Effect]) -> bool:
-        """Read again; answer if that is enough."""
+        """Read again; respond if that is enough."""
         results = self._read()
         if not is_due(results, self.request.min_bytes, self.available):
             return False
@@ -72,7 +72,7 @@ class DelayedFetch:
         return True
 
     def expire(self, out: list[Effect]) -> None:
-        """Answer with what there is; the high watermark is today's."""
+        """Respond with the records available now, and the current high watermark."""
         out.append(AnswerFetch(self.token, self._read(), self.max_bytes))
 
     def _read(self) -> list[FetchResult]:

@@ -1,4 +1,4 @@
-"""What waits for offsets: one for each partition of a request, and one answer when no partition waits any more."""
+"""A ListOffsets in purgatory: an offset for each partition, one response when no partition waits any more."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DelayedOffsets(Generic[Result]):
         return tuple(self.results[index].topic_partition for index in self.required)
 
     def try_complete(self, out: list[Effect]) -> bool:
-        """Settle what can be settled; answer when nothing waits any more."""
+        """Settle what can be settled; respond when no partition waits any more."""
         for index, offset in list(self.required.items()):
             if self.settle(self.results[index], offset):
                 del self.required[index]

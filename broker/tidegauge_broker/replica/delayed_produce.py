@@ -5,7 +5,7 @@ Each partition that was appended waits for the high watermark to reach its requi
     B.1 none, when the high watermark is there and the ISR is large enough,
     B.2 NOT_ENOUGH_REPLICAS_AFTER_APPEND, when it is there but the ISR has become too small,
     C   REQUEST_TIMED_OUT, when the time is over: the records stay and may commit later.
-The whole request has one answer, when no partition waits any more.
+The whole request has one response, when no partition waits any more.
 """
 
 from __future__ import annotations

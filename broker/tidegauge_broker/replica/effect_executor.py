@@ -9,11 +9,11 @@ Rules:
        if that failed. The rest of the step is carried out for every other partition, answers included.
     2. What the step still holds for a failed replica is dropped: log effects, proposals, events, log lines. In answers
        its result becomes KAFKA_STORAGE_ERROR; the results beside it stay as they are.
-    3. A failed replica stays failed until the process ends: no answer says ever after that a batch of it was taken,
+    3. A failed replica stays failed until the process ends: no later response says that a batch of it was taken,
        whichever operation had settled it before the failure was known.
     4. The core hears of the failures (``BrokerCore.log_dir_failed``) when the step is over, because it has decided on
        all of it already: effects that report its latest state must not overtake the log effects that lead there.
-    5. A read that fails answers for its partition alone. A damaged batch (CORRUPT_MESSAGE) takes nothing offline
+    5. A read that fails ends its partition alone. A damaged batch (CORRUPT_MESSAGE) takes nothing offline
        (ReplicaManager.readFromLog); neither does a defect (UNKNOWN_SERVER_ERROR); a directory that failed does.
     6. Effects that arrive while others are carried out wait until those are done.
 
@@ -52,7 +52,7 @@ from tidegauge_broker.replica.messages import DeleteRecordsResult, FetchResult, 
 from tidegauge_broker.replica.producer_state import ProducerState
 
 FetchAnswer = Sequence[tuple[FetchResult, bytes]]
-"""What a fetch is answered with: each partition's result, and its records."""
+"""The content of a fetch response: each partition's result, and its records."""
 
 
 class ReplicaLogs(Protocol):
@@ -122,15 +122,15 @@ class Host(Protocol):
         ...
 
     def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
-        """Answer a produce."""
+        """Respond to a produce."""
         ...
 
     def answer_fetch(self, token: object, answer: FetchAnswer) -> None:
-        """Answer a fetch."""
+        """Respond to a fetch."""
         ...
 
     def answer_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
-        """Answer a DeleteRecords."""
+        """Respond to a DeleteRecords."""
         ...
 
     def propose_isr(self, proposal: IsrProposal, /) -> None:
@@ -287,7 +287,7 @@ class EffectExecutor:
     def _delete(self, effect: DeleteLog) -> None:
         self._logs.delete(effect)
 
-    # Answers
+    # Responses
 
     def _answer_produce(self, effect: AnswerProduce) -> None:
         results = effect.results
@@ -314,7 +314,7 @@ class EffectExecutor:
         return DeleteRecordsResult(at, ErrorCode.KAFKA_STORAGE_ERROR, _words(at))
 
     def _answer_fetch(self, effect: AnswerFetch) -> None:
-        """Read, then answer; the first partition that gives records may exceed the limit by one batch.
+        """Read, then respond; the first partition that gives records may exceed the limit by one batch.
 
         The host may allow fewer bytes than the request: its memory for responses is limited.
         """
@@ -355,7 +355,7 @@ class EffectExecutor:
             if problem.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._lose(self._logs.lost_with(at, problem))
             return _unread(result, problem.code, problem.message), b""
-        except Exception as problem:  # noqa: BLE001 - whatever it is, the other partitions are answered
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the other partitions get their response
             self._host.effect_failed(effect, at, problem)
             return _unread(result, ErrorCode.UNKNOWN_SERVER_ERROR, f"Reading {at} failed: {problem!r}"), b""
         return result, records
@@ -384,7 +384,7 @@ _TELLS_ONLY = (AnswerProduce, AnswerFetch, AnswerDeleteRecords, FetchersChanged,
 
 
 def owner_of(effect: Effect) -> TopicPartition | None:
-    """Return the partition that an effect belongs to; None for answers, which have a result for each of theirs."""
+    """Return the partition that an effect belongs to; None for responses, which have a result for each of theirs."""
     if isinstance(effect, ProposeIsr):
         return effect.proposal.topic_partition
     if isinstance(effect, (AnswerProduce, AnswerFetch, AnswerDeleteRecords, FetchersChanged)):

@@ -141,7 +141,7 @@ class Leader(Reader):
     def fetch(
         self, wanted: FetchPartition, replica_id: int, now_ms: int, alive: Collection[int], out: list[Effect]
     ) -> FetchResult:
-        """Serve a fetch on arrival. The high watermark in the answer is from before the fetch takes effect."""
+        """Serve a fetch on arrival. The high watermark in the response is from before the fetch takes effect."""
         partition = self.partition
         if replica_id != CONSUMER and replica_id not in self.remotes:
             error = (
@@ -323,7 +323,7 @@ class Leader(Reader):
         """Apply the controller's verdict on a proposal; returns whether the committed ISR changed."""
         partition = self.partition
         if isinstance(self.isr, CommittedIsr) or self.isr.proposal is not proposal:
-            return False  # A LeaderAndIsr replaced what was pending: the answer is about the past.
+            return False  # A LeaderAndIsr has replaced what was pending: the verdict is stale.
         if verdict.error is ErrorCode.NONE:
             if verdict.leader_epoch != partition.leader_epoch or verdict.partition_epoch < partition.partition_epoch:
                 return False

@@ -27,7 +27,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Answer to "where does this epoch end?". Both are -1 where undefined (Kafka's UNDEFINED_EPOCH_OFFSET)."""
+    """End of a leader epoch, by a leader. Both are -1 where undefined (Kafka's UNDEFINED_EPOCH_OFFSET)."""
 
     epoch: int
     end_offset: int
@@ -42,7 +42,7 @@ UNDEFINED_EPOCH_END = EpochEnd(-1, -1)
 
 
 class LeaderHint(NamedTuple):
-    """Who leads, as far as this broker knows."""
+    """The leader, as far as this broker knows."""
 
     leader: int
     leader_epoch: int
@@ -109,7 +109,7 @@ class FetchRequest:
 
 
 class ReadRange(NamedTuple):
-    """Records that an answer shall carry: from the batch that holds ``from_offset`` up to ``upper_bound``."""
+    """Records that a response shall carry: from the batch that holds ``from_offset`` up to ``upper_bound``."""
 
     from_offset: int
     upper_bound: int
@@ -153,7 +153,7 @@ class FetchedPartition:
 
 @dataclass(slots=True)
 class FetchRound:
-    """What a follower asks its leader next, for all partitions that are ready.
+    """The next fetch of a follower to its leader, for all partitions that are ready.
 
     ``request_id`` is unique in this process; only the response that carries it is taken (a late one changes nothing).
     ``first_fetches`` holds those of the partitions that are fetched for the first time since they began to follow: what
@@ -186,7 +186,7 @@ class EpochRound:
 
 @dataclass(slots=True)
 class EpochAnswer:
-    """The leader's answer for one partition."""
+    """The leader's response for one partition."""
 
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -219,7 +219,7 @@ class DeleteRecordsResult:
 
 @dataclass(slots=True)
 class OffsetAnswer:
-    """Answer to ListOffsets that needs no look-up."""
+    """Response to ListOffsets that needs no look-up."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""

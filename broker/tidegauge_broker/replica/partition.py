@@ -126,7 +126,7 @@ class Partition:
     # What the controller decided
 
     def adopt(self, state: PartitionState) -> None:
-        """Take over who leads, as of which epochs. The caller has checked that it is news."""
+        """Take over the leader and its epochs. The caller has checked that they are not stale."""
         assert state.leader_epoch >= self.leader_epoch, "I5"
         assert state.partition_epoch >= self.partition_epoch, "I5"
         self.leader = state.leader
@@ -168,7 +168,7 @@ class Partition:
 
     @property
     def leader_hint(self) -> LeaderHint | None:
-        """Who leads, as far as this replica knows."""
+        """The leader, as far as this replica knows."""
         return None if self.leader == NO_LEADER else LeaderHint(self.leader, self.leader_epoch)
 
     # Changes of the log, shared by both roles

@@ -1,4 +1,4 @@
-"""What the core may ask of the log: questions only. All writes are effects."""
+"""The read-only view that the core has of the log. All writes are effects."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Logs(Protocol):
-    """Read-only view of this broker's logs; the answers depend on the logs alone. No method raises."""
+    """Read-only view of this broker's logs; the results depend on the logs alone. No method raises."""
 
     def bytes_between(self, topic_partition: TopicPartition, from_offset: int, end_offset: int) -> int | None:
         """Bytes of the batches from the one that holds ``from_offset`` up to ``end_offset`` (exclusive).
 
-        0 where ``from_offset >= end_offset``. May be answered from the index, so it may be somewhat too large. None
+        0 where ``from_offset >= end_offset``. May come from the index, so it may be somewhat too large. None
         where the log can't be read there: a read of that range will say why.
         """
         ...

@@ -9,7 +9,7 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(slots=True)
 class RemoteReplica:
-    """State of a remote replica as its fetches tell it; times are ms, 0 where never.
+    """State of a remote replica as its fetches report it; times are ms, 0 where never.
 
     Attributes:
         log_end_offset: set to the fetch offset by each fetch, also downwards; -1 before the first.

@@ -1,4 +1,4 @@
-"""What consumers and followers fetch: at once, or as soon as there is enough (ReplicaManager.fetchMessages).
+"""Fetches of consumers and followers: served at once, or parked until there is enough (ReplicaManager.fetchMessages).
 
 A fetch names all partitions of its session, thousands perhaps, of which few have changed: what is done for each of
 them here, in ``Leader.fetch`` and in ``Leader.read`` is what a round of a follower costs.
@@ -20,7 +20,7 @@ from tidegauge_broker.replica.reading import Reader
 
 
 class ServedPartitions(HostedPartitions):
-    """The part of ``BrokerCore`` that answers fetches.
+    """The part of ``BrokerCore`` that serves fetches.
 
     Attributes:
         rack_of: by which a leader chooses a follower for a consumer (KIP-392); None: ``replica.selector.class`` is off.

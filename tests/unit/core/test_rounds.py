@@ -120,7 +120,7 @@ def damaged(records: bytes, position: int) -> bytes:
     [
         (65, False),  # in the records: the CRC does not match
         (16, False),  # the magic
-        (7, True),  # the base offset, outside the CRC: below the log's end; failed, until the controller tells
+        (7, True),  # the base offset, outside the CRC: below the log's end; failed, until the next LeaderAndIsr
     ],
 )
 def test_records_that_are_unsound_are_not_appended(position: int, fails: bool):

@@ -587,7 +587,7 @@ def test_a_late_answer_of_an_older_epoch_changes_nothing():
 
 
 def test_a_zombie_follower_is_fenced():
-    """M5: a follower of an older epoch may not fetch; it stops until the controller tells it more."""
+    """M5: a follower of an older epoch may not fetch; it stops until the next LeaderAndIsr."""
     cluster = settled("a")
     cluster.impose(1, [1, 2, 3])
     cluster.deliver(1, 3)
