@@ -67,6 +67,11 @@ def tracked(*prefixes: str) -> list[Path]:
     return [ROOT / line for line in out.splitlines() if line.startswith(prefixes) and (ROOT / line).exists()]
 
 
+def pages() -> list[Path]:
+    """Return the pages beside the guide, whose outputs are compared with runs."""
+    return [*sorted((ROOT / "docs").glob("*.md")), ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+
+
 def prose(path: Path) -> Iterator[tuple[int, str]]:
     """Docstrings, comments and other texts with the number of their first line."""
     for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
@@ -84,6 +89,26 @@ def test_a_source_can_be_opened_by_every_reader(folder: str) -> None:
         for path in files
         for number, line in enumerate([path.name, *path.read_text(encoding="utf-8").splitlines()])
         if PRIVATE_SOURCES.search(line)
+    ] == []
+
+
+def test_a_page_cites_what_every_reader_can_open() -> None:
+    assert [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in pages()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if PRIVATE_SOURCES.search(line)
+    ] == []
+
+
+def test_pages_have_one_word_for_one_thing() -> None:
+    """Not in the glossary, which lists the replaced words, nor in the scenarios' table, which the lab's verbs make."""
+    assert [
+        f"{path.relative_to(ROOT)}:{number}: not {word[0]!r} but {REPLACED_WORDS[word[0].lower()]!r}"
+        for path in pages()
+        if path.name not in {"glossary.md", "scenarios.md"}
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if (word := WORDS.search(line))
     ] == []
 
 
