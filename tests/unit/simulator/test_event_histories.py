@@ -40,20 +40,24 @@ def events_of(seed: int, power: str) -> list[Event]:
 def check_offsets(events: Iterable[Event]) -> int:
     """HW <= LEO of each replica after each event; what a broker that starts again holds is unknown. Returns the lines
     after which both were known."""
-    ends: dict[str, int] = {}
-    marks: dict[str, int] = {}
+    ends: dict[tuple[str, str, int], int] = {}
+    marks: dict[tuple[str, str, int], int] = {}
     checked = 0
     for event in events:
         source, kind = event["source"], event["kind"]
         if kind == "broker" and event.get("state") == "starting":
-            ends.pop(source, None)
-            marks.pop(source, None)
-        elif kind in {"log_end_offset", "truncation"}:
-            ends[source] = event["new"]
+            for known in (ends, marks):
+                for replica in [one for one in known if one[0] == source]:
+                    del known[replica]
+        if "topic" not in event:
+            continue
+        replica = (source, event["topic"], event["partition"])
+        if kind in {"log_end_offset", "truncation"}:
+            ends[replica] = event["new"]
         elif kind == "high_watermark":
-            marks[source] = event["new"]
-        if source in ends and source in marks:
-            assert marks[source] <= ends[source], event
+            marks[replica] = event["new"]
+        if replica in ends and replica in marks:
+            assert marks[replica] <= ends[replica], event
             checked += 1
     return checked
 
