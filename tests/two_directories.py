@@ -36,7 +36,7 @@ class Brokers:
 
     @property
     def bootstrap(self) -> list[str]:
-        """Both."""
+        """Return the addresses of both brokers."""
         return list(self.addresses.values())
 
     def data(self, broker_id: int, name: str) -> Path:

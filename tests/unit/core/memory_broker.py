@@ -15,7 +15,7 @@ from typing import Any
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from tidegauge.control import IsrProposal, PartitionState, UpdateMetadataRequest
+from tidegauge.control import IsrProposal
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, patch, read_header
@@ -38,7 +38,6 @@ from tidegauge_broker.replica.messages import (
     DeleteRecordsResult,
     EpochEntry,
     FetchedPartition,
-    LeaderHint,
     ProduceResult,
     ReplicaView,
     TopicRules,
@@ -46,6 +45,7 @@ from tidegauge_broker.replica.messages import (
 from tidegauge_broker.replica.partition import Role
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
+from tidegauge_proof.simulator.memory_broker import MemoryMetadata
 
 START_MS = 1_000_000
 """Where the clock of every test begins; 0 would mean "never" to the core."""
@@ -123,35 +123,6 @@ class MemoryLog:
     def content(self) -> list[tuple[int, int, bytes]]:
         """Base offset, epoch and bytes of each batch: what two logs must have in common."""
         return [(header.base_offset, header.leader_epoch, data) for header, data in self.batches]
-
-
-class MemoryMetadata:
-    """A broker's metadata cache, filled by UpdateMetadata alone."""
-
-    def __init__(self) -> None:
-        self.live: frozenset[int] = frozenset()
-        self.states: dict[TopicPartition, PartitionState] = {}
-
-    def apply(self, request: UpdateMetadataRequest) -> None:
-        self.live = frozenset(endpoint.broker_id for endpoint in request.live_brokers)
-        for item in request.partitions:
-            if item.deleted:
-                self.states.pop(item.state.topic_partition, None)
-            else:
-                self.states[item.state.topic_partition] = item.state
-
-    def knows(self, topic_partition: TopicPartition) -> bool:
-        return topic_partition in self.states
-
-    def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
-        state = self.states.get(topic_partition)
-        return None if state is None or state.leader < 0 else LeaderHint(state.leader, state.leader_epoch)
-
-    def is_alive(self, broker_id: int) -> bool:
-        return broker_id in self.live
-
-    def live_brokers(self) -> frozenset[int]:
-        return self.live
 
 
 class Broker:

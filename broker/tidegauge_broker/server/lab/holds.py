@@ -239,7 +239,8 @@ class Holds:
             return RoundFailed(ErrorCode.LEADER_NOT_AVAILABLE, f"{at} has no leader that this broker knows of")
         error = hold.last_error if hold.last_error is not ErrorCode.NONE else ErrorCode.REPLICA_NOT_AVAILABLE
         return RoundFailed(
-            error, f"this replica of {at} has failed and fetches no more until the controller tells it anew"
+            error,
+            f"this replica of {at} has failed and does not fetch again until the controller sends a new LeaderAndIsr",
         )
 
     async def _ask(self, chosen: _Round, response: lab_pb2.StepFetchResponse, *, keep_answer: bool) -> _Asked:

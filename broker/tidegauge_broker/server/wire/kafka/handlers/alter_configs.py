@@ -7,8 +7,6 @@ Source: ``ZkAdminManager.alterConfigs``, ``KafkaApis.handleAlterConfigsRequest``
 
 from __future__ import annotations
 
-from collections import Counter
-
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.alter_configs import (
     AlterConfigsRequest,
@@ -16,34 +14,28 @@ from tidegauge.kafka.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from tidegauge_broker.server.wire.kafka.handlers.common import dynamic_values, message_of
+from tidegauge_broker.server.wire.kafka.handlers.altered_resources import alter_each, null_settings, repeated_setting
+from tidegauge_broker.server.wire.kafka.handlers.common import dynamic_values
 from tidegauge_broker.server.wire.kafka.request import Context
 
 
 async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
     """Replace settings, each resource for itself."""
-    named = Counter((one.resource_type, one.resource_name) for one in request.resources)
-    responses = []
-    for resource in request.resources:
-        if named[resource.resource_type, resource.resource_name] > 1:
-            error, message = ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-        else:
-            error, message = await _alter(resource, context, validate_only=request.validate_only)
-        responses.append(
-            AlterConfigsResourceResponse(
-                error, message_of(error, message), resource.resource_type, resource.resource_name
-            )
-        )
+    responses = await alter_each(
+        request.resources,
+        lambda resource: _alter(resource, context, validate_only=request.validate_only),
+        AlterConfigsResourceResponse,
+    )
     return AlterConfigsResponse(responses=responses)
 
 
 async def _alter(resource: AlterConfigsResource, context: Context, *, validate_only: bool) -> tuple[ErrorCode, str]:
-    names = Counter(config.name for config in resource.configs)
-    if any(times > 1 for times in names.values()):
-        return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
-    nulls = [config.name for config in resource.configs if config.value is None]
-    if nulls:
-        return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
+    names = {config.name for config in resource.configs}
+    problem = repeated_setting(resource.configs) or null_settings(
+        config.name for config in resource.configs if config.value is None
+    )
+    if problem is not None:
+        return problem
     described = await context.service.describe_configs(resource.resource_type, resource.resource_name)
     if described.error is not ErrorCode.NONE:
         return described.error, described.message

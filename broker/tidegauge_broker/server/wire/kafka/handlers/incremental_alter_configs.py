@@ -6,7 +6,6 @@ Source: ``ConfigAdminManager.prepareIncrementalConfigs``, ``ZkAdminManager.incre
 
 from __future__ import annotations
 
-from collections import Counter
 from enum import IntEnum
 
 from tidegauge.errors import ErrorCode
@@ -19,7 +18,8 @@ from tidegauge.kafka.messages.incremental_alter_configs import (
 )
 from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
-from tidegauge_broker.server.wire.kafka.handlers.common import dynamic_values, message_of
+from tidegauge_broker.server.wire.kafka.handlers.altered_resources import alter_each, null_settings, repeated_setting
+from tidegauge_broker.server.wire.kafka.handlers.common import dynamic_values
 from tidegauge_broker.server.wire.kafka.request import Context
 
 
@@ -34,18 +34,11 @@ class Operation(IntEnum):
 
 async def handle(request: IncrementalAlterConfigsRequest, context: Context) -> IncrementalAlterConfigsResponse:
     """Alter settings, each resource for itself."""
-    named = Counter((one.resource_type, one.resource_name) for one in request.resources)
-    responses = []
-    for resource in request.resources:
-        if named[resource.resource_type, resource.resource_name] > 1:
-            error, message = ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-        else:
-            error, message = await _alter(resource, context, validate_only=request.validate_only)
-        responses.append(
-            AlterConfigsResourceResponse(
-                error, message_of(error, message), resource.resource_type, resource.resource_name
-            )
-        )
+    responses = await alter_each(
+        request.resources,
+        lambda resource: _alter(resource, context, validate_only=request.validate_only),
+        AlterConfigsResourceResponse,
+    )
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
@@ -84,20 +77,17 @@ async def _alter(resource: AlterConfigsResource, context: Context, *, validate_o
 
 def _problem(resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:
     """Return what is wrong with a resource in itself."""
-    names = Counter(config.name for config in resource.configs)
-    if any(times > 1 for times in names.values()):
-        return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
+    repeated = repeated_setting(resource.configs)
+    if repeated is not None:
+        return repeated
     unknown = [one.config_operation for one in resource.configs if one.config_operation not in set(Operation)]
     if unknown:
         return ErrorCode.INVALID_REQUEST, f"Unknown config operation {unknown[0]}"
-    nulls = [
+    return null_settings(
         config.name
         for config in resource.configs
         if config.value is None and config.config_operation != Operation.DELETE
-    ]
-    if nulls:
-        return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
-    return None
+    )
 
 
 def _changed(config: AlterableConfig, current: str) -> str:

@@ -1,0 +1,67 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: each resource for itself, and what is wrong in its settings.
+
+Source: ``KafkaApis.processAlterConfigsRequest`` and ``processIncrementalAlterConfigsRequest``, ``ConfigAdminManager``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from tidegauge.errors import ErrorCode
+from tidegauge_broker.server.wire.kafka.handlers.common import message_of
+
+
+class Resource(Protocol):
+    """What has settings, in a request."""
+
+    resource_type: int
+    resource_name: str
+
+
+class Config(Protocol):
+    """A setting in a request."""
+
+    name: str
+
+
+AResource = TypeVar("AResource", bound=Resource)
+AResponse = TypeVar("AResponse")
+Problem = tuple[ErrorCode, str]
+
+
+async def alter_each(
+    resources: Sequence[AResource],
+    alter: Callable[[AResource], Awaitable[Problem]],
+    response: Callable[[int, str | None, int, str], AResponse],
+) -> list[AResponse]:
+    """Alter each resource for itself; one that is named twice gets INVALID_REQUEST.
+
+    Args:
+        resources: those of the request.
+        alter: alters one, and returns the error (or none) and its message.
+        response: makes a resource's response of error, message, type and name.
+    """
+    named = Counter((one.resource_type, one.resource_name) for one in resources)
+    responses = []
+    for resource in resources:
+        if named[resource.resource_type, resource.resource_name] > 1:
+            error, message = ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+        else:
+            error, message = await alter(resource)
+        responses.append(response(error, message_of(error, message), resource.resource_type, resource.resource_name))
+    return responses
+
+
+def repeated_setting(configs: Sequence[Config]) -> Problem | None:
+    """Return the refusal of a resource that names a setting twice; None: it does not."""
+    if len({config.name for config in configs}) == len(configs):
+        return None
+    return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
+
+
+def null_settings(names: Iterable[str]) -> Problem | None:
+    """Return the refusal of settings whose value is null; None where there are none."""
+    listed = list(names)
+    return (ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(listed)}") if listed else None
