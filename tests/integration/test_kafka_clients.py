@@ -11,6 +11,8 @@ import contextlib
 import json
 import shutil
 import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,17 +28,14 @@ from tidegauge_client import Admin
 from tidegauge_lab.local.cluster import LocalCluster
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
-kafka = pytest.importorskip("kafka", reason="pip install -e '.[dev]' brings kafka-python")
+pytest.importorskip("kafka", reason="pip install -e '.[dev]' brings kafka-python")
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.timeout(240),
-    # kafka-python leaves the sockets of its failed connections to the garbage collector, whose turn may come later.
-    pytest.mark.filterwarnings("ignore:.*unclosed <socket:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore:.*unclosed:pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
 ]
 LIMIT_SECONDS = 60.0
+KAFKA_PYTHON_CLIENT = Path(__file__).parents[1] / "clients" / "kafka_python_client.py"
 RECORDS = 300
 
 
@@ -140,38 +139,45 @@ def test_confluent_kafka_produces_and_consumes_through_a_killed_leader(cluster: 
     assert (low, high) == (0, RECORDS)
 
 
+@contextlib.contextmanager
+def kafka_python(action: str, cluster: LocalCluster, topic: str) -> Iterator[subprocess.Popen[str]]:
+    """Run tests/clients/kafka_python_client.py; it is killed if it has not ended when the block ends."""
+    servers = ",".join(cluster.kafka_bootstrap_servers)
+    command = [sys.executable, "-W", "ignore", str(KAFKA_PYTHON_CLIENT), action, servers, topic, str(RECORDS)]
+    with (
+        tempfile.TemporaryFile("w+") as log,  # a pipe that nobody reads would block the client once it is full
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as client,
+    ):
+        limit = threading.Timer(2 * LIMIT_SECONDS, client.kill)
+        limit.start()
+        try:
+            yield client
+            returncode = client.wait(LIMIT_SECONDS)
+            log.seek(0)
+            assert returncode == 0, log.read()
+        finally:
+            client.kill()
+            limit.cancel()
+
+
 def test_kafka_python_produces_and_consumes_through_a_killed_leader(cluster: LocalCluster, topic: str) -> None:
+    """In a process of its own: its sockets would otherwise be left to the tests' garbage collector."""
+
     def produce(failover: Failover) -> None:
-        producer = kafka.KafkaProducer(
-            bootstrap_servers=cluster.kafka_bootstrap_servers, acks="all", retry_backoff_ms=100, linger_ms=1
-        )
-        sent = []
-        for value in values():
-            sent.append(producer.send(topic, value, partition=0))
-            sent[-1].add_callback(lambda _: failover.acknowledge())
-            if len(sent) % 20 == 0:
-                sent[-1].get(LIMIT_SECONDS)
-        producer.flush(LIMIT_SECONDS)
-        assert [one.get(LIMIT_SECONDS).offset for one in sent] == list(range(RECORDS))
-        producer.close()
+        with kafka_python("produce", cluster, topic) as client:
+            assert client.stdout is not None
+            offsets = []
+            for line in client.stdout:
+                offsets.append(int(line.removeprefix("acknowledged ")))
+                failover.acknowledge()
+        assert offsets == list(range(RECORDS))
 
     through_a_failover(cluster, topic, produce)
-    consumer = kafka.KafkaConsumer(
-        bootstrap_servers=cluster.kafka_bootstrap_servers, auto_offset_reset="earliest", enable_auto_commit=False
-    )
-    at = kafka.TopicPartition(topic, 0)
-    consumer.assign([at])
-    consumer.seek_to_beginning(at)
-    found: list[bytes] = []
-
-    def read_all() -> bool:
-        found.extend(record.value for records in consumer.poll(500).values() for record in records)
-        return len(found) >= RECORDS
-
-    until(read_all, what="all records are read", timeout=LIMIT_SECONDS)
-    assert consumer.end_offsets([at]) == {at: RECORDS}
-    consumer.close()
-    assert found == values()
+    with kafka_python("consume", cluster, topic) as client:
+        out, _ = client.communicate(timeout=2 * LIMIT_SECONDS)
+    found = json.loads(out)
+    assert found["end_offset"] == RECORDS
+    assert [value.encode() for value in found["values"]] == values()
 
 
 async def test_aiokafka_produces_and_consumes_through_a_killed_leader(cluster: LocalCluster, topic: str) -> None:
