@@ -1,0 +1,93 @@
+"""What a coordinator shows of its groups to the lab, the metrics and ``explain``; clients see DescribeGroups only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidegauge.groups import GroupState
+from tidegauge.partition import TopicPartition
+
+
+class CommittedOffsetView(NamedTuple):
+    """A committed offset as the coordinator has it; ``commit_timestamp_ms`` is where its retention may start."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """A member of a group.
+
+    Attributes:
+        metadata: of the chosen protocol; of a consumer its subscription.
+        parked: "JoinGroup" or "SyncGroup" where a request of the member waits, else "".
+        session_deadline_ms: when the member is removed unless it is heard of; None while none is set.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    metadata: bytes
+    assignment: bytes
+    parked: str
+    session_deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """The full truth about a group, in every state.
+
+    Attributes:
+        partition: of __consumer_offsets.
+        state_since_ms: the time of the last transition; -1 unknown.
+        reason: why the last rebalance began, in Kafka's words; "" if there was none since the load.
+        pending_members: member ids that were given with MEMBER_ID_REQUIRED and have not joined yet.
+        phase_deadline_ms: when the join or sync phase ends at the latest; None outside both.
+        pending_offsets: partitions with a commit that is not committed yet.
+    """
+
+    group_id: str
+    partition: int
+    state: GroupState
+    state_since_ms: int
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader: str | None
+    members: tuple[MemberView, ...]
+    pending_members: tuple[str, ...]
+    phase_deadline_ms: int | None
+    reason: str
+    offsets: Mapping[TopicPartition, CommittedOffsetView]
+    pending_offsets: tuple[TopicPartition, ...]
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since the broker started, behind the rates of Kafka's group-coordinator-metrics."""
+
+    offset_commits: int = 0
+    offset_expirations: int = 0
+    offset_deletions: int = 0
+    completed_rebalances: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """What is there now, as Kafka's GroupMetadataManager counts it.
+
+    Attributes:
+        groups: how many by state.
+        offsets: committed offsets of all groups.
+    """
+
+    groups: Mapping[GroupState, int] = field(default_factory=dict[GroupState, int])
+    offsets: int = 0

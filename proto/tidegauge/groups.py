@@ -1,0 +1,371 @@
+"""Consumer groups as plain values: the requests to a group coordinator, their results, and a group's partition.
+
+The wires translate their messages to these values and back; the pure coordinator speaks nothing else. Times are ms. A
+field that a version of Kafka's request lacks has the value that Kafka's broker gives it (GroupCoordinatorAdapter).
+Source: the group APIs of Kafka 3.9 (GroupCoordinator, GroupCoordinatorAdapter, KafkaApis); KIP-345, KIP-394, KIP-814.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+
+OFFSETS_TOPIC = "__consumer_offsets"
+NO_GENERATION = -1
+NO_OFFSET = -1
+NO_LEADER_EPOCH = -1
+NO_TIMESTAMP_MS = -1
+CLASSIC = "classic"
+"""The type of every group of a cluster in ZooKeeper mode (Group.GroupType)."""
+_HASH_BITS = 0xFFFFFFFF
+_INT_MIN = -(2**31)
+
+
+def java_hash(text: str) -> int:
+    """Return Java's ``String.hashCode``: over UTF-16 code units, a signed number of 32 bits."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & _HASH_BITS
+    return value - 2**32 if value >= 2**31 else value
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """Return the partition of an internal topic that holds a group or a transactional id.
+
+    Args:
+        key: the group id or transactional id.
+        partitions: the number of partitions of the topic.
+
+    Returns:
+        The absolute value of Java's hash modulo ``partitions``; Integer.MIN_VALUE counts as 0 (Utils.abs).
+    """
+    value = java_hash(key)
+    return (0 if value == _INT_MIN else abs(value)) % partitions
+
+
+class GroupState(Enum):
+    """The states of a classic group, by Kafka's names (GroupMetadata)."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Protocol(NamedTuple):
+    """One assignment strategy that a member supports, with the member's metadata (of a consumer: its subscription)."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """A request to join a group (API 11).
+
+    Attributes:
+        rebalance_timeout_ms: of v0, which lacks it, the session timeout.
+        requires_known_member_id: v4 and later, a first join without member id is answered MEMBER_ID_REQUIRED (KIP-394).
+        supports_skipping_assignment: v9 and later (KIP-814).
+        client_host: as Java prints an InetAddress, "/127.0.0.1".
+    """
+
+    group_id: str | None
+    member_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    group_instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    reason: str | None = None
+    requires_known_member_id: bool = True
+    supports_skipping_assignment: bool = True
+
+
+class JoinedMember(NamedTuple):
+    """A member as its leader sees it: metadata is that of the chosen protocol."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupResult:
+    """The response to a JoinGroup. ``members`` is filled for the leader only."""
+
+    error: ErrorCode = ErrorCode.NONE
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    member_id: str = ""
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup:
+    """A request for the assignment of a generation (API 14); the leader's carries all members' assignments.
+
+    v5 and later must name ``protocol_type`` and ``protocol_name``: the wire answers INCONSISTENT_GROUP_PROTOCOL
+    otherwise, before the coordinator sees the request (KafkaApis.handleSyncGroupRequest).
+    """
+
+    group_id: str | None
+    generation: int
+    member_id: str
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupResult:
+    """The response to a SyncGroup."""
+
+    error: ErrorCode = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A member's sign of life (API 12)."""
+
+    group_id: str | None
+    generation: int
+    member_id: str
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResult:
+    """The response to a Heartbeat."""
+
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingMember:
+    """One member of a LeaveGroup; a static one may be named by its instance id alone."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    """A request that removes members (API 13); v0 to v2 carry exactly one, whose error becomes the response's."""
+
+    group_id: str | None
+    members: tuple[LeavingMember, ...]
+
+
+class LeftMember(NamedTuple):
+    """What became of one member of a LeaveGroup."""
+
+    member_id: str
+    group_instance_id: str | None
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroupResult:
+    """The response to a LeaveGroup; ``members`` is empty where ``error`` is of the whole request."""
+
+    error: ErrorCode = ErrorCode.NONE
+    members: tuple[LeftMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToCommit:
+    """One partition's offset in an OffsetCommit. ``commit_timestamp_ms`` is the client's, in v1 only."""
+
+    topic_partition: TopicPartition
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str | None = None
+    commit_timestamp_ms: int = NO_TIMESTAMP_MS
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """Offsets to commit (API 8), of partitions that exist: the wire has answered UNKNOWN_TOPIC_OR_PARTITION for others.
+
+    Where no partition is left the coordinator is not asked (KafkaApis.handleOffsetCommitRequest).
+
+    Attributes:
+        retention_time_ms: of v2 to v4; -1: offsets.retention.minutes.
+    """
+
+    group_id: str | None
+    offsets: tuple[OffsetToCommit, ...]
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+    retention_time_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitResult:
+    """The response to an OffsetCommit: one error for each partition of the request."""
+
+    partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict[TopicPartition, ErrorCode])
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetch:
+    """A request for committed offsets of one group (API 9; v8 and later ask for several: one value for each).
+
+    Attributes:
+        partitions: None: all that the group has.
+        require_stable: answer UNSTABLE_OFFSET_COMMIT where a commit is in flight (v7 and later, KIP-447).
+    """
+
+    group_id: str | None
+    partitions: tuple[TopicPartition, ...] | None = None
+    require_stable: bool = False
+
+
+class FetchedOffset(NamedTuple):
+    """The committed offset of a partition; offset -1 where there is none."""
+
+    offset: int = NO_OFFSET
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchResult:
+    """The response to an OffsetFetch; ``error`` is of the group, and leaves ``offsets`` empty.
+
+    Versions 0 and 1, which have no error of the group, repeat it for each partition of the request.
+    """
+
+    error: ErrorCode = ErrorCode.NONE
+    offsets: Mapping[TopicPartition, FetchedOffset] = field(default_factory=dict[TopicPartition, FetchedOffset])
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDelete:
+    """A request that deletes committed offsets (API 47, KIP-496), of partitions that exist."""
+
+    group_id: str | None
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleteResult:
+    """The response to an OffsetDelete; ``error`` is of the group, and leaves ``partitions`` empty."""
+
+    error: ErrorCode = ErrorCode.NONE
+    partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict[TopicPartition, ErrorCode])
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    """A request to describe one group (API 15; a request may name several: one value for each)."""
+
+    group_id: str | None
+
+
+class DescribedMember(NamedTuple):
+    """A member in a description; metadata and assignment are empty unless the group is Stable."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroupResult:
+    """A group's description; an unknown group has no error and the state Dead."""
+
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+    state: str = ""
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """A request for the groups that this broker coordinates (API 16). Empty filters take all."""
+
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+
+class ListedGroup(NamedTuple):
+    """One group of a list."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str = CLASSIC
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsResult:
+    """The response to ListGroups: while a partition loads, an error beside the groups of the others."""
+
+    error: ErrorCode = ErrorCode.NONE
+    groups: Sequence[ListedGroup] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """A request to delete one group (API 42; a request may name several: one value for each)."""
+
+    group_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupResult:
+    """The response to a DeleteGroup."""
+
+    error: ErrorCode = ErrorCode.NONE
+
+
+GroupRequest = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | OffsetCommit
+    | OffsetFetch
+    | OffsetDelete
+    | DescribeGroup
+    | ListGroups
+    | DeleteGroup
+)
+GroupResult = (
+    JoinGroupResult
+    | SyncGroupResult
+    | HeartbeatResult
+    | LeaveGroupResult
+    | OffsetCommitResult
+    | OffsetFetchResult
+    | OffsetDeleteResult
+    | DescribeGroupResult
+    | ListGroupsResult
+    | DeleteGroupResult
+)
