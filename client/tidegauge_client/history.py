@@ -76,7 +76,7 @@ class SentRecord(NamedTuple):
         is_idempotent: whether a retry can't write it twice.
         invoked_us: when it was handed over.
         outcome: ``ok``, ``fail`` or ``info``.
-        answered_us: when the outcome was known; -1 without one.
+        completed_us: when the outcome was known; -1 without one.
         partition: the partition of the acknowledgement, else the destination, else -1.
         offset: the offset of the acknowledgement; -1 without one, or with acks=0.
         error: the error's name; empty without one.
@@ -91,7 +91,7 @@ class SentRecord(NamedTuple):
     is_idempotent: bool
     invoked_us: int
     outcome: str = INFO
-    answered_us: int = NO_TIME
+    completed_us: int = NO_TIME
     partition: int = NO_PARTITION
     offset: int = NO_OFFSET
     error: str = ""
@@ -347,4 +347,4 @@ def _answered(record: SentRecord, line: dict[str, Any]) -> SentRecord:
         )
     if kind not in {FAIL, INFO}:
         raise ValueError(f"{kind!r} is not a known type of line")
-    return record._replace(outcome=kind, answered_us=int(line["time_us"]), error=str(line["error"]))
+    return record._replace(outcome=kind, completed_us=int(line["time_us"]), error=str(line["error"]))

@@ -173,7 +173,7 @@ def fail(
     raise SystemExit(exit_code)
 
 
-def tells_errors(command: Callable[..., Any]) -> Callable[..., Any]:
+def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a verb so that its errors become one sentence: TidegaugeError, a broken pipe, Ctrl-C.
 
     The verb must take ``output``. A closed stdout (``| head``) ends quietly with 0, as Unix tools do.

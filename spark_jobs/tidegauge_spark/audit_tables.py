@@ -73,7 +73,7 @@ INVOKED = """
     ) ON producer = owner AND topic = name"""
 OF_THIS_TOPIC = "coalesce(sent_to = CASE topic {ids} ELSE NULL END, true)"
 SENT = """
-    SELECT invoked.*, answered_us, error, coalesce(outcome, 'info') AS outcome,
+    SELECT invoked.*, completed_us, error, coalesce(outcome, 'info') AS outcome,
         coalesce(outcome = 'ok' AND acks <> '0', false) AS acknowledged,
         coalesce(told, asked, -1) AS `partition`, coalesce(told_offset, -1) AS offset
     FROM (
@@ -83,7 +83,7 @@ SENT = """
         FROM invoked_lines WHERE {of_this_topic}
     ) AS invoked
     LEFT JOIN (
-        SELECT producer AS who, number AS which, type AS outcome, time_us AS answered_us, `partition` AS told,
+        SELECT producer AS who, number AS which, type AS outcome, time_us AS completed_us, `partition` AS told,
             offset AS told_offset, error
         FROM history_lines WHERE type IN ('ok', 'fail', 'info') AND NOT damaged
     ) ON producer = who AND number = which"""
@@ -156,7 +156,7 @@ VIEWS = {
         WHERE kept_offset IS NOT NULL GROUP BY topic, key, value""",
     "ordered": """
         SELECT topic, kept_partition AS `partition`, kept_offset AS offset, acks, producer, number, invoked_us,
-            answered_us, acknowledged, max(kept_offset) OVER (
+            completed_us, acknowledged, max(kept_offset) OVER (
                 PARTITION BY topic, kept_partition, producer ORDER BY number
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS behind
         FROM placed WHERE kept_offset IS NOT NULL AND outcome <> 'fail'""",
@@ -169,7 +169,7 @@ VIEWS = {
             SELECT topic, `partition`, offset, acks, producer, number, invoked_us AS time_us, 0 AS is_answer,
                 CAST(NULL AS BIGINT) AS answered_offset FROM ordered
             UNION ALL
-            SELECT topic, `partition`, offset, acks, producer, number, answered_us AS time_us, 1 AS is_answer,
+            SELECT topic, `partition`, offset, acks, producer, number, completed_us AS time_us, 1 AS is_answer,
                 offset AS answered_offset FROM ordered WHERE acknowledged
         )""",
     "findings": """

@@ -174,7 +174,7 @@ async def test_one_damaged_batch_of_a_leader_stops_nothing_but_its_partition(bro
     await isr_is(admin, [well], 1, 2)
     await put(brokers, well, "8")
     until(lambda: "CORRUPT_MESSAGE" in brokers.log_of(1), what="the leader says what is damaged")
-    assert "AnswerFetch failed at hurt-0" in brokers.log_of(1)
+    assert "RespondToFetch failed at hurt-0" in brokers.log_of(1)
     await isr_is(admin, [hurt], 1, leader=1)
     assert brokers.processes[1].poll() is None
     assert "Stopping serving logs" not in brokers.log_of(1)

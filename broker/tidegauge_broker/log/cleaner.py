@@ -89,7 +89,7 @@ class Cleaning:
             group[0].base_offset,
             index_max_bytes=log.settings.segment_index_bytes,
             created_ms=self._now_ms,
-            disk=log.folder.disk,
+            disk=log.log_directory.disk,
             suffix=CLEANED_SUFFIX,
         )
         pending: tuple[BatchHeader, bytes] | None = None
@@ -121,7 +121,7 @@ class Cleaning:
         log = self.log
         if log.layout_version != self._layout_version or log.is_closed:
             cleaned.close()
-            log.folder.delete_later(cleaned.paths, self._now_ms)
+            log.log_directory.delete_later(cleaned.paths, self._now_ms)
             return False
         log.replace_segments(group, cleaned)
         self._layout_version = log.layout_version

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.log import checkpoints
 from tidegauge_broker.log.files import StorageError
-from tidegauge_broker.log.folder import LogFolder
+from tidegauge_broker.log.log_directory import LogDirectory
 from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.log.recovery import LoadPlan, load_log, make_log
@@ -52,7 +52,7 @@ class Place:
     """The log directory and the settings chosen for a new log."""
 
     wanted: NewLog
-    folder: LogFolder
+    log_directory: LogDirectory
     settings: LogSettings
 
 
@@ -75,15 +75,15 @@ class Creation:
     def build(self) -> None:
         """Create all files, and sync them to the disk. Blocks."""
         made = [log for log in at_a_time(self._one, self._places) if log is not None]
-        for folder in dict.fromkeys(log.folder for log in made):
-            logs = [log for log in made if log.folder is folder]
+        for log_directory in dict.fromkeys(log.log_directory for log in made):
+            logs = [log for log in made if log.log_directory is log_directory]
             try:
-                folder.check_online()
-                folder.disk.sync_directory(folder.path)
+                log_directory.check_online()
+                log_directory.disk.sync_directory(log_directory.path)
             except StorageError as error:
                 self._refuse(logs, error)
             except OSError as error:
-                self._refuse(logs, folder.failed(error, f"creating {len(logs)} logs"))
+                self._refuse(logs, log_directory.failed(error, f"creating {len(logs)} logs"))
             else:
                 self.built += logs
 
@@ -106,11 +106,16 @@ def build_log(place: Place, now_ms: Callable[[], int]) -> PartitionLog:
     Raises:
         StorageError: the disk refused, and the log directory is offline; or it was offline already.
     """
-    folder, (topic_partition, topic_id, _) = place.folder, place.wanted
-    folder.check_online()
-    directory = folder.path / str(topic_partition)
+    log_directory, (topic_partition, topic_id, _) = place.log_directory, place.wanted
+    log_directory.check_online()
+    directory = log_directory.path / str(topic_partition)
     plan = LoadPlan(
-        clean=True, recovery_point=0, log_start_offset=0, now_ms=now_ms(), producer_id_expiration_ms=0, disk=folder.disk
+        clean=True,
+        recovery_point=0,
+        log_start_offset=0,
+        now_ms=now_ms(),
+        producer_id_expiration_ms=0,
+        disk=log_directory.disk,
     )
     try:
         try:
@@ -120,8 +125,8 @@ def build_log(place: Place, now_ms: Callable[[], int]) -> PartitionLog:
         else:
             state = make_log(directory, place.settings, plan)
         if topic_id and not state.topic_id:
-            checkpoints.write_topic_id(directory, topic_id, folder.disk)
+            checkpoints.write_topic_id(directory, topic_id, log_directory.disk)
             state.topic_id = topic_id
     except OSError as error:
-        raise folder.failed(error, f"creating log for {topic_partition}") from error
-    return PartitionLog(topic_partition, directory, folder, state, place.settings, now_ms)
+        raise log_directory.failed(error, f"creating log for {topic_partition}") from error
+    return PartitionLog(topic_partition, directory, log_directory, state, place.settings, now_ms)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_OK, offline_verb_options, print_json, say, tells_errors
+from tidegauge.cli import EXIT_FAILED, EXIT_OK, offline_verb_options, print_json, reports_errors, say
 from tidegauge_broker.log.dump import MAX_BYTES, DumpItem, DumpOptions, Problems, dump_file
 
 
@@ -30,7 +30,7 @@ from tidegauge_broker.log.dump import MAX_BYTES, DumpItem, DumpOptions, Problems
     help="Maximum number of bytes to read of a .log file.",
 )
 @offline_verb_options
-@tells_errors
+@reports_errors
 def dump_log(
     files: tuple[Path, ...],
     print_data_log: bool,

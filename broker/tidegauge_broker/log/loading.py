@@ -20,7 +20,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge_broker.log import checkpoints
 from tidegauge_broker.log.files import StorageError
-from tidegauge_broker.log.folder import LogFolder
+from tidegauge_broker.log.log_directory import LogDirectory
 from tidegauge_broker.log.log_state import LogSettings, LogState
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.log.recovery import LoadPlan, load_log
@@ -40,23 +40,25 @@ class LogLoading:
 
     def __init__(
         self,
-        folder: LogFolder,
+        log_directory: LogDirectory,
         broker: Values,
         topic_values: Callable[[str], Values],
         now_ms: Callable[[], int],
     ) -> None:
-        self._folder = folder
+        self._log_directory = log_directory
         self._broker = broker
         self._topic_values = topic_values
         self._now_ms = now_ms
-        self._clean = folder.was_clean = checkpoints.take_clean_shutdown(folder.path, folder.disk)
+        self._clean = log_directory.was_clean = checkpoints.take_clean_shutdown(log_directory.path, log_directory.disk)
         if not self._clean:
-            _logger.info("Attempting recovery for all logs in %s since no clean shutdown file was found", folder.path)
-        folder.create_checkpoints()
-        self._recovery_points = folder.read_recovery_points()
-        self._log_start_offsets = folder.read_log_start_offsets()
-        self.high_watermarks = folder.read_high_watermarks()
-        folder.load_cleaner_offsets()
+            _logger.info(
+                "Attempting recovery for all logs in %s since no clean shutdown file was found", log_directory.path
+            )
+        log_directory.create_checkpoints()
+        self._recovery_points = log_directory.read_recovery_points()
+        self._log_start_offsets = log_directory.read_log_start_offsets()
+        self.high_watermarks = log_directory.read_high_watermarks()
+        log_directory.load_cleaner_offsets()
 
     def logs(self) -> Iterator[PartitionLog]:
         """Load all logs, recovering what needs it, with num.recovery.threads.per.data.dir threads.
@@ -78,11 +80,11 @@ class LogLoading:
             log_start_offset=self._log_start_offsets.get(topic_partition, 0),
             now_ms=self._now_ms(),
             producer_id_expiration_ms=self._broker.integer("producer.id.expiration.ms"),
-            disk=self._folder.disk,
+            disk=self._log_directory.disk,
         )
         settings = LogSettings.of(self._topic_values(topic_partition.topic))
         state = self._healed(directory, settings, plan)
-        return PartitionLog(topic_partition, directory, self._folder, state, settings, self._now_ms)
+        return PartitionLog(topic_partition, directory, self._log_directory, state, settings, self._now_ms)
 
     @staticmethod
     def _healed(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState:
@@ -102,14 +104,14 @@ class LogLoading:
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
         """Return the partitions' directories; note those that wait to be deleted."""
-        folder, found = self._folder, []
-        for path in sorted(folder.path.iterdir()):
+        log_directory, found = self._log_directory, []
+        for path in sorted(log_directory.path.iterdir()):
             if not path.is_dir() or path.name.endswith(_OTHER_SUFFIXES):
                 continue
             if path.name.endswith(DELETE_SUFFIX):
                 topic = path.name.rpartition(".")[0].rpartition("-")[0]
                 delay_ms = LogSettings.of(self._topic_values(topic)).file_delete_delay_ms
-                folder.delete_later([path], self._now_ms() + delay_ms)
+                log_directory.delete_later([path], self._now_ms() + delay_ms)
                 continue
             try:
                 found.append((TopicPartition.parse(path.name), path))

@@ -102,8 +102,8 @@ class LogEffects:
         if log is None:
             return [topic_partition]
         if isinstance(problem, OSError):
-            log.folder.failed(problem, f"changing {topic_partition}")
-        if log.folder.offline:
-            return list(log.folder.logs)
+            log.log_directory.failed(problem, f"changing {topic_partition}")
+        if log.log_directory.offline:
+            return list(log.log_directory.logs)
         log.give_up()
         return [topic_partition]

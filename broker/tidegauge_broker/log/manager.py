@@ -29,8 +29,8 @@ from tidegauge_broker.log.cleaner import Cleaning
 from tidegauge_broker.log.compaction import CleanablePart, OffsetMap, cleanable_part
 from tidegauge_broker.log.creation import Creation, NewLog, Place, at_a_time
 from tidegauge_broker.log.files import DISK, Disk, StorageError
-from tidegauge_broker.log.folder import LogFolder
 from tidegauge_broker.log.loading import DELETE_SUFFIX, LogLoading
+from tidegauge_broker.log.log_directory import LogDirectory
 from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.ports import LoadedLog
@@ -47,14 +47,14 @@ class LogManager:
 
     def __init__(
         self,
-        folders: Sequence[LogFolder],
+        log_directories: Sequence[LogDirectory],
         *,
         broker: Values,
         topic_values: Callable[[str], Values],
         now_ms: Callable[[], int],
     ) -> None:
-        self._folders = folders
-        self.directories = [folder.path for folder in self._folders]  # in the order of log.dirs
+        self._log_directories = log_directories
+        self.directories = [log_directory.path for log_directory in self._log_directories]  # in the order of log.dirs
         self._broker = broker
         self._topic_values = topic_values
         self._now_ms = now_ms
@@ -84,49 +84,49 @@ class LogManager:
             TidegaugeError: one sentence: a directory is locked by another process, is another broker's or another
                 cluster's, or none of them can be used.
         """
-        folders = [LogFolder(path, disk_of(path)) for path in directories]
-        manager = cls(folders, broker=broker, topic_values=topic_values, now_ms=now_ms)
+        log_directories = [LogDirectory(path, disk_of(path)) for path in directories]
+        manager = cls(log_directories, broker=broker, topic_values=topic_values, now_ms=now_ms)
         try:
-            manager._each_usable(LogFolder.lock)
-            manager._each_usable(lambda folder: folder.claim(broker_id, cluster_id, now_ms()))
+            manager._each_usable(LogDirectory.lock)
+            manager._each_usable(lambda log_directory: log_directory.claim(broker_id, cluster_id, now_ms()))
             manager._each_usable(manager._load)
         except BaseException:
             manager._unlock()
             raise
         return manager
 
-    def _each_usable(self, step: Callable[[LogFolder], None]) -> None:
+    def _each_usable(self, step: Callable[[LogDirectory], None]) -> None:
         """Run a start step for each online log directory; one that fails goes offline, and the last one is fatal."""
         failure: StorageError | None = None
-        for folder in self._folders:
-            if folder.offline:
+        for log_directory in self._log_directories:
+            if log_directory.offline:
                 continue
             try:
-                step(folder)
+                step(log_directory)
             except OSError as error:
-                failure = folder.failed(error, "loading logs")
+                failure = log_directory.failed(error, "loading logs")
             except StorageError as error:
-                folder.offline, failure = True, error
+                log_directory.offline, failure = True, error
                 _logger.error("%s; the log directory is offline", error.message)  # noqa: TRY400 - the sentence says it all
-            if folder.offline:
-                for topic_partition, log in folder.logs.items():
+            if log_directory.offline:
+                for topic_partition, log in log_directory.logs.items():
                     log.abandon()
                     del self._logs[topic_partition]
-                folder.logs.clear()
-        if failure is not None and all(folder.offline for folder in self._folders):
+                log_directory.logs.clear()
+        if failure is not None and all(log_directory.offline for log_directory in self._log_directories):
             raise failure
 
     def _unlock(self) -> None:
         for log in self._logs.values():
             log.abandon()
-        for folder in self._folders:
-            folder.unlock()
+        for log_directory in self._log_directories:
+            log_directory.unlock()
 
     # Loading
 
-    def _load(self, folder: LogFolder) -> None:
-        folder.on_failure = self._directory_failed
-        loading = LogLoading(folder, self._broker, self._topic_values, self._now_ms)
+    def _load(self, log_directory: LogDirectory) -> None:
+        log_directory.on_failure = self._directory_failed
+        loading = LogLoading(log_directory, self._broker, self._topic_values, self._now_ms)
         for log in loading.logs():
             other = self._logs.get(log.topic_partition)
             if other is not None:
@@ -136,15 +136,15 @@ class LogManager:
                     f"Duplicate log directories for {log.topic_partition} are found in both {other.directory} and "
                     f"{log.directory}; move one of them away",
                 )
-            folder.logs[log.topic_partition] = self._logs[log.topic_partition] = log
+            log_directory.logs[log.topic_partition] = self._logs[log.topic_partition] = log
         known = {
             topic_partition: min(loading.high_watermarks[topic_partition], log.log_end_offset)
-            for topic_partition, log in folder.logs.items()
+            for topic_partition, log in log_directory.logs.items()
             if topic_partition in loading.high_watermarks
         }
         self._high_watermarks.update(known)
         if any(value < loading.high_watermarks[topic_partition] for topic_partition, value in known.items()):
-            folder.write_high_watermarks(known)  # see lower_high_watermark
+            log_directory.write_high_watermarks(known)  # see lower_high_watermark
 
     def _directory_failed(self, path: Path) -> None:
         self.on_directory_failure(path)
@@ -159,11 +159,11 @@ class LogManager:
     @property
     def offline_directories(self) -> list[Path]:
         """Log directories that failed."""
-        return [folder.path for folder in self._folders if folder.offline]
+        return [log_directory.path for log_directory in self._log_directories if log_directory.offline]
 
     def offline_partitions(self) -> list[TopicPartition]:
         """Partitions whose log directory failed."""
-        return [topic_partition for topic_partition, log in self._logs.items() if log.folder.offline]
+        return [topic_partition for topic_partition, log in self._logs.items() if log.log_directory.offline]
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         """Return a partition's log, if there is one."""
@@ -188,7 +188,7 @@ class LogManager:
             if creation.refused:
                 raise creation.refused[topic_partition]
         log = self._logs[topic_partition]
-        log.folder.check_online()
+        log.log_directory.check_online()
         if topic_id and log.topic_id and log.topic_id != topic_id:
             raise TidegaugeError(
                 ErrorCode.INCONSISTENT_TOPIC_ID,
@@ -204,7 +204,11 @@ class LogManager:
         places: list[Place] = []
         refused: dict[TopicPartition, StorageError] = {}
         offline = self.offline_directories
-        numbers = {folder: len(folder.logs) for folder in self._folders if not folder.offline}
+        numbers = {
+            log_directory: len(log_directory.logs)
+            for log_directory in self._log_directories
+            if not log_directory.offline
+        }
         settings = {topic: LogSettings.of(self._topic_values(topic)) for topic in {new[0].topic for new in wanted}}
         for new in {new.topic_partition: new for new in wanted}.values():  # a request may name one twice
             if new.topic_partition in self._logs:
@@ -219,15 +223,15 @@ class LogManager:
                     f"No log directories available for creating log for {new.topic_partition}"
                 )
             else:
-                folder = min(numbers, key=lambda candidate: numbers[candidate])
-                numbers[folder] += 1
-                places.append(Place(new, folder, settings[new.topic_partition.topic]))
+                log_directory = min(numbers, key=lambda candidate: numbers[candidate])
+                numbers[log_directory] += 1
+                places.append(Place(new, log_directory, settings[new.topic_partition.topic]))
         return Creation(places, refused, self._now_ms)
 
     def adopt(self, creation: Creation) -> None:
         """Take new logs in, once they are built. Runs on the event loop."""
         for log in creation.built:
-            log.folder.logs[log.topic_partition] = self._logs[log.topic_partition] = log
+            log.log_directory.logs[log.topic_partition] = self._logs[log.topic_partition] = log
             _logger.info("Created log for partition %s in %s", log.topic_partition, log.directory)
 
     def loaded(self, topic_partition: TopicPartition) -> LoadedLog:
@@ -281,7 +285,9 @@ class LogManager:
         self._high_watermarks.update((tp, value) for tp, value in values.items() if tp in self._logs)
         known = dict(self._high_watermarks)  # the loop may delete a log meanwhile
         self._each_online(
-            lambda folder: folder.write_high_watermarks({tp: known[tp] for tp in list(folder.logs) if tp in known})
+            lambda log_directory: log_directory.write_high_watermarks(
+                {tp: known[tp] for tp in list(log_directory.logs) if tp in known}
+            )
         )
 
     def lower_high_watermark(self, topic_partition: TopicPartition, to_offset: int) -> None:
@@ -294,9 +300,11 @@ class LogManager:
         """
         if self._high_watermarks.get(topic_partition, 0) > to_offset:
             self._high_watermarks[topic_partition] = to_offset
-            folder = self._existing(topic_partition).folder  # the others' disks are not this partition's concern
+            log_directory = self._existing(
+                topic_partition
+            ).log_directory  # the others' disks are not this partition's concern
             known = self._high_watermarks
-            folder.write_high_watermarks({tp: known[tp] for tp in folder.logs if tp in known})
+            log_directory.write_high_watermarks({tp: known[tp] for tp in log_directory.logs if tp in known})
 
     def write_recovery_points(self) -> None:
         """Write recovery-point-offset-checkpoint.
@@ -304,7 +312,7 @@ class LogManager:
         Raises:
             StorageError: the disk of one log directory refused; the others were written.
         """
-        self._each_online(LogFolder.write_recovery_points)
+        self._each_online(LogDirectory.write_recovery_points)
 
     def write_log_start_offsets(self) -> None:
         """Write log-start-offset-checkpoint.
@@ -312,10 +320,10 @@ class LogManager:
         Raises:
             StorageError: the disk of one log directory refused; the others were written.
         """
-        self._each_online(LogFolder.write_log_start_offsets)
+        self._each_online(LogDirectory.write_log_start_offsets)
 
-    def _each_online(self, action: Callable[[LogFolder], None]) -> None:
-        self._all(action, [folder for folder in self._folders if not folder.offline])
+    def _each_online(self, action: Callable[[LogDirectory], None]) -> None:
+        self._all(action, [log_directory for log_directory in self._log_directories if not log_directory.offline])
 
     @staticmethod
     def _all(action: Callable[[Item], None], items: Iterable[Item]) -> None:
@@ -347,7 +355,7 @@ class LogManager:
         Raises:
             StorageError: the disk of one log directory refused; the others were flushed.
         """
-        logs = [log for log in list(self._logs.values()) if log.is_dirty and not log.folder.offline]
+        logs = [log for log in list(self._logs.values()) if log.is_dirty and not log.log_directory.offline]
         self._all(PartitionLog.flush_rolled, logs)
 
     def flush_due(self) -> None:
@@ -356,7 +364,9 @@ class LogManager:
         Raises:
             StorageError: the disk of one log directory refused; the others were flushed.
         """
-        self._all(PartitionLog.flush_if_due, [log for log in list(self._logs.values()) if not log.folder.offline])
+        self._all(
+            PartitionLog.flush_if_due, [log for log in list(self._logs.values()) if not log.log_directory.offline]
+        )
 
     def sync(self, topic_partition: TopicPartition) -> int:
         """Sync one log to the disk, its active segment too: a loss of power leaves all of it. Blocks.
@@ -370,7 +380,7 @@ class LogManager:
         """
         log = self._existing(topic_partition)
         log.flush()
-        log.folder.write_recovery_points()
+        log.log_directory.write_recovery_points()
         return log.recovery_point
 
     # Deleting
@@ -390,34 +400,34 @@ class LogManager:
             StorageError: the disk of one log directory refused, and it is offline; the logs of the others are deleted.
         """
         logs = [self._logs.pop(at) for at in topic_partitions if at in self._logs]
-        by_folder: dict[LogFolder, list[PartitionLog]] = {}
+        by_directory: dict[LogDirectory, list[PartitionLog]] = {}
         for log in logs:
-            by_folder.setdefault(log.folder, []).append(log)
-            del log.folder.logs[log.topic_partition]
+            by_directory.setdefault(log.log_directory, []).append(log)
+            del log.log_directory.logs[log.topic_partition]
             self._high_watermarks.pop(log.topic_partition, None)
             self._uncleanable.discard(log.topic_partition)
             log.abandon()
-        self._all(lambda item: self._delete_in(*item), by_folder.items())
+        self._all(lambda item: self._delete_in(*item), by_directory.items())
 
-    def _delete_in(self, folder: LogFolder, logs: Sequence[PartitionLog]) -> None:
-        folder.check_online()
-        directory = folder.path
+    def _delete_in(self, log_directory: LogDirectory, logs: Sequence[PartitionLog]) -> None:
+        log_directory.check_online()
+        directory = log_directory.path
         try:
             for log in logs:
                 directory = log.directory
-                renamed = folder.path / deleted_name(log.topic_partition, uuid.uuid4().hex)
-                folder.disk.rename(directory, renamed)
-                folder.delete_later([renamed], self._now_ms() + log.settings.file_delete_delay_ms)
+                renamed = log_directory.path / deleted_name(log.topic_partition, uuid.uuid4().hex)
+                log_directory.disk.rename(directory, renamed)
+                log_directory.delete_later([renamed], self._now_ms() + log.settings.file_delete_delay_ms)
                 _logger.info(
                     "Log for partition %s is renamed to %s and is scheduled for deletion", log.topic_partition, renamed
                 )
-            folder.disk.sync_directory(folder.path)
+            log_directory.disk.sync_directory(log_directory.path)
         except OSError as error:
-            raise folder.failed(error, f"renaming {directory}") from error
-        folder.write_recovery_points()
-        folder.write_log_start_offsets()
+            raise log_directory.failed(error, f"renaming {directory}") from error
+        log_directory.write_recovery_points()
+        log_directory.write_log_start_offsets()
         for log in logs:
-            folder.forget_cleaned(log.topic_partition)
+            log_directory.forget_cleaned(log.topic_partition)
 
     def housekeeping(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Let old segments of logs go that are not compacted (the cleaner looks after the others).
@@ -443,7 +453,7 @@ class LogManager:
         best: tuple[float, PartitionLog, CleanablePart] | None = None
         for topic_partition, log in self._logs.items():
             high_watermark = high_watermarks.get(topic_partition)
-            if high_watermark is None or not log.settings.compacts or log.folder.offline:
+            if high_watermark is None or not log.settings.compacts or log.log_directory.offline:
                 continue
             if topic_partition in self._uncleanable:
                 continue
@@ -478,7 +488,7 @@ class LogManager:
 
     def _first_dirty_offset(self, log: PartitionLog) -> int:
         """Return the cleaner checkpoint; the log start offset where it lies outside the log."""
-        offset = log.folder.first_dirty_offset(log.topic_partition)
+        offset = log.log_directory.first_dirty_offset(log.topic_partition)
         if offset is None or not log.log_start_offset <= offset <= log.log_end_offset:
             return log.log_start_offset
         return offset
@@ -491,7 +501,7 @@ class LogManager:
         """
         log = cleaning.log
         if not log.is_closed:
-            log.folder.note_cleaned(log.topic_partition, cleaning.end_offset)
+            log.log_directory.note_cleaned(log.topic_partition, cleaning.end_offset)
 
     def note_uncleanable(self, topic_partition: TopicPartition) -> None:
         """Leave a log whose compaction failed on its content alone until the broker restarts."""
@@ -520,7 +530,7 @@ class LogManager:
             StorageError: the disk of one log directory refused; the others were looked after.
         """
         now_ms = self._now_ms()
-        self._each_online(lambda folder: folder.remove_due(now_ms))
+        self._each_online(lambda log_directory: log_directory.remove_due(now_ms))
 
     # Ending
 
@@ -532,24 +542,24 @@ class LogManager:
         """
         if clean:
             self._high_watermarks.update((tp, value) for tp, value in high_watermarks.items() if tp in self._logs)
-            for folder in self._folders:
-                if not folder.offline:
-                    self._close_folder(folder)
+            for log_directory in self._log_directories:
+                if not log_directory.offline:
+                    self._close_log_directory(log_directory)
         self._unlock()
 
-    def _close_folder(self, folder: LogFolder) -> None:
+    def _close_log_directory(self, log_directory: LogDirectory) -> None:
         try:
-            folder.write_high_watermarks(
-                {tp: self._high_watermarks[tp] for tp in folder.logs if tp in self._high_watermarks}
+            log_directory.write_high_watermarks(
+                {tp: self._high_watermarks[tp] for tp in log_directory.logs if tp in self._high_watermarks}
             )
-            for log in folder.logs.values():
+            for log in log_directory.logs.values():
                 self._close_log(log)
-            folder.write_recovery_points()
-            folder.write_log_start_offsets()
-            if folder.is_trusted:
-                checkpoints.write_clean_shutdown(folder.path, folder.disk)
+            log_directory.write_recovery_points()
+            log_directory.write_log_start_offsets()
+            if log_directory.is_trusted:
+                checkpoints.write_clean_shutdown(log_directory.path, log_directory.disk)
         except (StorageError, OSError) as error:
-            _logger.error("%s was not closed cleanly: %s", folder.path, error)  # noqa: TRY400 - the error says it all
+            _logger.error("%s was not closed cleanly: %s", log_directory.path, error)  # noqa: TRY400 - the error says it all
 
     @staticmethod
     def _close_log(log: PartitionLog) -> None:

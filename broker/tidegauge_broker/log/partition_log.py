@@ -32,7 +32,7 @@ from tidegauge.settings import LONG_MAX
 from tidegauge_broker.log import checkpoints, producer_snapshot
 from tidegauge_broker.log.checkpoints import EpochCheckpoint
 from tidegauge_broker.log.files import Buffer
-from tidegauge_broker.log.folder import LogFolder
+from tidegauge_broker.log.log_directory import LogDirectory
 from tidegauge_broker.log.log_state import LogSettings, LogState
 from tidegauge_broker.log.records import first_record_at, stamp_append_time
 from tidegauge_broker.log.recovery import replay_producers
@@ -52,14 +52,14 @@ class PartitionLog:
         self,
         topic_partition: TopicPartition,
         directory: Path,
-        folder: LogFolder,
+        log_directory: LogDirectory,
         state: LogState,
         settings: LogSettings,
         now_ms: Callable[[], int],
     ) -> None:
         self.topic_partition = topic_partition
         self.directory = directory
-        self.folder = folder
+        self.log_directory = log_directory
         self.topic_id = state.topic_id
         self.settings = settings
         self.log_start_offset = state.log_start_offset
@@ -70,7 +70,7 @@ class PartitionLog:
         self.former_epoch = state.former_epoch
         self._segments = state.segments
         self._now_ms = now_ms
-        self._epoch_checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, folder.disk)
+        self._epoch_checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, log_directory.disk)
         self._synced_offset = state.recovery_point  # what a flush has reached; the log start does not move it
         self._unsynced: dict[Path, None] = dict.fromkeys(state.snapshots_owed)
         self._epochs_changed = state.epochs_owed
@@ -110,11 +110,11 @@ class PartitionLog:
     @contextmanager
     def storage(self, what: str) -> Iterator[None]:
         """Turn an I/O error into StorageError and take the log directory offline."""
-        self.folder.check_online()
+        self.log_directory.check_online()
         try:
             yield
         except OSError as error:
-            raise self.folder.failed(error, f"{what} {self.topic_partition}") from error
+            raise self.log_directory.failed(error, f"{what} {self.topic_partition}") from error
 
     # Appending
 
@@ -159,7 +159,7 @@ class PartitionLog:
         assert first_offset >= self.log_end_offset, (
             f"{self.topic_partition}: offset {first_offset} is below the log end offset {self.log_end_offset}"
         )
-        self.folder.check_online()
+        self.log_directory.check_online()
         settings = self.settings
         try:
             segment = self._segments[-1]
@@ -174,7 +174,7 @@ class PartitionLog:
                 segment = self._roll(first_offset)
             segment.append(parts, size_bytes, headers, settings.index_interval_bytes)
         except OSError as error:
-            raise self.folder.failed(error, f"appending to {self.topic_partition}") from error
+            raise self.log_directory.failed(error, f"appending to {self.topic_partition}") from error
         for header in headers:
             if header.producer_id != NO_PRODUCER_ID:
                 self.producer_state.update(header)
@@ -196,7 +196,7 @@ class PartitionLog:
             base_offset,
             index_max_bytes=self.settings.segment_index_bytes,
             created_ms=self._now_ms(),
-            disk=self.folder.disk,
+            disk=self.log_directory.disk,
         )
         jitter_ms = min(self.settings.segment_jitter_ms, self.settings.max_segment_ms)
         if jitter_ms:
@@ -205,7 +205,7 @@ class PartitionLog:
 
     def _write_snapshot(self, offset: int) -> None:
         path = producer_snapshot.write_snapshot(
-            self.directory, offset, self.producer_state.entries(), sync=False, disk=self.folder.disk
+            self.directory, offset, self.producer_state.entries(), sync=False, disk=self.log_directory.disk
         )
         self._unsynced[path] = None
 
@@ -241,7 +241,7 @@ class PartitionLog:
         upper_bound = min(upper_bound, self.log_end_offset)
         if from_offset >= upper_bound:
             return b""
-        self.folder.check_online()
+        self.log_directory.check_online()
         try:
             for at in range(self._at(from_offset), len(self._segments)):
                 segment = self._segments[at]
@@ -259,7 +259,7 @@ class PartitionLog:
                     at_least_one_batch=at_least_one_batch,
                 )
         except OSError as error:
-            raise self.folder.failed(error, f"reading {self.topic_partition}") from error
+            raise self.log_directory.failed(error, f"reading {self.topic_partition}") from error
         return b""
 
     def place_of(self, offset: int) -> tuple[str, int]:
@@ -270,7 +270,7 @@ class PartitionLog:
                 if position is not None:
                     return str(segment.path), position
         except OSError as error:
-            raise self.folder.failed(error, f"reading {self.topic_partition}") from error
+            raise self.log_directory.failed(error, f"reading {self.topic_partition}") from error
         return str(self._segments[-1].path), self._segments[-1].size_bytes
 
     def bytes_between(self, from_offset: int, end_offset: int) -> int:
@@ -278,13 +278,13 @@ class PartitionLog:
         end_offset = min(end_offset, self.log_end_offset)
         if from_offset >= end_offset:
             return 0
-        self.folder.check_online()
+        self.log_directory.check_online()
         try:
             first, last = self._at(from_offset), self._at(end_offset)
             start = self._segments[first].position_of(from_offset)
             end = None if end_offset == self.log_end_offset else self._segments[last].position_of(end_offset)
         except OSError as error:
-            raise self.folder.failed(error, f"reading {self.topic_partition}") from error
+            raise self.log_directory.failed(error, f"reading {self.topic_partition}") from error
         size = self._segments[last].size_bytes if end is None else end
         size -= self._segments[first].size_bytes if start is None else start
         return size + sum(segment.size_bytes for segment in self._segments[first:last])
@@ -340,7 +340,7 @@ class PartitionLog:
             keep = self._at(to_offset) + 1
             self._drop_segments(keep)
             self._segments[-1].truncate_to(to_offset, self._now_ms())
-            producer_snapshot.remove_snapshots(self.directory, above=to_offset, disk=self.folder.disk)
+            producer_snapshot.remove_snapshots(self.directory, above=to_offset, disk=self.log_directory.disk)
             self.log_start_offset = min(self.log_start_offset, to_offset)
             self._rebuild_producer_state(to_offset)
             self._end_at(to_offset)
@@ -351,7 +351,7 @@ class PartitionLog:
         with self.storage("truncating"):
             self._drop_segments(0)
             self._segments.append(self._new_segment(start_offset))
-            producer_snapshot.remove_snapshots(self.directory, above=-1, disk=self.folder.disk)
+            producer_snapshot.remove_snapshots(self.directory, above=-1, disk=self.log_directory.disk)
             self.log_start_offset = start_offset
             self.producer_state = ProducerState()
             self._end_at(start_offset)
@@ -366,7 +366,7 @@ class PartitionLog:
             self._discard(segment.mark_deleted())
 
     def _discard(self, renamed: Sequence[Path]) -> None:
-        self.folder.delete_later(renamed, self._now_ms() + self.settings.file_delete_delay_ms)
+        self.log_directory.delete_later(renamed, self._now_ms() + self.settings.file_delete_delay_ms)
 
     def _end_at(self, offset: int) -> None:
         """Lower the recovery point to the new log end; what was synced beyond no longer exists."""
@@ -376,15 +376,15 @@ class PartitionLog:
             self.recovery_point = min(self.recovery_point, offset)
             self._synced_offset = min(self._synced_offset, offset)
         if lowered:
-            self.folder.write_recovery_points()
-        self.folder.lower_cleaned(self.topic_partition, offset)
+            self.log_directory.write_recovery_points()
+        self.log_directory.lower_cleaned(self.topic_partition, offset)
 
     def _rebuild_producer_state(self, end_offset: int) -> None:
         """Go back to the newest snapshot, and take in what lies between it and the new end."""
         entries = self.producer_state.entries()
         if any(span.last_offset >= end_offset for entry in entries for span in entry.batches):
             found = producer_snapshot.newest_snapshot(
-                self.directory, self.log_start_offset, end_offset, self.folder.disk
+                self.directory, self.log_start_offset, end_offset, self.log_directory.disk
             )
             from_offset, kept = found or (self.log_start_offset, [])
             state = ProducerState.from_entries(kept)
@@ -395,7 +395,7 @@ class PartitionLog:
     def advance_log_start(self, to_offset: int) -> None:
         """Raise the log start offset; files go when retention looks at them."""
         assert to_offset <= self.log_end_offset, f"{self.topic_partition}: log start {to_offset} above the end"
-        self.folder.check_online()
+        self.log_directory.check_online()
         self._start_at(to_offset)
 
     def _start_at(self, offset: int) -> None:
@@ -447,7 +447,7 @@ class PartitionLog:
         snapshot = producer_snapshot.snapshot_path(self.directory, offset)
         if snapshot.exists():
             renamed = snapshot.with_name(snapshot.name + DELETED_SUFFIX)
-            self.folder.disk.rename(snapshot, renamed)
+            self.log_directory.disk.rename(snapshot, renamed)
             self._unsynced.pop(snapshot, None)
             self._discard([renamed])
 
@@ -481,7 +481,7 @@ class PartitionLog:
                 if segment.base_offset != cleaned.base_offset:
                     self._discard_snapshot(segment.base_offset)
             cleaned.rename_files("")
-            self.folder.disk.sync_directory(self.directory)
+            self.log_directory.disk.sync_directory(self.directory)
 
     # Keeping
 
@@ -517,7 +517,7 @@ class PartitionLog:
     def write_topic_id(self, topic_id: str) -> None:
         """Write partition.metadata, once."""
         with self.storage("writing partition.metadata of"):
-            checkpoints.write_topic_id(self.directory, topic_id, self.folder.disk)
+            checkpoints.write_topic_id(self.directory, topic_id, self.log_directory.disk)
             self.topic_id = topic_id
 
     def flush(self) -> None:
@@ -544,13 +544,13 @@ class PartitionLog:
             pending = [segment for segment, end in zip(segments, ends, strict=False) if end > synced_offset]
             if not (pending or self._owes_files) or self._closed:
                 return
-            self.folder.check_online()
+            self.log_directory.check_online()
             try:
                 self._sync(pending)
             except OSError as error:
                 if isinstance(error, FileNotFoundError) and self._has_changed_since(version):
                     return  # truncated or deleted while it was synced
-                raise self.folder.failed(error, f"flushing {self.topic_partition}") from error
+                raise self.log_directory.failed(error, f"flushing {self.topic_partition}") from error
             self._flushed_ms = self._now_ms()
             with self._lock:
                 if pending and version == self._layout_version:
@@ -568,8 +568,8 @@ class PartitionLog:
             # Taken out first: what the loop writes while this is synced must be synced again.
             self._unsynced.pop(path, None)
             if path.exists():
-                self.folder.disk.sync(path)
-        self.folder.disk.sync_directory(self.directory)
+                self.log_directory.disk.sync(path)
+        self.log_directory.disk.sync_directory(self.directory)
 
     # Ending
 
@@ -587,7 +587,7 @@ class PartitionLog:
 
     def give_up(self) -> None:
         """Let go of a log that can't be trusted: its directory is recovered at the next start."""
-        self.folder.is_trusted = False
+        self.log_directory.is_trusted = False
         self.abandon()
 
     def abandon(self) -> None:

@@ -27,12 +27,12 @@ from tidegauge.record_batch import Buffer
 from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
 from tidegauge_broker.replica.delayed_produce import DelayedProduce
 from tidegauge_broker.replica.effects import (
-    AnswerProduce,
     DeleteLog,
     Effect,
     FailReplica,
     FetchersChanged,
     LogLine,
+    RespondToProduce,
 )
 from tidegauge_broker.replica.follower import Follower
 from tidegauge_broker.replica.hosted import state_is_absurd, targets_previous_incarnation, words_for
@@ -41,12 +41,12 @@ from tidegauge_broker.replica.list_offsets import list_offset
 from tidegauge_broker.replica.messages import (
     ACKS_ALL,
     DeleteRecordsResult,
-    EpochAnswer,
-    EpochQuestion,
+    EpochEndResult,
+    EpochLookup,
     EpochRound,
     FetchedPartition,
     FetchRound,
-    OffsetAnswer,
+    OffsetResult,
     ProduceRequest,
     ProduceResult,
     RecordsToDelete,
@@ -290,7 +290,7 @@ class BrokerCore(ServedPartitions):
     # Requests of clients and followers
 
     def produce(self, request: ProduceRequest, token: object, now_ms: int) -> list[Effect]:
-        """Append; AnswerProduce(token) comes now or later."""
+        """Append; RespondToProduce(token) comes now or later."""
         out: list[Effect] = []
         results: list[ProduceResult] = []
         required: dict[int, int] = {}
@@ -338,7 +338,7 @@ class BrokerCore(ServedPartitions):
             operation = DelayedProduce(token, now_ms + request.timeout_ms, results, required, self._commit_outcome)
             self._produces.try_or_watch(operation, out)
         else:
-            out.append(AnswerProduce(token, results))
+            out.append(RespondToProduce(token, results))
         return out
 
     def _append(
@@ -382,7 +382,7 @@ class BrokerCore(ServedPartitions):
     def delete_records(
         self, wanted: Sequence[RecordsToDelete], timeout_ms: int, token: object, now_ms: int
     ) -> list[Effect]:
-        """Raise log start offsets; AnswerDeleteRecords(token) comes when all live replicas have followed."""
+        """Raise log start offsets; RespondToDeleteRecords(token) comes when all live replicas have followed."""
         out: list[Effect] = []
         results: list[DeleteRecordsResult] = []
         required: dict[int, int] = {}
@@ -415,20 +415,20 @@ class BrokerCore(ServedPartitions):
 
     def list_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
-    ) -> OffsetAnswer | TimeLookup:
+    ) -> OffsetResult | TimeLookup:
         """Return offsets by time for consumers; only the leader responds."""
         partition, error = self._leader_of(topic_partition, current_leader_epoch)
         if partition is None or partition.leader_role is None:
-            return OffsetAnswer(error, words_for(error, topic_partition))
+            return OffsetResult(error, words_for(error, topic_partition))
         return list_offset(partition, timestamp_ms)
 
-    def offset_for_leader_epoch(self, question: EpochQuestion) -> EpochAnswer:
+    def offset_for_leader_epoch(self, question: EpochLookup) -> EpochEndResult:
         """Where an epoch ends in this broker's log, if it leads."""
         partition, error = self._leader_of(question.topic_partition, question.current_leader_epoch)
         if partition is None:
-            return EpochAnswer(question.topic_partition, error)
+            return EpochEndResult(question.topic_partition, error)
         end = partition.truncation_rule.end_of_epoch(partition.epochs, question.leader_epoch, partition.log_end_offset)
-        return EpochAnswer(question.topic_partition, ErrorCode.NONE, end)
+        return EpochEndResult(question.topic_partition, ErrorCode.NONE, end)
 
     # Requests of this broker as a follower
 
@@ -457,7 +457,7 @@ class BrokerCore(ServedPartitions):
             and partition.follower_role.lag != 0
         }
 
-    def fetch_answered(
+    def fetch_response_received(
         self, leader: int, request_id: int, partitions: Sequence[FetchedPartition], now_ms: int
     ) -> list[Effect]:
         """Apply the response to a FetchRound. Partitions of the round that it leaves out had nothing new."""
@@ -467,17 +467,17 @@ class BrokerCore(ServedPartitions):
             throttled = () if hosted is None else hosted.rules.follower_throttled_replicas
             if answer.records and is_throttled(throttled, at.partition, self.broker_id):
                 self.follower_quota.record(len(answer.records), now_ms)
-        for partition in self._rounds.fetch_answered(leader, request_id, partitions, now_ms, out):
+        for partition in self._rounds.fetch_response_received(leader, request_id, partitions, now_ms, out):
             self._settle(partition, out)
             partition.unwritten.clear()
         return out
 
-    def epochs_answered(
-        self, leader: int, request_id: int, answers: Sequence[EpochAnswer], now_ms: int
+    def epoch_ends_received(
+        self, leader: int, request_id: int, answers: Sequence[EpochEndResult], now_ms: int
     ) -> list[Effect]:
         """Apply the response to an EpochRound. A partition that it leaves out asks again later."""
         out: list[Effect] = []
-        for partition in self._rounds.epochs_answered(leader, request_id, answers, now_ms, out):
+        for partition in self._rounds.epoch_ends_received(leader, request_id, answers, now_ms, out):
             self._settle(partition, out)
         return out
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.delayed_offsets import DelayedOffsets
-from tidegauge_broker.replica.effects import AnswerDeleteRecords, Effect
+from tidegauge_broker.replica.effects import Effect, RespondToDeleteRecords
 from tidegauge_broker.replica.messages import DeleteRecordsResult
 
 LowWatermark = Callable[[TopicPartition], int | tuple[ErrorCode, str]]
@@ -50,4 +50,4 @@ class DelayedDeleteRecords(DelayedOffsets[DeleteRecordsResult]):
 
     def answer(self) -> Effect:
         """To the client."""
-        return AnswerDeleteRecords(self.token, self.results)
+        return RespondToDeleteRecords(self.token, self.results)

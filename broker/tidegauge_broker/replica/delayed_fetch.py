@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.effects import AnswerFetch, Effect
+from tidegauge_broker.replica.effects import Effect, RespondToFetch
 from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchRequest, FetchResult
 
 ReadAgain = Callable[[FetchPartition, FetchRequest], FetchResult]
@@ -68,12 +68,12 @@ class DelayedFetch:
         results = self._read()
         if not is_due(results, self.request.min_bytes, self.available):
             return False
-        out.append(AnswerFetch(self.token, results, self.max_bytes))
+        out.append(RespondToFetch(self.token, results, self.max_bytes))
         return True
 
     def expire(self, out: list[Effect]) -> None:
         """Respond with the records available now, and the current high watermark."""
-        out.append(AnswerFetch(self.token, self._read(), self.max_bytes))
+        out.append(RespondToFetch(self.token, self._read(), self.max_bytes))
 
     def _read(self) -> list[FetchResult]:
         return [self.read_again(partition, self.request) for partition in self.request.partitions]

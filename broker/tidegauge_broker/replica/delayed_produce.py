@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.delayed_offsets import DelayedOffsets
-from tidegauge_broker.replica.effects import AnswerProduce, Effect
+from tidegauge_broker.replica.effects import Effect, RespondToProduce
 from tidegauge_broker.replica.messages import ProduceResult
 
 CommitCheck = Callable[[TopicPartition, int], tuple[ErrorCode, str] | None]
@@ -48,7 +48,7 @@ class DelayedProduce(DelayedOffsets[ProduceResult]):
 
     def answer(self) -> Effect:
         """To the producer."""
-        return AnswerProduce(self.token, self.results)
+        return RespondToProduce(self.token, self.results)
 
 
 def _note(result: ProduceResult, error: ErrorCode, message: str) -> None:

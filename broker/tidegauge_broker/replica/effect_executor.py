@@ -32,9 +32,6 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import (
     AdvanceLogStart,
-    AnswerDeleteRecords,
-    AnswerFetch,
-    AnswerProduce,
     AppendAsFollower,
     AppendAsLeader,
     DeleteLog,
@@ -44,6 +41,9 @@ from tidegauge_broker.replica.effects import (
     LogLine,
     Note,
     ProposeIsr,
+    RespondToDeleteRecords,
+    RespondToFetch,
+    RespondToProduce,
     TruncateFully,
     TruncateLog,
     WriteEpochs,
@@ -51,7 +51,7 @@ from tidegauge_broker.replica.effects import (
 from tidegauge_broker.replica.messages import DeleteRecordsResult, FetchResult, ProduceResult
 from tidegauge_broker.replica.producer_state import ProducerState
 
-FetchAnswer = Sequence[tuple[FetchResult, bytes]]
+FetchResults = Sequence[tuple[FetchResult, bytes]]
 """The content of a fetch response: each partition's result, and its records."""
 
 
@@ -121,15 +121,15 @@ class Host(Protocol):
         """
         ...
 
-    def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
+    def respond_to_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
         """Respond to a produce."""
         ...
 
-    def answer_fetch(self, token: object, answer: FetchAnswer) -> None:
+    def respond_to_fetch(self, token: object, answer: FetchResults) -> None:
         """Respond to a fetch."""
         ...
 
-    def answer_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
+    def respond_to_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
         """Respond to a DeleteRecords."""
         ...
 
@@ -181,7 +181,7 @@ class EffectExecutor:
         failed: the replicas that have failed, for good.
     """
 
-    __slots__ = ("_core", "_executors", "_host", "_is_running", "_logs", "_now_ms", "_steps", "_untold", "failed")
+    __slots__ = ("_core", "_executors", "_host", "_is_running", "_logs", "_now_ms", "_steps", "_unreported", "failed")
 
     def __init__(self, core: Core, logs: ReplicaLogs, host: Host, now_ms: Callable[[], int]) -> None:
         self.failed: set[TopicPartition] = set()
@@ -190,7 +190,7 @@ class EffectExecutor:
         self._host = host
         self._now_ms = now_ms
         self._steps: deque[Sequence[Effect]] = deque()
-        self._untold: dict[TopicPartition, None] = {}
+        self._unreported: dict[TopicPartition, None] = {}
         """Replicas that failed and of which the core does not know yet."""
         self._is_running = False
         self._executors: dict[type, Callable[[Any], None]] = {
@@ -201,9 +201,9 @@ class EffectExecutor:
             AdvanceLogStart: self._advance_log_start,
             WriteEpochs: self._write_epochs,
             DeleteLog: self._delete,
-            AnswerProduce: self._answer_produce,
-            AnswerFetch: self._answer_fetch,
-            AnswerDeleteRecords: self._answer_delete_records,
+            RespondToProduce: self._respond_to_produce,
+            RespondToFetch: self._respond_to_fetch,
+            RespondToDeleteRecords: self._respond_to_delete_records,
             ProposeIsr: self._propose,
             FetchersChanged: self._fetchers_changed,
             Note: self._note,
@@ -226,7 +226,7 @@ class EffectExecutor:
             return  # rule 6
         self._is_running = True
         try:
-            while self._steps or self._untold:
+            while self._steps or self._unreported:
                 if self._steps:
                     self._carry_out(self._steps.popleft())
                 else:
@@ -235,9 +235,9 @@ class EffectExecutor:
             self._is_running = False
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
-        untold = self._untold
+        unreported = self._unreported
         for effect in effects:
-            if untold and owner_of(effect) in untold:
+            if unreported and owner_of(effect) in unreported:
                 continue  # rule 2
             try:
                 self._executors[type(effect)](effect)
@@ -245,7 +245,7 @@ class EffectExecutor:
                 self._effect_failed(effect, problem)
 
     def _effect_failed(self, effect: Effect, problem: Exception) -> None:
-        owner = None if isinstance(effect, _TELLS_ONLY) else owner_of(effect)
+        owner = None if isinstance(effect, _REPORTS_ONLY) else owner_of(effect)
         self._host.effect_failed(effect, owner, problem)
         if owner is not None:
             self._lose(self._logs.lost_with(owner, problem))
@@ -255,12 +255,12 @@ class EffectExecutor:
         for topic_partition in topic_partitions:
             if topic_partition not in self.failed:
                 self.failed.add(topic_partition)
-                self._untold[topic_partition] = None
+                self._unreported[topic_partition] = None
 
     def _tell_core(self) -> None:
         """Rule 4."""
-        lost = list(self._untold)
-        self._untold.clear()
+        lost = list(self._unreported)
+        self._unreported.clear()
         self._steps.append(self._core.log_dir_failed(lost, self._now_ms()))
         self._host.replicas_failed(lost)
 
@@ -289,11 +289,11 @@ class EffectExecutor:
 
     # Responses
 
-    def _answer_produce(self, effect: AnswerProduce) -> None:
+    def _respond_to_produce(self, effect: RespondToProduce) -> None:
         results = effect.results
         if self.failed:
             results = [self._produced(result) for result in results]
-        self._host.answer_produce(effect.token, results)
+        self._host.respond_to_produce(effect.token, results)
 
     def _produced(self, result: ProduceResult) -> ProduceResult:
         at = result.topic_partition
@@ -301,11 +301,11 @@ class EffectExecutor:
             return result
         return ProduceResult(at, ErrorCode.KAFKA_STORAGE_ERROR, _words(at))
 
-    def _answer_delete_records(self, effect: AnswerDeleteRecords) -> None:
+    def _respond_to_delete_records(self, effect: RespondToDeleteRecords) -> None:
         results = effect.results
         if self.failed:
             results = [self._deleted(result) for result in results]
-        self._host.answer_delete_records(effect.token, results)
+        self._host.respond_to_delete_records(effect.token, results)
 
     def _deleted(self, result: DeleteRecordsResult) -> DeleteRecordsResult:
         at = result.topic_partition
@@ -313,7 +313,7 @@ class EffectExecutor:
             return result
         return DeleteRecordsResult(at, ErrorCode.KAFKA_STORAGE_ERROR, _words(at))
 
-    def _answer_fetch(self, effect: AnswerFetch) -> None:
+    def _respond_to_fetch(self, effect: RespondToFetch) -> None:
         """Read, then respond; the first partition that gives records may exceed the limit by one batch.
 
         The host may allow fewer bytes than the request: its memory for responses is limited.
@@ -334,10 +334,10 @@ class EffectExecutor:
                     nothing_yet = False
                     left_bytes -= len(part[1])
                 answer.append(part)
-        self._host.answer_fetch(effect.token, answer)
+        self._host.respond_to_fetch(effect.token, answer)
 
     def _read(
-        self, effect: AnswerFetch, result: FetchResult, left_bytes: int, *, at_least_one_batch: bool
+        self, effect: RespondToFetch, result: FetchResult, left_bytes: int, *, at_least_one_batch: bool
     ) -> tuple[FetchResult, bytes]:
         """One partition of an answer. Rule 5."""
         at, wanted = result.topic_partition, result.read
@@ -379,7 +379,7 @@ class EffectExecutor:
 
 
 _NONE = ErrorCode.NONE
-_TELLS_ONLY = (AnswerProduce, AnswerFetch, AnswerDeleteRecords, FetchersChanged, Note, LogLine)
+_REPORTS_ONLY = (RespondToProduce, RespondToFetch, RespondToDeleteRecords, FetchersChanged, Note, LogLine)
 """Effects whose failure says nothing about a replica: only their recipient misses them."""
 
 
@@ -387,7 +387,7 @@ def owner_of(effect: Effect) -> TopicPartition | None:
     """Return the partition that an effect belongs to; None for responses, which have a result for each of theirs."""
     if isinstance(effect, ProposeIsr):
         return effect.proposal.topic_partition
-    if isinstance(effect, (AnswerProduce, AnswerFetch, AnswerDeleteRecords, FetchersChanged)):
+    if isinstance(effect, (RespondToProduce, RespondToFetch, RespondToDeleteRecords, FetchersChanged)):
         return None
     return effect.topic_partition
 

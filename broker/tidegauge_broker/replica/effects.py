@@ -84,7 +84,7 @@ class DeleteLog:
 
 
 @dataclass(slots=True)
-class AnswerProduce:
+class RespondToProduce:
     """Complete the produce that was asked with this token."""
 
     token: object
@@ -92,7 +92,7 @@ class AnswerProduce:
 
 
 @dataclass(slots=True)
-class AnswerFetch:
+class RespondToFetch:
     """Complete the fetch that was asked with this token: read each result's ``read`` range, then answer.
 
     ``max_bytes`` is the budget of the whole answer. The first partition that gives records may exceed it with
@@ -105,7 +105,7 @@ class AnswerFetch:
 
 
 @dataclass(slots=True)
-class AnswerDeleteRecords:
+class RespondToDeleteRecords:
     """Complete the DeleteRecords that was asked with this token."""
 
     token: object
@@ -164,9 +164,9 @@ Effect = (
     | AdvanceLogStart
     | WriteEpochs
     | DeleteLog
-    | AnswerProduce
-    | AnswerFetch
-    | AnswerDeleteRecords
+    | RespondToProduce
+    | RespondToFetch
+    | RespondToDeleteRecords
     | ProposeIsr
     | FetchersChanged
     | Note

@@ -23,7 +23,7 @@ from __future__ import annotations
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import BatchHeader, crc_matches, iterate_headers
 from tidegauge_broker.replica.effects import AppendAsFollower, Effect
-from tidegauge_broker.replica.messages import EpochAnswer, EpochEnd, EpochQuestion, FetchedPartition, FetchPartition
+from tidegauge_broker.replica.messages import EpochEnd, EpochEndResult, EpochLookup, FetchedPartition, FetchPartition
 from tidegauge_broker.replica.partition import Partition
 
 _CAUSE = "FetchResponse"
@@ -93,16 +93,16 @@ class Follower:
             partition.log_start_offset,
         )
 
-    def ask_epoch(self, request_id: int) -> EpochQuestion:
+    def ask_epoch(self, request_id: int) -> EpochLookup:
         """Return the epoch look-up that precedes the first fetch; any broker that leads may serve it."""
         assert self.in_flight is None
         assert self.truncating
         self.in_flight = request_id
         epoch = self.partition.truncation_rule.epoch_to_look_up(self.partition.epochs)
         assert epoch is not None
-        return EpochQuestion(self.partition.topic_partition, epoch)
+        return EpochLookup(self.partition.topic_partition, epoch)
 
-    def epoch_end_received(self, request_id: int, answer: EpochAnswer, now_ms: int, out: list[Effect]) -> bool:
+    def epoch_end_received(self, request_id: int, answer: EpochEndResult, now_ms: int, out: list[Effect]) -> bool:
         """Apply the response to that look-up: truncate, and look up again if the logs may still differ.
 
         After an error the look-up is repeated when replica.fetch.backoff.ms has passed.

@@ -26,7 +26,7 @@ from tidegauge_broker.replica.messages import (
     FetchPartition,
     FetchRequest,
     FetchResult,
-    OffsetAnswer,
+    OffsetResult,
     ProduceResult,
 )
 from tidegauge_broker.replica.partition import Partition
@@ -207,12 +207,12 @@ class Leader(Reader):
             )
         return ErrorCode.NONE, ""
 
-    def offset_not_available(self) -> OffsetAnswer | None:
+    def offset_not_available(self) -> OffsetResult | None:
         """Return why a new leader does not know yet how far consumers may read; None when it does."""
         partition = self.partition
         if partition.high_watermark >= self.epoch_start_offset:
             return None
-        return OffsetAnswer(
+        return OffsetResult(
             ErrorCode.OFFSET_NOT_AVAILABLE,
             f"The high watermark {partition.high_watermark} of {partition.topic_partition} has not reached offset "
             f"{self.epoch_start_offset}, where the new leader's epoch begins",

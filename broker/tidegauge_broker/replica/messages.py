@@ -118,7 +118,7 @@ class ReadRange(NamedTuple):
 
 @dataclass(slots=True)
 class FetchResult:
-    """What one partition gave. The records are read by whoever executes ``AnswerFetch``.
+    """What one partition gave. The records are read by whoever executes ``RespondToFetch``.
 
     ``high_watermark`` was sampled before the fetch took effect (KAFKA: the answer is one round late).
     With OFFSET_OUT_OF_RANGE for a follower, ``log_start_offset`` and ``log_end_offset`` say what the leader has.
@@ -167,7 +167,7 @@ class FetchRound:
 
 
 @dataclass(slots=True)
-class EpochQuestion:
+class EpochLookup:
     """One partition of an OffsetsForLeaderEpoch request."""
 
     topic_partition: TopicPartition
@@ -181,11 +181,11 @@ class EpochRound:
 
     request_id: int
     leader: int
-    partitions: Sequence[EpochQuestion]
+    partitions: Sequence[EpochLookup]
 
 
 @dataclass(slots=True)
-class EpochAnswer:
+class EpochEndResult:
     """The leader's response for one partition."""
 
     topic_partition: TopicPartition
@@ -218,7 +218,7 @@ class DeleteRecordsResult:
 
 
 @dataclass(slots=True)
-class OffsetAnswer:
+class OffsetResult:
     """Response to ListOffsets that needs no look-up."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -237,7 +237,7 @@ class TimeLookup:
     timestamp_ms: int
     upper_bound: int
     leader_epoch: int
-    nothing: OffsetAnswer
+    nothing: OffsetResult
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import Effect, FailReplica
 from tidegauge_broker.replica.follower import Follower
-from tidegauge_broker.replica.messages import EpochAnswer, EpochRound, FetchedPartition, FetchRound, Wait
+from tidegauge_broker.replica.messages import EpochEndResult, EpochRound, FetchedPartition, FetchRound, Wait
 from tidegauge_broker.replica.partition import Partition
 
 Admits = Callable[[TopicPartition], bool]
@@ -85,7 +85,7 @@ class Rounds:
         first_fetches = {role.partition.topic_partition for role in ready if not role.has_fetched}
         return FetchRound(request_id, leader, [role.ask(request_id) for role in ready], first_fetches)
 
-    def fetch_answered(
+    def fetch_response_received(
         self, leader: int, request_id: int, answers: Sequence[FetchedPartition], now_ms: int, out: list[Effect]
     ) -> list[Partition]:
         """Apply the response to a FetchRound; returns the partitions that took theirs."""
@@ -104,8 +104,8 @@ class Rounds:
                 out.append(FailReplica(role.partition.topic_partition, problem))
         return took
 
-    def epochs_answered(
-        self, leader: int, request_id: int, answers: Sequence[EpochAnswer], now_ms: int, out: list[Effect]
+    def epoch_ends_received(
+        self, leader: int, request_id: int, answers: Sequence[EpochEndResult], now_ms: int, out: list[Effect]
     ) -> list[Partition]:
         """Apply the response to an EpochRound; returns the partitions that took theirs."""
         told = {answer.topic_partition: answer for answer in answers}

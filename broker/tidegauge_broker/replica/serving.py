@@ -9,7 +9,7 @@ from __future__ import annotations
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.delayed_fetch import DelayedFetch, is_due
-from tidegauge_broker.replica.effects import AnswerFetch, Effect
+from tidegauge_broker.replica.effects import Effect, RespondToFetch
 from tidegauge_broker.replica.hosted import HostedPartitions, words_for
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchRequest, FetchResult
@@ -29,7 +29,7 @@ class ServedPartitions(HostedPartitions):
     rack_of: RackOf | None = None
 
     def fetch(self, request: FetchRequest, token: object, now_ms: int) -> list[Effect]:
-        """Read; AnswerFetch(token) comes now or later."""
+        """Read; RespondToFetch(token) comes now or later."""
         self._time_ms = now_ms
         out: list[Effect] = []
         results: list[FetchResult] = []
@@ -59,7 +59,7 @@ class ServedPartitions(HostedPartitions):
         if request.replica_id == CONSUMER:
             max_bytes = min(max_bytes, self.settings.fetch_max_bytes)
         if not request.partitions or request.max_wait_ms <= 0 or is_due(results, request.min_bytes, self._available):
-            out.append(AnswerFetch(token, results, max_bytes))
+            out.append(RespondToFetch(token, results, max_bytes))
         else:
             deadline_ms = now_ms + request.max_wait_ms
             operation = DelayedFetch(token, deadline_ms, request, max_bytes, self._read_again, self._available)

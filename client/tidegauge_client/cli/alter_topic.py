@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import print_json, tells_errors, verb_options
+from tidegauge.cli import print_json, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_topics import check_same_size
@@ -30,7 +30,7 @@ ALTER_TIMEOUT_MS = 30_000
 )
 @click.option("--if-exists", is_flag=True, help="Ignore a topic that does not exist.")
 @verb_options
-@tells_errors
+@reports_errors
 def alter_topic(
     name: str,
     partitions: int,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from tidegauge.cli import print_json, say, tells_errors, verb_options
+from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import BROKER_SETTINGS, read_properties
 from tidegauge_client.admin import Admin
@@ -213,7 +213,7 @@ async def _entities(admin: Admin, kind: str, entity: Entity | None) -> list[Enti
 @entity_options
 @click.option("--all", "everything", is_flag=True, help="All settings in force, not only those set for the entity.")
 @verb_options
-@tells_errors
+@reports_errors
 def describe_config(
     asked: tuple[str, Entity | None],
     everything: bool,
@@ -250,7 +250,7 @@ def describe_config(
 )
 @click.option("--delete-config", multiple=True, metavar="K,K", help="Settings to remove; may be repeated.")
 @verb_options
-@tells_errors
+@reports_errors
 def alter_config(
     asked: tuple[str, Entity | None],
     add_config: Sequence[str],

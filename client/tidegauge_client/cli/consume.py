@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import EXIT_TERMINATED, say, tells_errors, verb_options
+from tidegauge.cli import EXIT_TERMINATED, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import JSON, Ending, run, servers
@@ -163,7 +163,7 @@ async def settle(consumer: Consumer, lookup: Coroutine[Any, Any, None], printing
     "--format", "template", default="%v\\n", show_default=True, help="As kcat: %t %p %o %T %k %v %h %K %S %%."
 )
 @verb_options
-@tells_errors
+@reports_errors
 def consume(
     topic: str,
     from_beginning: bool,

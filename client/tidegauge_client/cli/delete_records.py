@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import fail, print_json, tells_errors, verb_options
+from tidegauge.cli import fail, print_json, reports_errors, verb_options
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
@@ -32,7 +32,7 @@ _EXAMPLE = '{"partitions": [{"topic": "t", "partition": 0, "offset": 10}], "vers
     help=f"The partitions, and the first offset to keep of each (-1: the high watermark): {_EXAMPLE}",
 )
 @verb_options
-@tells_errors
+@reports_errors
 def delete_records(offset_json_file: Path, bootstrap_server: str | None, directory: Path, output: str) -> None:
     """Delete the records below an offset, and wait until all live replicas have."""
     offsets = parse_offset_json(offset_json_file.read_bytes())

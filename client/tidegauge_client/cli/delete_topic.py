@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import print_json, say, tells_errors, verb_options
+from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.common import JSON, run, servers
@@ -26,7 +26,7 @@ DELETE_TIMEOUT_MS = 30_000
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--if-exists", is_flag=True, help="Ignore a topic that does not exist.")
 @verb_options
-@tells_errors
+@reports_errors
 def delete_topic(
     names: Sequence[str], if_exists: bool, bootstrap_server: str | None, directory: Path, output: str
 ) -> None:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from tidegauge.cli import print_json, say, tells_errors, verb_options
+from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin, TopicConfig
 from tidegauge_client.cli.common import JSON, run, servers
@@ -205,7 +205,7 @@ def text_lines(
 )
 @click.option("--watch", is_flag=True, help="Print again whenever something changes, until Ctrl-C.")
 @verb_options
-@tells_errors
+@reports_errors
 def describe_topic(
     names: Sequence[str],
     replicas: bool,
@@ -299,7 +299,7 @@ def _echo(text: str) -> None:
 
 @click.command("describe-cluster")
 @verb_options
-@tells_errors
+@reports_errors
 def describe_cluster(bootstrap_server: str | None, directory: Path, output: str) -> None:
     """Show the cluster's id, its active controller, and its brokers with what they lead and hold."""
     bootstrap = servers(bootstrap_server, directory)

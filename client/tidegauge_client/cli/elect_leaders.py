@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import fail, print_json, say, tells_errors, verb_options
+from tidegauge.cli import fail, print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
@@ -29,7 +29,7 @@ Outcomes = dict[TopicPartition, TidegaugeError | None]
 @click.option("--partition", type=click.IntRange(min=0), metavar="P", help="The partition to elect a leader for.")
 @click.option("--all-topic-partitions", is_flag=True, help="All partitions of all topics that need it.")
 @verb_options
-@tells_errors
+@reports_errors
 def elect_leaders(
     election_type: str,
     topic: str | None,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 import click
 
-from tidegauge.cli import print_json, tells_errors, verb_options
+from tidegauge.cli import print_json, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.security import Security
@@ -220,7 +220,7 @@ def _ids(brokers: Sequence[int]) -> str:
 @click.command()
 @click.argument("partition", type=PartitionType(), metavar="T-P")
 @verb_options
-@tells_errors
+@reports_errors
 def explain(partition: TopicPartition, bootstrap_server: str | None, directory: Path, output: str) -> None:
     """Say why a partition is as it is, sentence by sentence, each with Kafka's rule."""
     bootstrap = servers(bootstrap_server, directory)

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tidegauge.cli import EXIT_FAILED, print_json, tells_errors, verb_options
+from tidegauge.cli import EXIT_FAILED, print_json, reports_errors, verb_options
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.admin import Admin
 from tidegauge_client.bootstrap import BootstrapServers
@@ -85,7 +85,7 @@ async def address_of(bootstrap: BootstrapServers, bootstrap_server: str | None, 
 @click.command("health")
 @click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="Ask only this broker.")
 @verb_options
-@tells_errors
+@reports_errors
 def health(broker: int | None, bootstrap_server: str | None, directory: Path, output: str) -> None:
     """Ask brokers whether they are ready."""
     bootstrap = servers(bootstrap_server, directory)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import print_json, say, tells_errors, verb_options
+from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
@@ -26,7 +26,7 @@ Replicas = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
 @click.option("--broker", "brokers", type=int, multiple=True, metavar="ID", help="Only this broker; may be repeated.")
 @click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic; may be repeated.")
 @verb_options
-@tells_errors
+@reports_errors
 def describe_log_dirs(
     brokers: Sequence[int], topics: Sequence[str], bootstrap_server: str | None, directory: Path, output: str
 ) -> None:

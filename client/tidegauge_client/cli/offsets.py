@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import print_json, say, tells_errors, verb_options
+from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import EARLIEST, LATEST, MAX_TIMESTAMP, Admin, OffsetAndTimestamp
 from tidegauge_client.cli.common import JSON, run, servers
@@ -52,7 +52,7 @@ class TimeType(click.ParamType[int]):
     "largest timestamp; else the first record at or after that time in ms.",
 )
 @verb_options
-@tells_errors
+@reports_errors
 def get_offsets(topic: str, timestamp_ms: int, bootstrap_server: str | None, directory: Path, output: str) -> None:
     """Print the offset of each partition of a topic at a time."""
     bootstrap = servers(bootstrap_server, directory)

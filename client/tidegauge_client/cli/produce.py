@@ -26,7 +26,7 @@ from typing import Literal, NoReturn
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, fail, print_json, say, tells_errors, verb_options
+from tidegauge.cli import EXIT_FAILED, fail, print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cli.common import JSON, Ending, run, servers
 from tidegauge_client.cli.formatting import parse_header, parse_headers, unescape
@@ -214,7 +214,7 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
     help="Append what happens to each record, for `verify`.",
 )
 @verb_options
-@tells_errors
+@reports_errors
 def produce(
     topic: str,
     file: Path | None,

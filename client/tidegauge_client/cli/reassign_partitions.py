@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tidegauge.cli import print_json, tells_errors, verb_options
+from tidegauge.cli import print_json, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client import reassignment_plan as plan
@@ -75,7 +75,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
 @verb_options
-@tells_errors
+@reports_errors
 def reassign_partitions(
     actions: Sequence[str], bootstrap_server: str | None, directory: Path, output: str, **options: Any
 ) -> None:

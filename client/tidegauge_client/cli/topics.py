@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import print_json, say, tells_errors, verb_options
+from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin, NewTopic, check_new_topic
 from tidegauge_client.cli.common import JSON, run, servers, usage
@@ -70,7 +70,7 @@ def warn_of_unknown_brokers(assignment: Sequence[Sequence[int]], registered: Col
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; repeatable.")
 @click.option("--if-not-exists", is_flag=True, help="Ignore a topic that already exists.")
 @verb_options
-@tells_errors
+@reports_errors
 def create_topic(
     name: str,
     partitions: int | None,
@@ -132,7 +132,7 @@ def create_topic(
 
 @click.command("list-topics")
 @verb_options
-@tells_errors
+@reports_errors
 def list_topics(bootstrap_server: str | None, directory: Path, output: str) -> None:
     """List all topics, by name."""
     bootstrap = servers(bootstrap_server, directory)

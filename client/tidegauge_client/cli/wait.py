@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import EXIT_CONDITION, EXIT_TIME_LIMIT, fail, print_json, tells_errors, verb_options
+from tidegauge.cli import EXIT_CONDITION, EXIT_TIME_LIMIT, fail, print_json, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
@@ -313,7 +313,7 @@ class Looker:
     "--timeout-ms", type=click.IntRange(min=0), metavar="N", default=30_000, show_default=True, help="For so long."
 )
 @verb_options
-@tells_errors
+@reports_errors
 def wait(
     leader: Condition | None,
     isr: Condition | None,

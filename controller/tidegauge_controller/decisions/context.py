@@ -150,7 +150,7 @@ class ControllerContext:
         epoch_version: zkVersion of ``/controller_epoch`` at its election: what every write checks.
         cause: the current event, for the event log.
         live: registered brokers, including those that shut down.
-        offline_folders: replicas whose log directory failed, by broker.
+        offline_directories: replicas whose log directory failed, by broker.
         reassigning: partitions whose replicas are being reassigned.
         removals: of those that have got their new replicas, the brokers that still delete an old one.
         legacy_reassignment_seen: the transaction that created the last ``/admin/reassign_partitions`` that was handled.

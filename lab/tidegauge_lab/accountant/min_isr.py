@@ -134,7 +134,7 @@ def check_min_isr(
     for record in sent:
         if record.acks != "all" or not record.is_acknowledged or record.partition not in times:
             continue
-        if times[record.partition].convicts(record.invoked_us, record.answered_us):
+        if times[record.partition].convicts(record.invoked_us, record.completed_us):
             findings.add(
                 Kind.ACKNOWLEDGED_BELOW_MIN_ISR,
                 record.partition,

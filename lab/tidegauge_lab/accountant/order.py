@@ -59,13 +59,13 @@ def _check_real_time(
     sent: Sequence[SentRecord], offsets: Sequence[int], partition: int, indexes: list[int], findings: Findings
 ) -> None:
     acknowledged = sorted(
-        (index for index in indexes if sent[index].is_acknowledged), key=lambda index: sent[index].answered_us
+        (index for index in indexes if sent[index].is_acknowledged), key=lambda index: sent[index].completed_us
     )
     furthest = -1
     position = 0
     for index in sorted(indexes, key=lambda index: sent[index].invoked_us):
         record = sent[index]
-        while position < len(acknowledged) and sent[acknowledged[position]].answered_us < record.invoked_us:
+        while position < len(acknowledged) and sent[acknowledged[position]].completed_us < record.invoked_us:
             if furthest < 0 or offsets[acknowledged[position]] > offsets[furthest]:
                 furthest = acknowledged[position]
             position += 1
@@ -76,7 +76,7 @@ def _check_real_time(
                 offsets[index],
                 "{} was handed over {} us after {} was acknowledged, but stands at offset {}, before offset {}",
                 Named(record),
-                record.invoked_us - sent[furthest].answered_us,
+                record.invoked_us - sent[furthest].completed_us,
                 Named(sent[furthest]),
                 offsets[index],
                 offsets[furthest],

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, EXIT_TIME_LIMIT, fail, tells_errors
+from tidegauge.cli import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, EXIT_TIME_LIMIT, fail, reports_errors
 from tidegauge_lab.local.waiting import TimeLimitError
 
 
@@ -38,7 +38,7 @@ def lab_verb(command: Callable[..., Any]) -> Callable[..., Any]:
         except TimeLimitError as error:
             fail(error.message, str(options.get("output", "text")), code=error.code, exit_code=EXIT_TIME_LIMIT)
 
-    return tells_errors(limited)
+    return reports_errors(limited)
 
 
 def directory_argument(directory: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, print_json, say, tells_errors, verb_options
+from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, print_json, reports_errors, say, verb_options
 from tidegauge_lab.demo.screen import keep_stdout_for_json, tell
 from tidegauge_lab.demo.story import FIRST_ROWS, STREAM_SECONDS, Demo
 
@@ -30,7 +30,7 @@ async def _run(demo: Demo) -> list[str]:
 @click.option(
     "--seconds", type=click.FloatRange(1), default=STREAM_SECONDS, show_default=True, help="How long the stream lasts."
 )
-@tells_errors
+@reports_errors
 def demo(
     output: str, directory: Path, bootstrap_server: str | None, *, keep: bool, rows: int | None, seconds: float
 ) -> None:

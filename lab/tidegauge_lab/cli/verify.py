@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, print_json, tells_errors, verb_options
+from tidegauge.cli import EXIT_FAILED, print_json, reports_errors, verb_options
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.cluster_file import FILE_NAME, load_cluster_file
 from tidegauge_lab.accountant.audit import Report
@@ -48,7 +48,7 @@ SHOWN = 5
     help="How long a leader, or the next record, is waited for.",
 )
 @verb_options
-@tells_errors
+@reports_errors
 def verify(
     topic: str,
     histories: tuple[Path, ...],

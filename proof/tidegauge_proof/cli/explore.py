@@ -25,8 +25,8 @@ from tidegauge.cli import (
     fail,
     offline_verb_options,
     print_json,
+    reports_errors,
     say,
-    tells_errors,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.replica.rules import RULES
@@ -95,7 +95,7 @@ def _bounded(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--fail-fast", is_flag=True, help="Stop at the first violation.")
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the first schedule as a diagram.")
 @offline_verb_options
-@tells_errors
+@reports_errors
 def explore(
     truncation: str,
     controller: str,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_OK, EXIT_TOOL_FAILED, fail, offline_verb_options, print_json, tells_errors
+from tidegauge.cli import EXIT_FAILED, EXIT_OK, EXIT_TOOL_FAILED, fail, offline_verb_options, print_json, reports_errors
 from tidegauge_broker.replica.rules import RULES
 from tidegauge_proof.simulator.replay import Outcome, replay
 from tidegauge_proof.simulator.trace import Trace, TraceError, read_trace
@@ -39,7 +39,7 @@ DEFAULT_RULE = "kip-320"
     "epoch question answered by a broker that does not lead.",
 )
 @offline_verb_options
-@tells_errors
+@reports_errors
 def replay_verb(
     files: tuple[Path, ...],
     truncation: str,

@@ -27,8 +27,8 @@ from tidegauge.cli import (
     fail,
     offline_verb_options,
     print_json,
+    reports_errors,
     say,
-    tells_errors,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.replica.rules import RULES
@@ -107,7 +107,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first violation.")
 @offline_verb_options
-@tells_errors
+@reports_errors
 def simulate(
     seed: int,
     runs: int,

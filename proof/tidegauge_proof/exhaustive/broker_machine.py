@@ -40,10 +40,10 @@ from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import BatchHeader
 from tidegauge_broker.replica.messages import (
     CoreSettings,
-    EpochAnswer,
     EpochEnd,
+    EpochEndResult,
     EpochEntry,
-    EpochQuestion,
+    EpochLookup,
     EpochRound,
     FetchedPartition,
     FetchPartition,
@@ -185,11 +185,11 @@ class BrokerMachine:
         end = None if answer.end is None else EpochEnd(*answer.end)
         if answer.log_end == _OF_EPOCH:
             assert end is not None
-            effects = broker.core.epochs_answered(leader, number, [EpochAnswer(AT, error, end)], self.now_ms)
+            effects = broker.core.epoch_ends_received(leader, number, [EpochEndResult(AT, error, end)], self.now_ms)
         else:
             records = b"" if answer.record is None else batch_at(*answer.record)[1]
             told = FetchedPartition(AT, error, answer.high_watermark, 0, answer.log_end, end, None, records)
-            effects = broker.core.fetch_answered(leader, number, [told], self.now_ms)
+            effects = broker.core.fetch_response_received(leader, number, [told], self.now_ms)
         broker.execute(effects)
 
     def _fail(self, leader: int, number: int) -> None:
@@ -201,7 +201,7 @@ class BrokerMachine:
         broker = self.broker
         if question.kind == "epoch":
             assert question.epoch is not None
-            return self._epoch_end(EpochQuestion(AT, question.epoch, question.current_epoch))
+            return self._epoch_end(EpochLookup(AT, question.epoch, question.current_epoch))
         wanted = FetchPartition(AT, question.offset, 1, question.current_epoch, question.epoch, 0)
         broker.metadata.eligible = frozenset({follower} if may_join else ())
         broker.execute(
@@ -217,7 +217,7 @@ class BrokerMachine:
         end = None if told.diverging is None else (told.diverging.epoch, told.diverging.end_offset)
         return Answer(told.error.name, told.high_watermark, told.log_end_offset, end, record)
 
-    def _epoch_end(self, question: EpochQuestion) -> Answer:
+    def _epoch_end(self, question: EpochLookup) -> Answer:
         answer = end_of_epoch(self.broker, question, self.setting.liberal)
         return Answer(answer.error.name, -1, _OF_EPOCH, (answer.end.epoch, answer.end.end_offset), None)
 

@@ -11,7 +11,7 @@ from typing import cast
 
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.epoch_cache import EpochCache
-from tidegauge_broker.replica.messages import EpochAnswer, EpochQuestion, LeaderHint
+from tidegauge_broker.replica.messages import EpochEndResult, EpochLookup, LeaderHint
 from tidegauge_broker.replica.rules import TruncationRule
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 
@@ -51,10 +51,10 @@ def with_liberties(rule: TruncationRule) -> TruncationRule:
     return cast("TruncationRule", liberal())
 
 
-def end_of_epoch(broker: MemoryBroker, question: EpochQuestion, liberal: TruncationRule | None) -> EpochAnswer:
+def end_of_epoch(broker: MemoryBroker, question: EpochLookup, liberal: TruncationRule | None) -> EpochEndResult:
     """Return where an epoch ends in a broker's log; under a liberal rule also where the broker does not lead."""
     answer = broker.core.offset_for_leader_epoch(question)
     if answer.error is ErrorCode.NONE or liberal is None:
         return answer
     end = liberal.end_of_epoch(EpochCache(broker.log.epochs), question.leader_epoch, broker.log.log_end_offset)
-    return EpochAnswer(AT, ErrorCode.NONE, end)
+    return EpochEndResult(AT, ErrorCode.NONE, end)

@@ -25,7 +25,7 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.broker import BrokerCore
-from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchAnswer
+from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchResults
 from tidegauge_broker.replica.effects import (
     AdvanceLogStart,
     AppendAsFollower,
@@ -400,7 +400,7 @@ class MemoryBroker:
 
     # Answers
 
-    def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
+    def respond_to_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
         """Keep the answer until somebody takes it."""
         for result in results:
             at = result.topic_partition
@@ -409,7 +409,7 @@ class MemoryBroker:
                 assert result.base_offset < self.replicas[at].log.log_end_offset, f"I8: {at} is answered, not written"
         self.told.produced.append((token, results))
 
-    def answer_fetch(self, token: object, answer: FetchAnswer) -> None:
+    def respond_to_fetch(self, token: object, answer: FetchResults) -> None:
         """Keep the answer until somebody takes it."""
         fetched: list[FetchedPartition] = []
         for result, records in answer:
@@ -430,7 +430,7 @@ class MemoryBroker:
             )
         self.told.fetched.append((token, fetched))
 
-    def answer_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
+    def respond_to_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
         """Nobody deletes records."""
         raise AssertionError((token, results))
 

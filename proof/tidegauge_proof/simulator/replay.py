@@ -298,7 +298,7 @@ class Replay:
             chosen = self._next_round(broker, role.leader)
             assert isinstance(chosen, EpochRound)
             answer = end_of_epoch(self.brokers[role.leader], chosen.partitions[0], self.liberal)
-            effects = broker.core.epochs_answered(role.leader, chosen.request_id, [answer], self._now_ms)
+            effects = broker.core.epoch_ends_received(role.leader, chosen.request_id, [answer], self._now_ms)
             broker.execute(effects)
             if answer.error is not ErrorCode.NONE:
                 raise Refused(
@@ -319,7 +319,7 @@ class Replay:
             assert isinstance(chosen, FetchRound)
             answer = self._ask(broker, chosen, max_bytes=max_bytes)
             before = partition.log_end_offset
-            broker.execute(broker.core.fetch_answered(leader, chosen.request_id, [answer], self._now_ms))
+            broker.execute(broker.core.fetch_response_received(leader, chosen.request_id, [answer], self._now_ms))
             if answer.error is ErrorCode.NONE and answer.diverging is None:
                 self._reconciled[follower] = partition.leader_epoch
                 return

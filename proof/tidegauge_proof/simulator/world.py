@@ -31,7 +31,7 @@ from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, PartitionStateNode, encode_lo
 from tidegauge_broker.replica.messages import (
     CONSUMER,
     CoreSettings,
-    EpochAnswer,
+    EpochEndResult,
     EpochRound,
     FetchedPartition,
     FetchPartition,
@@ -73,7 +73,7 @@ class Exchange:
     life: int
     broker_epoch: int
     chosen: FetchRound | EpochRound
-    answer: list[FetchedPartition] | list[EpochAnswer] | None = None
+    answer: list[FetchedPartition] | list[EpochEndResult] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -420,10 +420,10 @@ class World:
         self._close(exchange)
         if isinstance(chosen, FetchRound):
             fetched = cast("list[FetchedPartition]", answer)
-            effects = broker.core.fetch_answered(chosen.leader, chosen.request_id, fetched, self.now_ms)
+            effects = broker.core.fetch_response_received(chosen.leader, chosen.request_id, fetched, self.now_ms)
         else:
-            ends = cast("list[EpochAnswer]", answer)
-            effects = broker.core.epochs_answered(chosen.leader, chosen.request_id, ends, self.now_ms)
+            ends = cast("list[EpochEndResult]", answer)
+            effects = broker.core.epoch_ends_received(chosen.leader, chosen.request_id, ends, self.now_ms)
         broker.execute(effects)
 
     def give_up(self, exchange: Exchange) -> None:

@@ -73,7 +73,7 @@ def count_all(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> Count
         mine = places[index][1]
         if any(o.producer == record.producer and o.number < record.number and at > mine for o, at in others):
             counts[Kind.REORDERED] += 1
-        if any(o.is_acknowledged and o.answered_us < record.invoked_us and at > mine for o, at in others):
+        if any(o.is_acknowledged and o.completed_us < record.invoked_us and at > mine for o, at in others):
             counts[Kind.REORDERED_IN_REAL_TIME] += 1
     return +counts
 

@@ -19,7 +19,7 @@ def sent(number: int, value: str | None = None, outcome: str = "ok", **fields: A
         "acks": "all",
         "is_idempotent": True,
         "invoked_us": 10 * number,
-        "answered_us": 10 * number + 5,
+        "completed_us": 10 * number + 5,
         "partition": 0 if outcome == "ok" else -1,
         "offset": number if outcome == "ok" else -1,
         "error": "" if outcome == "ok" else "SOME_ERROR",

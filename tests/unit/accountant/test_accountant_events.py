@@ -108,7 +108,7 @@ def test_another_topics_events_say_nothing() -> None:
 
 def acknowledged(begin_ms: int, end_ms: int, **fields: Any) -> dict[Kind, int]:
     events = fields.pop("events")
-    history = [sent(0, invoked_us=begin_ms * 1000, answered_us=end_ms * 1000, **fields)]
+    history = [sent(0, invoked_us=begin_ms * 1000, completed_us=end_ms * 1000, **fields)]
     return found(report(history, log(kept(0)), events=events, min_isr=2))
 
 

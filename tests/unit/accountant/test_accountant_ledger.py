@@ -184,7 +184,7 @@ def test_a_copy_in_another_partition_is_a_copy() -> None:
 def test_the_same_value_by_a_stranger_is_duplicated_until_the_strangers_history_is_given() -> None:
     books = log(kept(0, "x", 0), kept(1, "x", 50))
     assert found(report([sent(0, "x")], books)) == {Kind.DUPLICATED: 1}
-    stranger = sent(0, "x", producer="q", timestamp_ms=50, offset=1, invoked_us=90, answered_us=95)
+    stranger = sent(0, "x", producer="q", timestamp_ms=50, offset=1, invoked_us=90, completed_us=95)
     assert report([sent(0, "x"), stranger], books).is_balanced
 
 

@@ -8,7 +8,7 @@ from tidegauge_lab.accountant.books import Kind
 
 
 def test_a_later_record_of_a_producer_before_an_earlier_one() -> None:
-    together = {"invoked_us": 0, "answered_us": 50}
+    together = {"invoked_us": 0, "completed_us": 50}
     history = [sent(0, offset=1, **together), sent(1, offset=0, **together)]
     assert found(report(history, log(*values("v1", "v0")))) == {Kind.REORDERED: 1}
     history = [sent(0, **together), sent(1, **together)]
@@ -16,7 +16,7 @@ def test_a_later_record_of_a_producer_before_an_earlier_one() -> None:
 
 
 def test_two_producers_at_the_same_time_have_no_order() -> None:
-    together = {"invoked_us": 0, "answered_us": 50}
+    together = {"invoked_us": 0, "completed_us": 50}
     history = [sent(0, offset=1, **together), sent(1, offset=0, producer="q", **together)]
     assert report(history, log(*values("v1", "v0"))).is_balanced
 
@@ -28,10 +28,10 @@ def test_partitions_have_no_order_between_them() -> None:
 
 def test_what_was_sent_after_an_acknowledgement_stands_behind_it() -> None:
     """The Redpanda check; also for a record whose own outcome is unknown."""
-    first = sent(0, offset=1, answered_us=5)
+    first = sent(0, offset=1, completed_us=5)
     for second in (
-        sent(1, offset=0, producer="q", invoked_us=6, answered_us=9),
-        sent(1, outcome="info", producer="q", invoked_us=6, answered_us=9),
+        sent(1, offset=0, producer="q", invoked_us=6, completed_us=9),
+        sent(1, outcome="info", producer="q", invoked_us=6, completed_us=9),
     ):
         assert found(report([first, second], log(*values("v1", "v0")))) == {Kind.REORDERED_IN_REAL_TIME: 1}
         at_once = second._replace(invoked_us=5)
@@ -45,7 +45,7 @@ def test_what_stands_nowhere_or_failed_has_no_order() -> None:
 
 def test_acks_0_acknowledges_nothing_and_so_orders_nothing_in_real_time() -> None:
     history = [
-        sent(0, acks="0", offset=-1, answered_us=5),
+        sent(0, acks="0", offset=-1, completed_us=5),
         sent(1, acks="0", offset=-1, producer="q", invoked_us=6),
     ]
     assert report(history, log(*values("v1", "v0"))).is_balanced

@@ -32,7 +32,7 @@ def test_a_record_has_an_invocation_and_its_answer(tmp_path: Path) -> None:
     (record,) = records_of(path)
     assert record[1:7] == (0, b"k", b"v", 77, "all", True)
     assert (record.outcome, record.partition, record.offset) == ("ok", 2, 15)
-    assert record.invoked_us <= record.answered_us
+    assert record.invoked_us <= record.completed_us
     assert record.is_acknowledged
     assert [line["type"] for line in lines_of(path)] == ["invoke", "ok"]
 
@@ -53,7 +53,7 @@ def test_definite_and_indefinite_failures_are_kept_apart(tmp_path: Path) -> None
     found = records_of(path)
     assert [record.outcome for record in found] == ["fail", "info", "info", "info"]
     assert [record.error for record in found] == ["MESSAGE_TOO_LARGE", "MESSAGE_TOO_LARGE", "REQUEST_TIMED_OUT", ""]
-    assert (found[3].answered_us, found[3].offset) == (NO_TIME, NO_OFFSET), "rule 2"
+    assert (found[3].completed_us, found[3].offset) == (NO_TIME, NO_OFFSET), "rule 2"
 
 
 def test_acks_0_acknowledges_nothing(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from tidegauge_broker.replica.messages import (
     ACKS_ALL,
     CONSUMER,
     CoreSettings,
-    EpochAnswer,
+    EpochEndResult,
     EpochRound,
     FetchedPartition,
     FetchPartition,
@@ -68,13 +68,13 @@ class Pending:
         self._box = box
 
     @property
-    def is_answered(self) -> bool:
+    def is_completed(self) -> bool:
         return self in self._box
 
     @property
     def results(self) -> Any:
         """One for each partition."""
-        assert self.is_answered, "not answered yet"
+        assert self.is_completed, "not answered yet"
         return self._box[self]
 
     @property
@@ -86,7 +86,7 @@ class Pending:
     @property
     def error(self) -> ErrorCode | None:
         """The only partition's error; None where it still waits."""
-        error: ErrorCode | None = self.result.error if self.is_answered else None
+        error: ErrorCode | None = self.result.error if self.is_completed else None
         return error
 
 
@@ -103,7 +103,7 @@ class Exchange:
     box: dict[object, Any]
 
     @property
-    def is_answered(self) -> bool:
+    def is_completed(self) -> bool:
         return self in self.box
 
     @property
@@ -337,8 +337,8 @@ class Cluster:
         answers = exchange.box[exchange]
         leader, number = exchange.round.leader, exchange.round.request_id
         if isinstance(exchange.round, EpochRound):
-            return broker.execute(broker.core.epochs_answered(leader, number, answers, self.now_ms))
-        return broker.execute(broker.core.fetch_answered(leader, number, answers, self.now_ms))
+            return broker.execute(broker.core.epoch_ends_received(leader, number, answers, self.now_ms))
+        return broker.execute(broker.core.fetch_response_received(leader, number, answers, self.now_ms))
 
     def lose(self, exchange: Exchange) -> None:
         """The follower hears that there will be no answer."""
@@ -353,7 +353,7 @@ class Cluster:
         assert exchange is not None
         return self.arrive(exchange)
 
-    def fetch(self, follower: int, leader: int | None = None) -> FetchedPartition | EpochAnswer | None:
+    def fetch(self, follower: int, leader: int | None = None) -> FetchedPartition | EpochEndResult | None:
         """One whole round that does not wait for data; the answer of the only partition."""
         exchange = self.ask(follower, leader)
         if exchange is None:
@@ -363,7 +363,7 @@ class Cluster:
             return None
         self.arrive(exchange, wait_ms=0)
         self.answer(exchange)
-        answers: list[FetchedPartition | EpochAnswer] = exchange.box[exchange]
+        answers: list[FetchedPartition | EpochEndResult] = exchange.box[exchange]
         return answers[0]
 
     # ISR proposals

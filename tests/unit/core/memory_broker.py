@@ -20,7 +20,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, patch, read_header
 from tidegauge_broker.replica.broker import BrokerCore
-from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchAnswer
+from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchResults
 from tidegauge_broker.replica.effects import (
     AdvanceLogStart,
     AppendAsFollower,
@@ -238,17 +238,17 @@ class Broker:
         self.proposals.append(proposal)
         self.told.add(proposal.topic_partition)
 
-    def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
+    def respond_to_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
         assert token not in self.produced, "a produce was answered twice"
         self.produced[token] = results
         self.told |= {result.topic_partition for result in results}
 
-    def answer_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
+    def respond_to_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
         assert token not in self.deleted, "a DeleteRecords was answered twice"
         self.deleted[token] = results
         self.told |= {result.topic_partition for result in results}
 
-    def answer_fetch(self, token: object, answer: FetchAnswer) -> None:
+    def respond_to_fetch(self, token: object, answer: FetchResults) -> None:
         assert token not in self.fetched, "a fetch was answered twice"
         self.told |= {result.topic_partition for result, _ in answer}
         self.fetched[token] = [

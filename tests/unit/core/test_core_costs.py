@@ -11,7 +11,7 @@ from core_harness import AT, Cluster
 from tests.costs import cost_ratio
 
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.effects import AnswerFetch
+from tidegauge_broker.replica.effects import RespondToFetch
 from tidegauge_broker.replica.messages import FetchPartition, FetchRequest, FetchResult, FetchRound
 
 pytestmark = pytest.mark.long
@@ -32,9 +32,9 @@ def test_a_round_in_which_nothing_happens_costs_little_for_each_partition() -> N
         assert isinstance(chosen, FetchRound)
         assert leader.fetch(FetchRequest(2, WAIT_MS, 1, 1 << 20, chosen.partitions), object(), now_ms) == []
         now_ms += WAIT_MS
-        [answer] = [effect for effect in leader.tick(now_ms) if isinstance(effect, AnswerFetch)]
+        [answer] = [effect for effect in leader.tick(now_ms) if isinstance(effect, RespondToFetch)]
         assert len(answer.results) == PARTITIONS
-        assert follower.fetch_answered(1, chosen.request_id, [], now_ms) == []
+        assert follower.fetch_response_received(1, chosen.request_id, [], now_ms) == []
 
     known = {TopicPartition(AT.topic, number): number for number in range(PARTITIONS)}
 

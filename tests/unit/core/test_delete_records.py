@@ -36,7 +36,7 @@ def test_it_waits_until_all_live_replicas_have_moved_their_log_start():
     cluster.fetch(3)
     assert starts(cluster) == [3, 3, 3]
     cluster.fetch(2)  # the next request tells the leader
-    assert not pending.is_answered
+    assert not pending.is_completed
     cluster.fetch(3)
     assert (pending.error, pending.result.low_watermark) == (ErrorCode.NONE, 3)
 
@@ -54,7 +54,7 @@ def test_a_dead_replica_is_not_waited_for():
     pending = delete(cluster, 2)
     cluster.fetch(2)
     cluster.fetch(2)
-    assert not pending.is_answered
+    assert not pending.is_completed
     cluster.expire_session(3)
     cluster.settle()
     assert (pending.error, pending.result.low_watermark) == (ErrorCode.NONE, 2)
@@ -87,7 +87,7 @@ def test_a_topic_that_is_only_compacted_refuses():
     cluster = five_committed(rules=TopicRules(compacted=True, deletes=False))
     assert delete(cluster, 1).error is ErrorCode.POLICY_VIOLATION
     cluster = five_committed(rules=TopicRules(compacted=True, deletes=True))
-    assert not delete(cluster, 1).is_answered, "compact,delete allows it"
+    assert not delete(cluster, 1).is_completed, "compact,delete allows it"
 
 
 def test_only_the_leader_deletes():
@@ -100,7 +100,7 @@ def test_the_time_limit_answers_and_the_records_are_gone_all_the_same():
     cluster = five_committed()
     pending = delete(cluster, 3, timeout_ms=500)
     cluster.advance(499)
-    assert not pending.is_answered
+    assert not pending.is_completed
     assert cluster.brokers[1].core.next_deadline_ms() == cluster.now_ms + 1
     cluster.advance(1)
     assert pending.error is ErrorCode.REQUEST_TIMED_OUT

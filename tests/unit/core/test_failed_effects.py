@@ -112,7 +112,7 @@ def test_a_follower_takes_the_records_of_all_partitions_but_the_one_that_failed(
     chosen = broker.core.next_round(OTHER, broker.now_ms)
     assert isinstance(chosen, FetchRound)
     answers = [FetchedPartition(at, high_watermark=0, log_start_offset=0, records=led("y")) for at in (A, B, C)]
-    broker.execute(broker.core.fetch_answered(OTHER, chosen.request_id, answers, broker.now_ms))
+    broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, answers, broker.now_ms))
     assert [log.log_end_offset for log in broker.disk.values()] == [0, 1, 1]
     again = broker.core.next_round(OTHER, broker.now_ms)
     assert isinstance(again, FetchRound)
@@ -127,7 +127,7 @@ def test_truncations_and_epochs_of_other_directories_are_carried_out() -> None:
     chosen = broker.core.next_round(OTHER, broker.now_ms)
     refuse(broker, TruncateLog, at=A)
     answers = [FetchedPartition(at, diverging=EpochEnd(-1, 0)) for at in (A, B, C)]
-    broker.execute(broker.core.fetch_answered(OTHER, chosen.request_id, answers, broker.now_ms))
+    broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, answers, broker.now_ms))
     assert [log.log_end_offset for log in broker.disk.values()] == [1, 0, 0]
     assert [broker.core.partition(at).role for at in (A, B, C)] == [Role.OFFLINE, Role.FOLLOWER, Role.FOLLOWER]
 
@@ -292,7 +292,7 @@ def answer_round(broker: LoneBroker) -> None:
     role(broker, OTHER, 1)
     chosen = broker.core.next_round(OTHER, broker.now_ms)
     answers = [FetchedPartition(at, diverging=EpochEnd(-1, 0)) for at in (A, B)]
-    broker.execute(broker.core.fetch_answered(OTHER, chosen.request_id, answers, broker.now_ms))
+    broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, answers, broker.now_ms))
 
 
 DEFECTS = {
@@ -471,9 +471,11 @@ class Twins:
                 answer = FetchedPartition(at, high_watermark=offset, log_start_offset=0, records=records)
             answers.append(answer)
             twin = self.twins[at]
-            twin.execute(twin.core.fetch_answered(OTHER, asked.request_id, [answer], twin.now_ms))
+            twin.execute(twin.core.fetch_response_received(OTHER, asked.request_id, [answer], twin.now_ms))
         if isinstance(chosen, FetchRound):
-            self.broker.execute(self.broker.core.fetch_answered(OTHER, chosen.request_id, answers, self.broker.now_ms))
+            self.broker.execute(
+                self.broker.core.fetch_response_received(OTHER, chosen.request_id, answers, self.broker.now_ms)
+            )
 
     def delete(self) -> None:
         chosen = [RecordsToDelete(at, None) for at in self.some() if self.hosted(at)]

@@ -9,7 +9,7 @@ import pytest
 from core_harness import AT, Cluster
 
 from tidegauge.errors import ErrorCode
-from tidegauge_broker.replica.effects import AnswerFetch
+from tidegauge_broker.replica.effects import RespondToFetch
 from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchRequest, FetchResult
 
 NONE = ErrorCode.NONE
@@ -85,7 +85,7 @@ def test_a_parked_fetch_at_a_follower_is_answered_when_its_high_watermark_moves(
     """ReplicaFetcherThread completes delayed fetches of partitions whose high watermark it has moved."""
     cluster = settled("a")
     waiting = cluster.consume(2, 1, wait_ms=10_000, rack="")
-    assert not waiting.is_answered
+    assert not waiting.is_completed
     cluster.produce(1, "b", acks=1)
     cluster.settle()
     assert (waiting.error, waiting.result.high_watermark) == (NONE, 2)
@@ -99,7 +99,7 @@ def test_a_leader_that_becomes_follower_goes_on_serving_who_may_read_there():
     cluster.impose(2, [1, 2, 3])
     cluster.deliver()
     assert ends.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert not stays.is_answered
+    assert not stays.is_completed
 
 
 def asked(cluster: Cluster, rack: str | None, offset: int = 0) -> FetchResult | None:
@@ -107,7 +107,7 @@ def asked(cluster: Cluster, rack: str | None, offset: int = 0) -> FetchResult | 
     wanted = [FetchPartition(AT, offset, 1 << 20)]
     request = FetchRequest(CONSUMER, 10_000, 1, 1 << 20, wanted, client_rack=rack)
     answers = cluster.brokers[1].core.fetch(request, object(), cluster.now_ms)
-    results = [result for answer in answers if isinstance(answer, AnswerFetch) for result in answer.results]
+    results = [result for answer in answers if isinstance(answer, RespondToFetch) for result in answer.results]
     return results[0] if results else None
 
 
@@ -180,5 +180,5 @@ def test_records_that_come_with_a_high_watermark_above_them_are_given_at_once():
     assert cluster.ends(1) == [(2, 2)]
     cluster.fetch(2)
     assert cluster.ends(2) == [(2, 2)]
-    assert waiting.is_answered
+    assert waiting.is_completed
     assert waiting.result.records

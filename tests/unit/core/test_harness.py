@@ -6,7 +6,7 @@ import pytest
 from core_harness import AT, Cluster
 
 from tidegauge.errors import ErrorCode
-from tidegauge_broker.replica.effects import AnswerProduce, TruncateLog
+from tidegauge_broker.replica.effects import RespondToProduce, TruncateLog
 from tidegauge_broker.replica.messages import ProduceResult
 
 
@@ -14,7 +14,7 @@ def test_a_record_goes_all_the_way():
     cluster = Cluster()
     assert cluster.state == (1, (1, 2, 3), 0, 0)
     produce = cluster.produce(1, "a")
-    assert not produce.is_answered
+    assert not produce.is_completed
     cluster.settle()
     assert (produce.error, produce.result.base_offset) == (ErrorCode.NONE, 0)
     assert cluster.ends(1, 2, 3) == [(1, 1)] * 3
@@ -26,7 +26,7 @@ def test_an_answer_before_its_log_effect_is_refused():
     cluster = Cluster()
     cluster.produce(1, "a", "b", acks=1)
     broker = cluster.brokers[1]
-    told_first = [AnswerProduce("token", [ProduceResult(AT)]), TruncateLog(AT, 0)]
+    told_first = [RespondToProduce("token", [ProduceResult(AT)]), TruncateLog(AT, 0)]
     with pytest.raises(AssertionError, match="I8"):
         broker.execute(told_first)
 

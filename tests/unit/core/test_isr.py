@@ -215,7 +215,7 @@ def test_the_high_watermark_waits_for_a_member_until_its_removal_is_decided():
     assert proposal.new_isr == (1,)
     assert cluster.isr(1) == ((1, 2, 3), (1, 2, 3))
     assert cluster.ends(1, 2) == [(1, 0), (1, 0)]
-    assert not produce.is_answered
+    assert not produce.is_completed
     cluster.alter_partition(1)
     assert cluster.isr(1) == ((1,), (1,))
     assert cluster.ends(1) == [(1, 1)]
@@ -233,7 +233,7 @@ def test_a_verdict_wakes_waiting_fetches_only_if_the_high_watermark_moves(monkey
     monkeypatch.setattr(DelayedFetch, "try_complete", lambda fetch, _out: tried.append(fetch.token))
     cluster.alter_partition(1)
     assert cluster.isr(1) == ((1, 2, 3), (1, 2, 3))
-    assert (tried, waiting.is_answered, consumer.is_answered) == ([], False, False)
+    assert (tried, waiting.is_completed, consumer.is_completed) == ([], False, False)
 
 
 def test_a_verdict_that_moves_the_high_watermark_wakes_consumers():
@@ -243,10 +243,10 @@ def test_a_verdict_that_moves_the_high_watermark_wakes_consumers():
     consumer = cluster.consume(1, 0, wait_ms=100_000)
     cluster.produce(1, "a", acks=1)
     cluster.advance(31_000)
-    assert not consumer.is_answered
+    assert not consumer.is_completed
     cluster.alter_partition(1)
     assert cluster.ends(1) == [(1, 1)]
-    assert consumer.is_answered
+    assert consumer.is_completed
 
 
 def test_a_caught_up_replica_outside_the_isr_holds_the_high_watermark_back():

@@ -7,7 +7,7 @@ from core_harness import AT, Cluster
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.messages import OffsetAnswer, RecordsToDelete, TimeLookup
+from tidegauge_broker.replica.messages import OffsetResult, RecordsToDelete, TimeLookup
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 
@@ -22,7 +22,7 @@ def five_committed() -> Cluster:
 
 def offset(cluster: Cluster, timestamp_ms: int, broker_id: int = 1) -> int:
     answer = cluster.brokers[broker_id].core.list_offset(AT, None, timestamp_ms)
-    assert isinstance(answer, OffsetAnswer)
+    assert isinstance(answer, OffsetResult)
     assert answer.error is ErrorCode.NONE
     return answer.offset
 
@@ -47,10 +47,10 @@ def test_without_tiered_storage_all_is_local_and_nothing_tiered() -> None:
 def test_only_the_leader_answers(timestamp_ms: int) -> None:
     cluster = five_committed()
     refused = cluster.brokers[2].core.list_offset(AT, None, timestamp_ms)
-    assert isinstance(refused, OffsetAnswer)
+    assert isinstance(refused, OffsetResult)
     assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     unknown = cluster.brokers[1].core.list_offset(TopicPartition("nothing", 0), None, timestamp_ms)
-    assert isinstance(unknown, OffsetAnswer)
+    assert isinstance(unknown, OffsetResult)
     assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -66,5 +66,5 @@ def test_a_new_leader_that_lags_finds_no_offset_by_time_yet():
     assert isinstance(found, TimeLookup)
     assert found.nothing.error is ErrorCode.OFFSET_NOT_AVAILABLE
     found = cluster.brokers[2].core.list_offset(AT, None, -1)
-    assert isinstance(found, OffsetAnswer)
+    assert isinstance(found, OffsetResult)
     assert found.error is ErrorCode.OFFSET_NOT_AVAILABLE

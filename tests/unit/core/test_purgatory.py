@@ -20,7 +20,7 @@ from tidegauge.control import StopReplicaPartition, StopReplicaRequest
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, patch
-from tidegauge_broker.replica.effects import AnswerFetch, Effect
+from tidegauge_broker.replica.effects import Effect, RespondToFetch
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import (
     CONSUMER,
@@ -142,7 +142,7 @@ def test_a_fetch_of_many_partitions_is_looked_at_once_in_a_step(monkeypatch: pyt
         Leader, "read", lambda self, wanted, replica_id: (reads.append(replica_id), read(self, wanted, replica_id))[1]
     )
     cluster.park(2)
-    assert not consumer.is_answered
+    assert not consumer.is_completed
     cluster.park(3)
     assert [result.high_watermark for result in consumer.results] == [1] * count
     assert {replica_id: reads.count(replica_id) for replica_id in set(reads)} == {2: count, 3: count, CONSUMER: count}
@@ -214,7 +214,7 @@ def test_acks_all_waits_for_the_high_watermark():
     produce = cluster.produce(1, "a", "b")
     for follower in (2, 3, 2):
         cluster.fetch(follower)
-        assert not produce.is_answered
+        assert not produce.is_completed
     cluster.fetch(3)
     assert (produce.error, produce.result.base_offset) == (NONE, 0)
 
@@ -237,7 +237,7 @@ def test_the_time_is_over_but_the_record_stays_and_commits_later():
     cluster = quiet()
     produce = cluster.produce(1, "a", timeout_ms=1000)
     cluster.advance(999)
-    assert not produce.is_answered
+    assert not produce.is_completed
     assert cluster.brokers[1].core.next_deadline_ms() == cluster.now_ms + 1
     cluster.advance(1)
     assert (produce.error, produce.result.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
@@ -290,7 +290,7 @@ def test_a_leader_that_stays_leader_in_a_new_epoch_goes_on_waiting():
     produce = cluster.produce(1, "a")
     cluster.impose(1, [1, 2])
     cluster.deliver()
-    assert not produce.is_answered
+    assert not produce.is_completed
     cluster.settle()
     assert (produce.error, produce.result.base_offset) == (NONE, 0)
 
@@ -328,14 +328,14 @@ def test_a_request_of_two_partitions_has_one_answer():
         cluster.fetch(follower)
     cluster.impose(2, [2, 3, 1], at=OTHER)
     cluster.deliver()
-    assert not both.is_answered
+    assert not both.is_completed
     cluster.settle()
     assert [(result.error, result.base_offset) for result in both.results] == [
         (NONE, 0),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1),
     ]
     half = cluster.produce(1, "b", partitions=(OTHER, AT))
-    assert not half.is_answered
+    assert not half.is_completed
     cluster.settle()
     assert [result.error for result in half.results] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, NONE]
     none = cluster.produce(1, "b", partitions=(OTHER,))
@@ -469,11 +469,11 @@ def test_an_append_wakes_followers_a_commit_wakes_consumers():
     cluster = quiet()
     follower, consumer = cluster.park(2), cluster.consume(1, 0, wait_ms=10_000)
     cluster.produce(1, "a", acks=1)
-    assert (follower.is_answered, consumer.is_answered) == (True, False)
+    assert (follower.is_completed, consumer.is_completed) == (True, False)
     cluster.answer(follower)
     cluster.fetch(3)
     cluster.fetch(2)
-    assert not consumer.is_answered
+    assert not consumer.is_completed
     cluster.fetch(3)
     assert consumer.result.records == cluster.content(1)[0][2]
 
@@ -522,7 +522,7 @@ def test_a_consumers_answer_is_limited_by_the_broker_a_followers_is_not():
         (answer,) = [
             effect
             for effect in core.fetch(FetchRequest(replica_id, 0, 1, 5000, [FetchPartition(AT, 0, 10)]), "t", 1)
-            if isinstance(effect, AnswerFetch)
+            if isinstance(effect, RespondToFetch)
         ]
         assert answer.max_bytes == limit
 
@@ -539,7 +539,7 @@ def test_a_fetch_that_waits_ends_in_time_with_what_there_is():
     cluster = quiet()
     consumer = cluster.consume(1, 0, wait_ms=FETCH_WAIT_MS)
     cluster.advance(FETCH_WAIT_MS - 1)
-    assert not consumer.is_answered
+    assert not consumer.is_completed
     cluster.advance(1)
     assert (consumer.result.error, consumer.result.records, consumer.result.high_watermark) == (NONE, b"", 0)
 
@@ -572,7 +572,7 @@ def test_who_has_gone_gets_no_answer():
     core.cancel(object())
     cluster.settle()
     cluster.advance(60_000)
-    assert (produce.is_answered, consumer.is_answered) == (False, False)
+    assert (produce.is_completed, consumer.is_completed) == (False, False)
     assert cluster.ends(1) == [(1, 1)]
 
 

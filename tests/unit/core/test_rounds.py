@@ -67,7 +67,7 @@ def test_a_partition_that_the_answer_leaves_out_is_asked_for_again():
     chosen = next_round(cluster)
     answer = FetchedPartition(OTHER, high_watermark=0, log_start_offset=0)
     core = cluster.brokers[2].core
-    cluster.brokers[2].execute(core.fetch_answered(1, chosen.request_id, [answer], cluster.now_ms))
+    cluster.brokers[2].execute(core.fetch_response_received(1, chosen.request_id, [answer], cluster.now_ms))
     assert [wanted.topic_partition for wanted in next_round(cluster).partitions] == [AT, OTHER]
 
 
@@ -101,7 +101,7 @@ def test_an_error_pauses_the_partition_alone(error: ErrorCode):
     chosen = next_round(cluster)
     answers = [FetchedPartition(AT, error), FetchedPartition(OTHER, high_watermark=0, log_start_offset=0)]
     core = cluster.brokers[2].core
-    cluster.brokers[2].execute(core.fetch_answered(1, chosen.request_id, answers, cluster.now_ms))
+    cluster.brokers[2].execute(core.fetch_response_received(1, chosen.request_id, answers, cluster.now_ms))
     assert asked(cluster) == [1]
     cluster.advance(999)
     assert asked(cluster) == [1]

@@ -13,10 +13,10 @@ from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.messages import (
     UNDEFINED_EPOCH_END,
     CoreSettings,
-    EpochAnswer,
     EpochEnd,
+    EpochEndResult,
     EpochEntry,
-    EpochQuestion,
+    EpochLookup,
     EpochRound,
     FetchRound,
     TopicRules,
@@ -134,7 +134,7 @@ def a_follower_that_must_ask(rule: str = "kip-279") -> tuple[Cluster, Exchange]:
 def test_the_question_comes_before_the_first_fetch_in_a_round_of_its_own():
     cluster, exchange = a_follower_that_must_ask()
     assert isinstance(exchange.round, EpochRound)
-    assert exchange.round.partitions == [EpochQuestion(AT, 0)]
+    assert exchange.round.partitions == [EpochLookup(AT, 0)]
     assert cluster.ask(1) is None  # one round at a time
     cluster.answer(cluster.arrive(exchange))
     assert cluster.ends(1) == [(2, 0)]
@@ -155,7 +155,7 @@ def test_a_replica_without_epochs_has_nothing_to_ask():
 def test_an_error_a_lost_round_and_a_missing_answer_ask_again_after_the_backoff():
     cluster, exchange = a_follower_that_must_ask()
     cluster.lose(exchange)
-    for answers in ([EpochAnswer(AT, ErrorCode.NOT_LEADER_OR_FOLLOWER)], []):
+    for answers in ([EpochEndResult(AT, ErrorCode.NOT_LEADER_OR_FOLLOWER)], []):
         assert cluster.ask(1) is None
         cluster.advance(1000)
         again = cluster.ask(1)
@@ -172,10 +172,10 @@ def test_a_late_or_repeated_answer_about_epochs_changes_nothing():
     cluster.impose(2, (2,))
     cluster.deliver()
     # By these rules the same leader in a new epoch is nothing new: the round still waits. Another leader ends it.
-    exchange.box[exchange] = [EpochAnswer(AT, ErrorCode.NONE, EpochEnd(0, 1))]
+    exchange.box[exchange] = [EpochEndResult(AT, ErrorCode.NONE, EpochEnd(0, 1))]
     cluster.answer(exchange)
     assert cluster.ends(1) == [(1, 0)]
-    exchange.box[exchange] = [EpochAnswer(AT, ErrorCode.NONE, EpochEnd(0, 0))]
+    exchange.box[exchange] = [EpochEndResult(AT, ErrorCode.NONE, EpochEnd(0, 0))]
     cluster.answer(exchange)
     assert cluster.ends(1) == [(1, 0)]
 
@@ -184,7 +184,7 @@ def test_an_answer_about_epochs_to_a_replica_that_leads_by_now_changes_nothing()
     cluster, exchange = a_follower_that_must_ask()
     cluster.impose(1, (1, 2))
     cluster.deliver()
-    exchange.box[exchange] = [EpochAnswer(AT, ErrorCode.NONE, EpochEnd(0, 1))]
+    exchange.box[exchange] = [EpochEndResult(AT, ErrorCode.NONE, EpochEnd(0, 1))]
     cluster.answer(exchange)
     assert cluster.ends(1) == [(2, 0)]
 
@@ -210,7 +210,7 @@ def test_beyond_the_leaders_end_the_older_rules_cut_only_where_elections_may_be_
     assert exchange is not None
     if isinstance(exchange.round, EpochRound):
         # The leader would tell; an answer from before it lost its record does not.
-        exchange.box[exchange] = [EpochAnswer(AT, ErrorCode.NONE, EpochEnd(0, 2))]
+        exchange.box[exchange] = [EpochEndResult(AT, ErrorCode.NONE, EpochEnd(0, 2))]
         cluster.answer(exchange)
         exchange = cluster.ask(2)
         assert exchange is not None

@@ -35,15 +35,15 @@ def test_acks_all_on_an_idle_partition():
     # t1: the append wakes the followers, not the consumer; HW stays, and the answers carry HW 10.
     produce = cluster.produce(1, "k")
     assert cluster.ends(1) == [(11, 10)]
-    assert (two.is_answered, three.is_answered) == (True, True)
+    assert (two.is_completed, three.is_completed) == (True, True)
     assert (two.answer.high_watermark, len(two.answer.records)) == (10, len(make_batch("k")))
-    assert (produce.is_answered, consumer.is_answered) == (False, False)
+    assert (produce.is_completed, consumer.is_completed) == (False, False)
     # t2: follower 2 appends, HW min(10, 11) = 10; its next fetch is parked, HW still waits for 3.
     cluster.answer(two)
     assert cluster.ends(2) == [(11, 10)]
     two = cluster.park(2)
     assert cluster.ends(1) == [(11, 10)]
-    assert (two.is_answered, produce.is_answered) == (False, False)
+    assert (two.is_completed, produce.is_completed) == (False, False)
     # t3: with follower 3 likewise HW is 11: producer and consumer are answered, parked follower fetches are not.
     cluster.answer(three)
     three = cluster.park(3)
@@ -51,7 +51,7 @@ def test_acks_all_on_an_idle_partition():
     assert (produce.error, produce.result.base_offset) == (NONE, 10)
     assert consumer.result.high_watermark == 11
     assert consumer.result.records != b""
-    assert (two.is_answered, three.is_answered) == (False, False)
+    assert (two.is_completed, three.is_completed) == (False, False)
     # t4: they learn HW 11 when their wait is over, with an empty answer.
     cluster.advance(FETCH_WAIT_MS)
     assert (two.answer.high_watermark, two.answer.records) == (11, b"")
@@ -78,7 +78,7 @@ def test_a_follower_stalls_under_load():
     cluster.fetch(2)
     assert cluster.isr(1) == ((1, 2, 3), (1, 2, 3))
     assert cluster.ends(1) == [(14, 10)]
-    assert not waiting.is_answered
+    assert not waiting.is_completed
     # The controller's answer: HW jumps to min(LEO(1), LEO(2)), who waits is answered.
     cluster.alter_partition(1)
     assert cluster.isr(1) == ((1, 2), (1, 2))
@@ -138,7 +138,7 @@ def test_a_follower_is_killed_and_comes_back(kafkas_rule: bool):
     assert cluster.epochs(1) == [(0, 0), (1, 11)]
     assert cluster.isr(1) == ((1, 2), (1, 2))
     assert cluster.ends(1) == [(11, 11 if kafkas_rule else 10)]
-    assert waiting.is_answered == kafkas_rule
+    assert waiting.is_completed == kafkas_rule
     cluster.advance(100)
     assert parked.answer.error is ErrorCode.FENCED_LEADER_EPOCH
     # 2 follows in the new epoch; the late answer to its fetch of the old one changes nothing.

@@ -23,7 +23,7 @@ from memory_broker import START_MS
 
 from tidegauge.control import PartitionState, StopReplicaPartition, StopReplicaRequest
 from tidegauge.errors import ErrorCode
-from tidegauge_broker.replica.messages import CoreSettings, EpochQuestion, LeaderHint, TopicRules
+from tidegauge_broker.replica.messages import CoreSettings, EpochLookup, LeaderHint, TopicRules
 from tidegauge_broker.replica.partition import Role
 
 NONE = ErrorCode.NONE
@@ -64,9 +64,9 @@ def test_trap_1_a_moved_high_watermark_wakes_no_follower_but_its_late_answer_car
     two = cluster.park(2)
     three = cluster.park(3)  # moves the mark
     assert cluster.ends(1) == [(1, 1)]
-    assert (two.is_answered, three.is_answered) == (False, False)
+    assert (two.is_completed, three.is_completed) == (False, False)
     cluster.advance(FETCH_WAIT_MS - 1)
-    assert (two.is_answered, three.is_answered) == (False, False)
+    assert (two.is_completed, three.is_completed) == (False, False)
     cluster.advance(1)
     assert (two.answer.high_watermark, three.answer.high_watermark) == (1, 1)
 
@@ -78,7 +78,7 @@ def test_trap_1_a_parked_fetch_counts_on_arrival_alone():
     arrival = cluster.now_ms
     cluster.advance(400)
     cluster.produce(1, "b", acks=1)
-    assert exchange.is_answered
+    assert exchange.is_completed
     remote = cluster.partition(1).leader_role.remotes[2]
     assert (remote.last_fetch_time_ms, remote.last_caught_up_time_ms, remote.log_end_offset) == (arrival, arrival, 1)
     assert remote.last_fetch_leader_log_end_offset == 1
@@ -241,7 +241,7 @@ def test_trap_6_the_epoch_is_noted_at_election_on_disk_and_first():
     cluster.deliver(2)
     assert cluster.epochs(2) == [(0, 0), (1, 2)]
     assert cluster.brokers[2].disk[AT].epochs == [(0, 0), (1, 2)]
-    answer = cluster.brokers[2].core.offset_for_leader_epoch(EpochQuestion(AT, 1, 1))
+    answer = cluster.brokers[2].core.offset_for_leader_epoch(EpochLookup(AT, 1, 1))
     assert (answer.error, answer.end) == (NONE, (1, 2))
 
 
@@ -447,7 +447,7 @@ def test_trap_9_only_the_leader_serves_and_others_say_who_leads():
     assert (produced.error, produced.leader_hint) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, hint)
     core = cluster.brokers[2].core
     assert core.list_offset(AT, None, -1).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert core.offset_for_leader_epoch(EpochQuestion(AT, 0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert core.offset_for_leader_epoch(EpochLookup(AT, 0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize(
@@ -516,7 +516,7 @@ def test_a_duplicate_is_answered_with_its_offset_and_not_appended():
     first = cluster.produce(1, "b", "c", acks=1, **batch)
     again = cluster.produce(1, "b", "c", **batch)
     assert first.result.base_offset == 1
-    assert not again.is_answered  # acks=all waits for the first one's commit
+    assert not again.is_completed  # acks=all waits for the first one's commit
     assert cluster.ends(1) == [(3, 1)]
     cluster.settle()
     assert (again.error, again.result.base_offset) == (NONE, 1)

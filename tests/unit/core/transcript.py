@@ -27,9 +27,6 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import (
     AdvanceLogStart,
-    AnswerDeleteRecords,
-    AnswerFetch,
-    AnswerProduce,
     AppendAsFollower,
     AppendAsLeader,
     DeleteLog,
@@ -39,6 +36,9 @@ from tidegauge_broker.replica.effects import (
     LogLine,
     Note,
     ProposeIsr,
+    RespondToDeleteRecords,
+    RespondToFetch,
+    RespondToProduce,
     TruncateFully,
     TruncateLog,
     WriteEpochs,
@@ -234,16 +234,16 @@ class Transcribed(Cluster):
                 return f"write the leader epochs of {at}{', synced' * sync}: {what}"
             case DeleteLog(at):
                 return f"delete the log of {at}"
-            case AnswerProduce(token, results):
+            case RespondToProduce(token, results):
                 parts = "; ".join(
                     f"{one.topic_partition} "
                     + (f"base offset {one.base_offset}" if one.error is ErrorCode.NONE else one.error.name)
                     for one in results
                 )
                 return f"respond to {self._name(token)}: {parts}"
-            case AnswerFetch(token, fetched, _):
+            case RespondToFetch(token, fetched, _):
                 return f"respond to {self._name(token)}: {'; '.join(map(_fetched, fetched))}"
-            case AnswerDeleteRecords(token, deleted):
+            case RespondToDeleteRecords(token, deleted):
                 return f"respond to {self._name(token)}: {'; '.join(map(str, deleted))}"
             case ProposeIsr(proposal):
                 return (

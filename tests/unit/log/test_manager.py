@@ -18,9 +18,9 @@ OTHER_PROCESS = """
 import sys
 from pathlib import Path
 from tidegauge.errors import TidegaugeError
-from tidegauge_broker.log.folder import LogFolder
+from tidegauge_broker.log.log_directory import LogDirectory
 try:
-    LogFolder(Path(sys.argv[1])).lock()
+    LogDirectory(Path(sys.argv[1])).lock()
 except TidegaugeError as error:
     print(error.message)
 else:
@@ -172,7 +172,7 @@ def test_a_log_that_may_lie_in_an_offline_folder_is_not_made_elsewhere(tmp_path)
     """Else a replica would come back empty and think that it had never held anything."""
     manager = opened(tmp_path / "a", tmp_path / "b")
     first = manager.get_or_create(OTHER, "", is_new=True)
-    first.folder.failed(OSError(5, "Input/output error"), "testing")
+    first.log_directory.failed(OSError(5, "Input/output error"), "testing")
     assert manager.offline_directories == [first.directory.parent]
     with pytest.raises(StorageError, match="already offline"):
         manager.get_or_create(OTHER, "", is_new=False)

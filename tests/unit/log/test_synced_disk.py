@@ -184,5 +184,5 @@ def test_the_clean_mark_does_not_come_back(bench, batch):
     bench.stop(clean=False)
     restore_synced(bench.directory)
     log = bench.log()
-    assert not log.folder.was_clean
+    assert not log.log_directory.was_clean
     assert log.log_end_offset == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.effects import AnswerFetch
+from tidegauge_broker.replica.effects import RespondToFetch
 from tidegauge_broker.replica.messages import FetchRequest, FetchResult, ReadRange
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 
@@ -33,8 +33,8 @@ class Stand:
         self.results = results
         self.max_bytes = max_bytes
 
-    def fetch(self, _request: FetchRequest, token: object, _now_ms: int) -> list[AnswerFetch]:
-        return [AnswerFetch(token, self.results, self.max_bytes)]
+    def fetch(self, _request: FetchRequest, token: object, _now_ms: int) -> list[RespondToFetch]:
+        return [RespondToFetch(token, self.results, self.max_bytes)]
 
     def next_deadline_ms(self) -> int:
         return 1_000_000

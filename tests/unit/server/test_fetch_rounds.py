@@ -20,10 +20,10 @@ class Manager:
     def __init__(self) -> None:
         self.given: list[tuple[Any, ...]] = []
 
-    def fetch_answered(self, *given: Any) -> None:
+    def fetch_response_received(self, *given: Any) -> None:
         self.given.append(given)
 
-    def epochs_answered(self, *given: Any) -> None:
+    def epoch_ends_received(self, *given: Any) -> None:
         self.given.append(given)
 
 

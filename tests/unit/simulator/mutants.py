@@ -16,12 +16,12 @@ from tidegauge_broker.replica import leader as leader_module
 from tidegauge_broker.replica import partition as partition_module
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effect_executor import EffectExecutor
-from tidegauge_broker.replica.effects import AnswerFetch, AnswerProduce
+from tidegauge_broker.replica.effects import RespondToFetch, RespondToProduce
 from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.follower import Follower
 from tidegauge_broker.replica.isr import PendingExpand, PendingShrink
 from tidegauge_broker.replica.leader import Leader
-from tidegauge_broker.replica.messages import CONSUMER, EpochEnd, EpochQuestion, FetchResult
+from tidegauge_broker.replica.messages import CONSUMER, EpochEnd, EpochLookup, FetchResult
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.producer_state import ProducerCheck, ProducerState
 from tidegauge_broker.replica.remote_replica import RemoteReplica
@@ -90,12 +90,12 @@ class CutsForAnotherLeader(AskingRule):
         return known_leader != leader
 
 
-def ask_epoch_fenced(follower: Follower, request_id: int) -> EpochQuestion:
+def ask_epoch_fenced(follower: Follower, request_id: int) -> EpochLookup:
     follower.in_flight = request_id
     partition = follower.partition
     epoch = partition.truncation_rule.epoch_to_look_up(partition.epochs)
     assert epoch is not None
-    return EpochQuestion(partition.topic_partition, epoch, partition.leader_epoch)
+    return EpochLookup(partition.topic_partition, epoch, partition.leader_epoch)
 
 
 def ruled_by(rule: Any) -> tuple[Patch, ...]:
@@ -523,17 +523,17 @@ def _drops_the_rest(executor: EffectExecutor, effects: Sequence[Any]) -> None:
         except Exception as problem:  # noqa: BLE001 - as the shell once did
             executor._effect_failed(effect, problem)
             for rest in effects[place:]:
-                if isinstance(rest, AnswerProduce):
+                if isinstance(rest, RespondToProduce):
                     failed = [replace(one, error=ErrorCode.KAFKA_STORAGE_ERROR) for one in rest.results]
-                    executor._host.answer_produce(rest.token, failed)
-                elif isinstance(rest, AnswerFetch):
+                    executor._host.respond_to_produce(rest.token, failed)
+                elif isinstance(rest, RespondToFetch):
                     unread = [FetchResult(one.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR) for one in rest.results]
-                    executor._host.answer_fetch(rest.token, [(one, b"") for one in unread])
+                    executor._host.respond_to_fetch(rest.token, [(one, b"") for one in unread])
             return
 
 
 def _raises_what_a_read_raises(
-    executor: EffectExecutor, effect: AnswerFetch, result: FetchResult, left_bytes: int, *, at_least_one_batch: bool
+    executor: EffectExecutor, effect: RespondToFetch, result: FetchResult, left_bytes: int, *, at_least_one_batch: bool
 ) -> tuple[FetchResult, bytes]:
     wanted = result.read
     assert wanted is not None
@@ -549,7 +549,7 @@ def _takes_all_offline(executor: EffectExecutor, topic_partitions: Collection[An
 
 def _keeps_it_to_itself(executor: EffectExecutor) -> None:
     """The core never hears of the failure, and goes on from an end that its log does not have."""
-    executor._untold.clear()
+    executor._unreported.clear()
 
 
 def _ignores_failed_replicas(context: Any, broker_id: int, response: Any) -> Any:

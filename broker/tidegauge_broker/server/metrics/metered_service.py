@@ -21,7 +21,7 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetAnswer, ProduceRequest, ProduceResult
+from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetResult, ProduceRequest, ProduceResult
 from tidegauge_broker.server.metrics.meters import Meters
 from tidegauge_broker.server.service.broker_service import BrokerService, FetchResponse
 from tidegauge_broker.server.service.caller import Caller
@@ -74,7 +74,7 @@ class MeteredService(BrokerService):
 
     def list_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
-    ) -> tuple[OffsetAnswer, int]:
+    ) -> tuple[OffsetResult, int]:
         """Timed."""
         begin = time.monotonic()
         answer = super().list_offset(topic_partition, current_leader_epoch, timestamp_ms)

@@ -15,7 +15,7 @@ from typing import Protocol
 from tidegauge.control import IsrProposal
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.effect_executor import FetchAnswer
+from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.effects import Effect, LogLine, Note
 from tidegauge_broker.replica.messages import DeleteRecordsResult, ProduceResult
 from tidegauge_broker.server.event_log_writer import EventLogWriter
@@ -38,7 +38,7 @@ class ResponseRoom(Protocol):
         """Count them no longer."""
 
 
-class FetchToken(asyncio.Future[FetchAnswer]):
+class FetchToken(asyncio.Future[FetchResults]):
     """A fetch in the core: the future of its response, and the memory that the response may take.
 
     Args:
@@ -103,18 +103,18 @@ class EffectHost:
         assert isinstance(token, FetchToken)
         return max_bytes if token.room is None else token.room.limit_bytes(max_bytes)
 
-    def answer_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
+    def respond_to_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
         """Set the future's result, unless its caller has left."""
         self._answer(token, results)
 
-    def answer_fetch(self, token: object, answer: FetchAnswer) -> None:
+    def respond_to_fetch(self, token: object, answer: FetchResults) -> None:
         """Set the future's result and count its bytes, unless its caller has left."""
         assert isinstance(token, FetchToken)
         if token.room is not None and not token.done():
             token.room.hold(sum(len(records) for _, records in answer))
         self._answer(token, answer)
 
-    def answer_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
+    def respond_to_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
         """Set the future's result, unless its caller has left."""
         self._answer(token, results)
 

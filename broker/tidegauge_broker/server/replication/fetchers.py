@@ -315,13 +315,13 @@ class Fetchers:
         if error is not ErrorCode.NONE:
             raise RoundFailed(error, response.error_message or error.name)
         answers = [convert.from_fetch_result(result) for result in response.partitions]
-        self.manager.fetch_answered(chosen.leader, chosen.request_id, answers)
+        self.manager.fetch_response_received(chosen.leader, chosen.request_id, answers)
 
     def take_epochs(self, chosen: EpochRound, response: offsets_pb2.OffsetsForLeaderEpochResponse) -> None:
         """Give the core a leader's response to a round that asked where epochs end."""
         self.logical_clock.receive(response.logical_time)
-        answers = [convert.from_epoch_answer(result) for result in response.partitions]
-        self.manager.epochs_answered(chosen.leader, chosen.request_id, answers)
+        answers = [convert.from_epoch_end_result(result) for result in response.partitions]
+        self.manager.epoch_ends_received(chosen.leader, chosen.request_id, answers)
 
     def request_for(self, chosen: FetchRound, *, first: bool) -> fetch_pb2.ReplicaFetchRequest:
         """A round's request without its partitions; the first of a stream says where it belongs."""

@@ -45,7 +45,7 @@ class LogCleaner:
         groups: list[list[LogSegment]] = []
         await self._in_log_pool(lambda: groups.extend(cleaning.map_keys()))
         if not groups:
-            if not log.folder.offline:
+            if not log.log_directory.offline:
                 self._logs.note_uncleanable(log.topic_partition)  # not one batch's keys fit in the buffer
             return False
         for group in groups:
@@ -62,4 +62,4 @@ class LogCleaner:
             before_bytes,
             log.size_bytes,
         )
-        return not log.folder.offline
+        return not log.log_directory.offline

@@ -45,18 +45,18 @@ from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.log_effects import LogEffects
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
-from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchAnswer
+from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchResults
 from tidegauge_broker.replica.effects import DeleteLog, Effect
 from tidegauge_broker.replica.messages import (
     CONSUMER,
     DeleteRecordsResult,
-    EpochAnswer,
+    EpochEndResult,
     EpochRound,
     FetchedPartition,
     FetchRequest,
     FetchRound,
     LogOnDisk,
-    OffsetAnswer,
+    OffsetResult,
     ProduceRequest,
     ProduceResult,
     RecordsToDelete,
@@ -166,7 +166,7 @@ class ReplicaManager:
         if answer.cancelled():
             self.core.cancel(answer)
 
-    async def fetch(self, request: FetchRequest, room: ResponseRoom | None = None) -> FetchAnswer:
+    async def fetch(self, request: FetchRequest, room: ResponseRoom | None = None) -> FetchResults:
         """Read now, or as soon as there is enough to read.
 
         Args:
@@ -190,7 +190,7 @@ class ReplicaManager:
 
     def list_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
-    ) -> tuple[OffsetAnswer, int]:
+    ) -> tuple[OffsetResult, int]:
         """The offset for a time, and the timestamp found (-1 where none was looked up)."""
         answer = self.core.list_offset(topic_partition, current_leader_epoch, timestamp_ms)
         if not isinstance(answer, TimeLookup):
@@ -204,7 +204,7 @@ class ReplicaManager:
             found = log.find_offset_by_time(answer.timestamp_ms, answer.upper_bound)
         if found is None:
             return answer.nothing, -1
-        return OffsetAnswer(offset=found[0], leader_epoch=answer.leader_epoch), found[1]
+        return OffsetResult(offset=found[0], leader_epoch=answer.leader_epoch), found[1]
 
     async def delete_records(self, wanted: Sequence[RecordsToDelete], timeout_ms: int) -> Sequence[DeleteRecordsResult]:
         """Raise log start offsets; returns when all live replicas have followed, or the time is over."""
@@ -298,7 +298,7 @@ class ReplicaManager:
     async def _stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
         response, effects = self._decided(lambda: self.core.stop_replica(request, self._now_ms()))
         deleted = [effect.topic_partition for effect in effects if isinstance(effect, DeleteLog)]
-        homes = {at: log.folder for at, log in ((at, self.logs.get(at)) for at in deleted) if log is not None}
+        homes = {at: log.log_directory for at, log in ((at, self.logs.get(at)) for at in deleted) if log is not None}
         self._execute([effect for effect in effects if not isinstance(effect, DeleteLog)])
         try:
             self.logs.delete_all(deleted)
@@ -315,15 +315,17 @@ class ReplicaManager:
 
     # Fetchers
 
-    def fetch_answered(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
+    def fetch_response_received(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
         """A leader answered a round."""
-        self._execute(self._decided(lambda: self.core.fetch_answered(leader, request_id, partitions, self._now_ms())))
+        self._execute(
+            self._decided(lambda: self.core.fetch_response_received(leader, request_id, partitions, self._now_ms()))
+        )
         if self.fetched is not None:
             self.fetched(leader, partitions)
 
-    def epochs_answered(self, leader: int, request_id: int, answers: Sequence[EpochAnswer]) -> None:
+    def epoch_ends_received(self, leader: int, request_id: int, answers: Sequence[EpochEndResult]) -> None:
         """A leader told where epochs end."""
-        self._execute(self._decided(lambda: self.core.epochs_answered(leader, request_id, answers, self._now_ms())))
+        self._execute(self._decided(lambda: self.core.epoch_ends_received(leader, request_id, answers, self._now_ms())))
 
     def next_round(self, leader: int, admits: Admits | None) -> FetchRound | EpochRound | Wait:
         """Return what to ask a leader now, of the partitions that are admitted."""
@@ -359,7 +361,7 @@ class ReplicaManager:
         if directory in self._failed_directories:
             return
         self._failed_directories.add(directory)
-        self._executor.fail([at for at, log in self.logs.logs.items() if log.folder.path == directory])
+        self._executor.fail([at for at, log in self.logs.logs.items() if log.log_directory.path == directory])
         self._outlets.log_dir_failed(directory)
         self._arm_timer()
 
@@ -367,7 +369,7 @@ class ReplicaManager:
         """The executor took replicas offline: with their directory, or one by one."""
         self._tell_of_failures()
         logs = (self.logs.get(at) for at in topic_partitions)
-        if any(log is None or not log.folder.offline for log in logs):
+        if any(log is None or not log.log_directory.offline for log in logs):
             self._outlets.replicas_failed()
 
     # Steps
@@ -463,4 +465,4 @@ class ReplicaManager:
     def logs_on_disk(self, topic_partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOnDisk]:
         """Return how large the logs are, and where; replicas without a log are left out."""
         found = ((at, self.logs.get(at)) for at in topic_partitions)
-        return {at: LogOnDisk(log.size_bytes, str(log.folder.path)) for at, log in found if log is not None}
+        return {at: LogOnDisk(log.size_bytes, str(log.log_directory.path)) for at, log in found if log is not None}

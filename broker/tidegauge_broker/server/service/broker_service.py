@@ -26,15 +26,15 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
 from tidegauge.settings import SettingView, Values
-from tidegauge_broker.replica.effect_executor import FetchAnswer
+from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import (
     CONSUMER,
     DeleteRecordsResult,
-    EpochAnswer,
-    EpochQuestion,
+    EpochEndResult,
+    EpochLookup,
     FetchRequest,
     LogOnDisk,
-    OffsetAnswer,
+    OffsetResult,
     ProduceRequest,
     ProduceResult,
     RecordsToDelete,
@@ -126,7 +126,7 @@ class FetchResponse:
             its connection has closed.
     """
 
-    partitions: FetchAnswer
+    partitions: FetchResults
     pending: PendingResponse
 
 
@@ -211,14 +211,14 @@ class BrokerService:
 
     def list_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
-    ) -> tuple[OffsetAnswer, int]:
+    ) -> tuple[OffsetResult, int]:
         """The offset for a time, and the timestamp that was found (-1: none)."""
         try:
             return self._replicas.list_offset(topic_partition, current_leader_epoch, timestamp_ms)
         except TidegaugeError as problem:
-            return OffsetAnswer(problem.code, problem.message), -1
+            return OffsetResult(problem.code, problem.message), -1
 
-    def offset_for_leader_epoch(self, question: EpochQuestion) -> EpochAnswer:
+    def offset_for_leader_epoch(self, question: EpochLookup) -> EpochEndResult:
         """Where an epoch ends here, if this broker leads."""
         return self._replicas.core.offset_for_leader_epoch(question)
 

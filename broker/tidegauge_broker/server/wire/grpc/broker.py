@@ -107,7 +107,7 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         """Look up where epochs end."""
         del context
         questions = convert.from_epoch_questions(request)
-        return convert.to_epoch_answers(self._service.offset_for_leader_epoch(question) for question in questions)
+        return convert.to_epoch_end_results(self._service.offset_for_leader_epoch(question) for question in questions)
 
     async def Metadata(self, request: metadata_pb2.MetadataRequest, context: Context) -> metadata_pb2.MetadataResponse:
         """Return this broker's metadata cache."""

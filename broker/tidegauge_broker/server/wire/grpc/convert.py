@@ -14,15 +14,15 @@ from tidegauge.v1 import common_pb2, fetch_pb2, metadata_pb2, offsets_pb2, produ
 from tidegauge_broker.replica.messages import (
     UNDEFINED_EPOCH_END,
     DeleteRecordsResult,
-    EpochAnswer,
     EpochEnd,
-    EpochQuestion,
+    EpochEndResult,
+    EpochLookup,
     FetchedPartition,
     FetchPartition,
     FetchResult,
     LeaderHint,
     LogOnDisk,
-    OffsetAnswer,
+    OffsetResult,
     ProducePartition,
     ProduceRequest,
     ProduceResult,
@@ -138,7 +138,7 @@ def _from_epoch_end(message: common_pb2.EpochEndOffset) -> EpochEnd:
     return EpochEnd(message.leader_epoch if message.HasField("leader_epoch") else -1, message.end_offset)
 
 
-def to_epoch_answer(answer: EpochAnswer) -> offsets_pb2.OffsetForLeaderEpochResult:
+def to_epoch_end_result(answer: EpochEndResult) -> offsets_pb2.OffsetForLeaderEpochResult:
     """Where an epoch ends."""
     return offsets_pb2.OffsetForLeaderEpochResult(
         topic=answer.topic_partition.topic,
@@ -149,10 +149,10 @@ def to_epoch_answer(answer: EpochAnswer) -> offsets_pb2.OffsetForLeaderEpochResu
     )
 
 
-def from_epoch_questions(message: offsets_pb2.OffsetsForLeaderEpochRequest) -> list[EpochQuestion]:
+def from_epoch_questions(message: offsets_pb2.OffsetsForLeaderEpochRequest) -> list[EpochLookup]:
     """Convert the partitions of a request."""
     return [
-        EpochQuestion(
+        EpochLookup(
             TopicPartition(item.topic, item.partition),
             item.leader_epoch,
             item.current_leader_epoch if item.HasField("current_leader_epoch") else None,
@@ -161,19 +161,19 @@ def from_epoch_questions(message: offsets_pb2.OffsetsForLeaderEpochRequest) -> l
     ]
 
 
-def to_epoch_answers(answers: Iterable[EpochAnswer]) -> offsets_pb2.OffsetsForLeaderEpochResponse:
+def to_epoch_end_results(answers: Iterable[EpochEndResult]) -> offsets_pb2.OffsetsForLeaderEpochResponse:
     """Convert a whole response."""
-    return offsets_pb2.OffsetsForLeaderEpochResponse(partitions=[to_epoch_answer(answer) for answer in answers])
+    return offsets_pb2.OffsetsForLeaderEpochResponse(partitions=[to_epoch_end_result(answer) for answer in answers])
 
 
-def from_epoch_answer(message: offsets_pb2.OffsetForLeaderEpochResult) -> EpochAnswer:
+def from_epoch_end_result(message: offsets_pb2.OffsetForLeaderEpochResult) -> EpochEndResult:
     """Where an epoch ends in the leader's log."""
-    return EpochAnswer(
+    return EpochEndResult(
         TopicPartition(message.topic, message.partition), from_error(message.error), _from_epoch_end(message.end)
     )
 
 
-def to_epoch_question(question: EpochQuestion) -> offsets_pb2.OffsetForLeaderEpochPartition:
+def to_epoch_question(question: EpochLookup) -> offsets_pb2.OffsetForLeaderEpochPartition:
     """Which epoch's end is wanted."""
     return offsets_pb2.OffsetForLeaderEpochPartition(
         topic=question.topic_partition.topic,
@@ -195,7 +195,7 @@ def to_delete_records_result(result: DeleteRecordsResult) -> offsets_pb2.DeleteR
 
 
 def to_offset_result(
-    topic_partition: TopicPartition, answer: OffsetAnswer, timestamp_ms: int
+    topic_partition: TopicPartition, answer: OffsetResult, timestamp_ms: int
 ) -> offsets_pb2.ListOffsetsResult:
     """One partition's offset."""
     return offsets_pb2.ListOffsetsResult(

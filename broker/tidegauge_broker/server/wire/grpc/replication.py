@@ -73,4 +73,4 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
         """Look up where epochs end in the leader's log."""
         del context
         questions = convert.from_epoch_questions(request)
-        return convert.to_epoch_answers(self._service.offset_for_leader_epoch(question) for question in questions)
+        return convert.to_epoch_end_results(self._service.offset_for_leader_epoch(question) for question in questions)

@@ -16,7 +16,7 @@ from tidegauge.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.messages import EpochQuestion
+from tidegauge_broker.replica.messages import EpochLookup
 from tidegauge_broker.server.wire.kafka.handlers.common import known_epoch
 from tidegauge_broker.server.wire.kafka.request import Context
 
@@ -34,7 +34,7 @@ def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForL
 
 
 def _partition(topic: str, item: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
-    question = EpochQuestion(
+    question = EpochLookup(
         TopicPartition(topic, item.partition), item.leader_epoch, known_epoch(item.current_leader_epoch)
     )
     answer = context.service.offset_for_leader_epoch(question)

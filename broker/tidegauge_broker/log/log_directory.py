@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-class LogFolder:
+class LogDirectory:
     """A locked log directory and the logs in it."""
 
     def __init__(self, path: Path, disk: Disk = DISK) -> None:
