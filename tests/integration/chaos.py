@@ -11,8 +11,9 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from click import Command
@@ -31,15 +32,14 @@ from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.layout import broker_data, broker_log_directories
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import Role, RoleKind
-from tidegauge_lab.switches import Direction, DiskEffect, InjectedError, NetworkEffect, Plane, Switches
+from tidegauge_lab.switches import Direction, Plane, Switches
 
 BROKERS = (0, 1, 2)
 LIMIT_S = 90
 CALM_S = 1.0
 """For so long nothing may change after a fault before the next one."""
-SLOW = NetworkEffect(delay_ms=100)
-LOSSY = NetworkEffect(drop_probability=0.3, seed=1)
-CUT = NetworkEffect()
+SLOW = {"delay_ms": 100}
+LOSSY = {"drop": 0.3, "seed": 1}
 IN, OUT, BOTH = Direction.IN, Direction.OUT, Direction.BOTH
 
 
@@ -233,9 +233,13 @@ class Chaos:
     # Connections
 
     def cut(
-        self, broker: int, ends: Plane | Sequence[int], direction: Direction = BOTH, effect: NetworkEffect = CUT
+        self,
+        broker: int,
+        ends: Plane | Sequence[int],
+        direction: Direction = BOTH,
+        effect: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self.switched_for_a_while([broker], lambda switches, one: switches.isolate(one, ends, direction, effect))
+        self.switched_for_a_while([broker], lambda switches, one: switches.isolate(one, ends, direction, **effect))
 
     def cut_clients_from_all(self) -> None:
         self.switched_for_a_while(BROKERS, lambda switches, one: switches.isolate(one, Plane.CLIENTS, IN))
@@ -261,17 +265,16 @@ class Chaos:
     def fail_calls(self, broker: int, rpc: str, *, after_effect: bool = False) -> None:
         # A status, which is tried again. An error of Kafka's to LeaderAndIsr is not: the controller, as Kafka's, lets
         # that replica be until something else happens, so nothing would heal.
-        injected = InjectedError(rpc, grpc_status="UNAVAILABLE", after_effect=after_effect, times=3)
-        self.switched_for_a_while([broker], lambda switches, one: switches.inject_error(one, injected))
+        injected = {"grpc_status": "UNAVAILABLE", "after_effect": after_effect, "times": 3}
+        self.switched_for_a_while([broker], lambda switches, one: switches.inject_error(one, rpc, **injected))
 
     def slow_disk(self, broker: int, operation: str) -> None:
-        effect = DiskEffect(delay_ms=50, operation=operation)
-        self.switched_for_a_while([broker], lambda switches, one: switches.set_disk(one, effect))
+        slow = {"delay_ms": 50, "operation": operation}
+        self.switched_for_a_while([broker], lambda switches, one: switches.inject_disk(one, **slow))
 
     def fail_disk(self, broker: int, errno_name: str) -> None:
         """Every append fails; a broker halts with its last log directory, and is started again on a sound disk."""
-        effect = DiskEffect(errno_name=errno_name, operation="append")
-        self.switched(lambda switches: switches.set_disk(broker, effect))
+        self.switched(lambda switches: switches.inject_disk(broker, errno=errno_name, operation="append"))
         until(lambda: self.cluster.state_of(broker) is ProcessState.DOWN, LIMIT_S)
         self.maybe_until_out(broker)
         self.cluster.start(broker)
@@ -291,8 +294,8 @@ class Chaos:
 
         What failed stays offline until the broker restarts (LogDirFailureHandler).
         """
-        effect = DiskEffect(errno_name=errno_name, operation="append", path_contains=f"{self.home_of(broker)}/")
-        self.switched(lambda switches: switches.set_disk(broker, effect))
+        home = f"{self.home_of(broker)}/"
+        self.switched(lambda switches: switches.inject_disk(broker, errno=errno_name, operation="append", path=home))
         self._until_out(broker)
         self.for_a_while()
         assert self.cluster.state_of(broker) is ProcessState.UP

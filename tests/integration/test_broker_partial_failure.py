@@ -22,7 +22,7 @@ from tidegauge.record_batch import iterate_headers
 from tidegauge_client.admin import Admin
 from tidegauge_client.consumer import Consumer
 from tidegauge_client.producer import Producer
-from tidegauge_lab.switches import DiskEffect, Switches
+from tidegauge_lab.switches import Switches
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 PARTITIONS = 6
@@ -107,8 +107,7 @@ async def test_a_full_directory_of_a_follower_costs_no_record_of_the_others(brok
     assert healthy
     assert full
     async with Switches(brokers.addresses) as lab:
-        refused = DiskEffect(errno_name="ENOSPC", operation="append", path_contains=f"{brokers.data(2, 'b')}")
-        await lab.set_disk(2, refused)
+        await lab.inject_disk(2, errno="ENOSPC", operation="append", path=f"{brokers.data(2, 'b')}")
         brokers.processes[2].send_signal(signal.SIGSTOP)
         for at in spread:
             await put(brokers, at, *(f"{at.partition}-{number}" for number in range(5)), acks=1)
@@ -134,8 +133,7 @@ async def test_a_full_directory_of_a_leader_refuses_its_own_partitions_alone(bro
     full = [at for at in topics if home_of(brokers, 1, at) == "a"]
     healthy = [at for at in topics if at not in full]
     async with Switches(brokers.addresses) as lab:
-        refused = DiskEffect(errno_name="ENOSPC", operation="append", path_contains=f"{brokers.data(1, 'a')}")
-        await lab.set_disk(1, refused)
+        await lab.inject_disk(1, errno="ENOSPC", operation="append", path=f"{brokers.data(1, 'a')}")
         async with Producer(brokers.bootstrap, acks="all") as producer:
             futures = [await producer.send("led", b"second", partition=at.partition) for at in topics]
             for future in futures:

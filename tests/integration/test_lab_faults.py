@@ -27,7 +27,7 @@ from tidegauge_client import Consumer, Producer
 from tidegauge_client.records import NewRecord, encode_batch
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
-from tidegauge_lab.switches import Direction, DiskEffect, InjectedError, NetworkEffect, Plane, Switches
+from tidegauge_lab.switches import Direction, Plane, Switches
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
@@ -198,8 +198,8 @@ async def test_clients_that_are_cut_off_try_until_they_are_let_in(brokers: Local
 async def test_delayed_and_lost_calls_arrive_in_the_end_once_and_in_order(brokers: LocalCluster, lab: Switches) -> None:
     _, leader, follower = roles(brokers)
     at = await make_topic(brokers, "lossy", [leader, follower])
-    await lab.isolate(leader, Plane.CLIENTS, effect=NetworkEffect(drop_probability=0.3, seed=4))
-    await lab.isolate(leader, [follower], effect=NetworkEffect(delay_ms=20))
+    await lab.isolate(leader, Plane.CLIENTS, drop=0.3, seed=4)
+    await lab.isolate(leader, [follower], delay_ms=20)
     values = [b"%d" % number for number in range(30)]
     async with Producer(brokers.bootstrap_servers) as producer:
         for value in values:
@@ -290,19 +290,16 @@ async def test_an_error_on_the_nth_produce_is_retried_and_one_after_its_effect_g
 ) -> None:
     _, leader, follower = roles(brokers)
     at = await make_topic(brokers, "errors", [leader, follower])
-    refused = await lab.inject_error(leader, InjectedError("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, skip=1, times=2))
+    refused = await lab.inject_error(leader, "Produce", ErrorCode.NOT_ENOUGH_REPLICAS, nth=2, times=2)
     async with Producer(brokers.bootstrap_servers) as producer:
         for value in (b"1", b"2"):
             await (await producer.send(at.topic, value))
         assert producer.counters.retries == 2
         [fault] = (await lab.clear(leader, [refused.fault_id]))[0]
         assert fault.met == 2
-        for injected in (
-            InjectedError("Produce", ErrorCode.REQUEST_TIMED_OUT, after_effect=True),
-            InjectedError("Produce", grpc_status="UNAVAILABLE", after_effect=True),
-        ):
-            await lab.inject_error(leader, injected)
-            await (await producer.send(at.topic, injected.grpc_status.encode()))
+        for error, status in ((ErrorCode.REQUEST_TIMED_OUT, ""), (ErrorCode.NONE, "UNAVAILABLE")):
+            await lab.inject_error(leader, "Produce", error, grpc_status=status, after_effect=True)
+            await (await producer.send(at.topic, status.encode()))
         assert [fault.met for fault in (await lab.list_faults(leader)).faults] == [1, 1]
     assert await read_all(brokers, at, 4) == [b"1", b"2", b"", b"UNAVAILABLE"]
     assert (await lab.observe(leader, [at.topic]))[at].log_end_offset == 4
@@ -311,7 +308,7 @@ async def test_an_error_on_the_nth_produce_is_retried_and_one_after_its_effect_g
 async def test_errors_between_brokers_hold_replication_up_and_no_more(brokers: LocalCluster, lab: Switches) -> None:
     _, leader, follower = roles(brokers)
     at = await make_topic(brokers, "between", [leader, follower])
-    await lab.inject_error(leader, InjectedError("ReplicaFetch", ErrorCode.UNKNOWN_SERVER_ERROR, times=3))
+    await lab.inject_error(leader, "ReplicaFetch", ErrorCode.UNKNOWN_SERVER_ERROR, times=3)
     assert await write(brokers, at, b"m", leader, acks=-1) is ErrorCode.NONE
 
     async def three_times() -> bool:  # on a slow machine the follower leaves the ISR first, and is not waited for
@@ -346,10 +343,10 @@ async def test_a_disk_that_fails_ends_the_broker_and_its_next_start_knows_nothin
     """Its only log folder is offline: it halts, as Kafka does; a restart clears what was in the process."""
     _, leader, follower = roles(brokers)
     at = await make_topic(brokers, "disk", [leader, follower])
-    await lab.set_disk(leader, DiskEffect(delay_ms=1, operation="append", times=1))
+    await lab.inject_disk(leader, delay_ms=1, operation="append", times=1)
     assert await write(brokers, at, b"slow", leader) is ErrorCode.NONE
     assert (await lab.list_faults(leader)).faults[0].met == 1
-    await lab.set_disk(leader, DiskEffect(errno_name="EIO", operation="append", path_contains=at.topic))
+    await lab.inject_disk(leader, errno="EIO", operation="append", path=at.topic)
     assert await write(brokers, at, b"refused", leader) is ErrorCode.KAFKA_STORAGE_ERROR
     until(lambda: brokers.state_of(leader) is ProcessState.DOWN, timeout=150)
     brokers.start(leader)

@@ -22,10 +22,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegauge.faults.table import DISK_OPERATIONS
 from tidegauge_broker.log.files import Buffer
 from tidegauge_broker.log.synced_disk import SyncedDisk
 
-OPERATIONS = ("append", "sync", "truncate", "replace", "rename", "remove")
 _UNKNOWN_FILE = Path()
 
 
@@ -34,7 +34,7 @@ class DiskFault:
     """What a disk does to the operations that it meets: it takes ``delay_ms`` longer, or fails with an errno.
 
     Attributes:
-        operation: one of OPERATIONS; empty for each of them.
+        operation: one of DISK_OPERATIONS; empty for each of them.
         path_contains: only files whose path contains this.
         delay_ms: how much longer.
         errno_name: ``EIO``, ``ENOSPC``, ...; empty for none.
@@ -67,8 +67,8 @@ class DiskFaults:
         Raises:
             ValueError: its operation or its errno does not exist.
         """
-        if fault.operation and fault.operation not in OPERATIONS:
-            raise ValueError(f"{fault.operation} is no operation of a disk; there are {', '.join(OPERATIONS)}")
+        if fault.operation and fault.operation not in DISK_OPERATIONS:
+            raise ValueError(f"{fault.operation} is no operation of a disk; there are {', '.join(DISK_OPERATIONS)}")
         if fault.errno_name and not isinstance(getattr(errno, fault.errno_name, None), int):
             raise ValueError(f"{fault.errno_name} is no error of the operating system")
         with self._lock:

@@ -1,7 +1,6 @@
-"""``tidegauge isolate``, ``heal`` and ``faults``: what of a broker's connections is cut, and what is in force.
+"""``tidegauge isolate``, ``heal`` and ``faults``: faults of a broker's connections, and all faults in force.
 
-``in`` are calls that arrive at the broker, ``out`` those it makes; answers belong to their calls (design, section 7).
-A cut is in the broker's process: a restart of it heals it.
+A fault is in the broker's process: a restart of the broker ends it.
 """
 
 from __future__ import annotations
@@ -13,92 +12,14 @@ from typing import Any
 import click
 
 from tidegauge.cli import print_json, say, verb_options
+from tidegauge.faults.table import ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
+from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
 from tidegauge_lab.cli.switching import each, with_switches
-from tidegauge_lab.switches import BrokerSwitches, Direction, Fault, NetworkEffect, Plane, Switches
+from tidegauge_lab.switches import BrokerSwitches, Fault, Switches
 
-
-class EndsType(click.ParamType["Plane | tuple[int, ...]"]):
-    """``brokers``, ``zookeeper``, ``clients``, or ids with commas between them."""
-
-    name = "ends"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Plane | tuple[int, ...]:
-        """Read it; a usage error if it is none of these."""
-        if isinstance(value, (Plane, tuple)):
-            return value
-        if value in {plane.value for plane in Plane}:
-            return Plane(value)
-        try:
-            ids = tuple(int(text) for text in str(value).split(","))
-        except ValueError:
-            ids = (-1,)
-        if min(ids) < 0:
-            self.fail(f"{value!r} is none of brokers, zookeeper, clients, or ids as in 1,2", param, ctx)
-        return ids
-
-
-@click.command()
-@click.argument("broker_id", type=BrokerIdType(), metavar="ID")
-@click.option(
-    "--from",
-    "ends",
-    type=EndsType(),
-    required=True,
-    metavar="brokers|zookeeper|clients|ID,ID",
-    help="The other end: all other brokers, some of them, ZooKeeper, or clients.",
-)
-@click.option(
-    "--direction",
-    type=click.Choice([direction.value for direction in Direction]),
-    default=Direction.BOTH.value,
-    show_default=True,
-    help="in: calls that arrive at the broker; out: calls it makes.",
-)
-@click.option("--delay-ms", type=click.IntRange(min=1), metavar="N", help="Each message waits so long instead.")
-@click.option(
-    "--drop",
-    type=click.FloatRange(min=0, max=1, min_open=True),
-    metavar="P",
-    help="Each call is lost with this probability instead.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of these chances.")
-@verb_options
-@lab_verb
-def isolate(
-    broker_id: int,
-    ends: Plane | tuple[int, ...],
-    direction: str,
-    delay_ms: int | None,
-    drop: float | None,
-    seed: int,
-    output: str,
-    directory: Path,
-    bootstrap_server: str | None,
-) -> None:
-    """Cut a broker from brokers, ZooKeeper or clients, one way or both; `tidegauge heal` ends it."""
-    if delay_ms is not None and drop is not None:
-        raise click.UsageError("Calls are delayed or dropped, not both: give --delay-ms or --drop.")
-    if ends is Plane.CLIENTS and direction == Direction.OUT.value:
-        raise click.UsageError("A broker makes no calls to clients: theirs arrive, so --direction is in or both.")
-    if isinstance(ends, tuple) and broker_id in ends:
-        raise click.UsageError(f"Broker {broker_id} can't be cut from itself.")
-    effect = NetworkEffect(delay_ms or 0, drop or 0.0, seed)
-    fault = with_switches(
-        directory,
-        bootstrap_server,
-        lambda switches: switches.isolate(broker_id, ends, Direction(direction), effect),
-    )
-    tell_fault(fault, output)
-
-
-def tell_fault(fault: Fault, output: str) -> None:
-    """One fault that is in force now."""
-    if output == "json":
-        print_json(fault_as_json(fault))
-    else:
-        click.echo(f"Broker {fault.broker_id}: {fault.text} (fault {fault.fault_id}).")
+isolate = fault_verb(ISOLATE)
 
 
 @click.command()
@@ -182,17 +103,6 @@ def _clear(output: str, directory: Path, bootstrap_server: str | None) -> None:
         [(broker_id, at) for broker_id, (_, held) in ended.items() for at in held],
         output,
     )
-
-
-def fault_as_json(fault: Fault) -> dict[str, Any]:
-    """One fault."""
-    return {
-        "broker": fault.broker_id,
-        "fault": fault.fault_id,
-        "kind": fault.message.WhichOneof("kind"),
-        "text": fault.text,
-        "met": fault.met,
-    }
 
 
 def _switches_as_json(broker_id: int, switches: BrokerSwitches | None) -> dict[str, Any]:

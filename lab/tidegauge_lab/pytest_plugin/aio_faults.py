@@ -11,38 +11,24 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.errors import TidegaugeError
+from tidegauge.faults.model import WantedFault
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.switches import (
     BrokerSwitches,
-    Direction,
-    DiskEffect,
     Fault,
-    InjectedError,
-    NetworkEffect,
-    Plane,
     Step,
     Switches,
     Until,
 )
+from tidegauge_lab.switches.fault_calls import FaultCalls
 
 LOOK_SECONDS = 2.0
 
 
-def network_effect(delay_ms: int, drop: float, seed: int) -> NetworkEffect:
-    """A cut, or a delay, or a loss.
-
-    Raises:
-        ValueError: both a delay and a loss.
-    """
-    if delay_ms and drop:
-        raise ValueError("calls are delayed or dropped, not both: give delay_ms or drop")
-    return NetworkEffect(delay_ms, drop, seed)
-
-
-class AsyncFaults:
+class AsyncFaults(FaultCalls):
     """The switches of a cluster's brokers."""
 
     def __init__(self, local: LocalCluster) -> None:
@@ -52,93 +38,20 @@ class AsyncFaults:
     def _up(self) -> list[int]:
         return [broker.id for broker in self.local.file.brokers if self.local.state_of(broker.id) is ProcessState.UP]
 
-    async def isolate(
-        self,
-        broker: int,
-        ends: Plane | str | Sequence[int],
-        direction: Direction | str = Direction.BOTH,
-        *,
-        delay_ms: int = 0,
-        drop: float = 0.0,
-        seed: int = 0,
-    ) -> Fault:
-        """Cut it off from ``brokers``, ``zookeeper``, ``clients``, or brokers by id; ``in``, ``out`` or ``both``.
+    async def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
+        """Put a declared fault in force; ``isolate``, ``inject_error`` and ``inject_disk`` come here.
 
-        Args:
-            broker: which.
-            ends: from what.
-            direction: calls that arrive at it, or those that it makes.
-            delay_ms: each message waits so long instead.
-            drop: each call is lost with this probability instead.
-            seed: of these chances.
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the broker refuses it; BROKER_NOT_AVAILABLE.
         """
-        other = Plane(ends) if isinstance(ends, str) else ends
-        effect = network_effect(delay_ms, drop, seed)
         async with Switches.of_cluster(self.local.file) as switches:
-            return await switches.isolate(broker, other, Direction(direction), effect)
+            return await switches.set_fault(broker, wanted)
 
     async def heal(self, *brokers: int) -> None:
         """End all cuts, delays and losses of these brokers, or of all that run."""
         async with Switches.of_cluster(self.local.file) as switches:
             for broker in brokers or self._up():
                 await switches.heal(broker)
-
-    async def inject_error(
-        self,
-        broker: int,
-        rpc: str,
-        error: ErrorCode | str = ErrorCode.NONE,
-        *,
-        grpc_status: str = "",
-        after_effect: bool = False,
-        nth: int = 1,
-        times: int = 1,
-        probability: float = 1.0,
-        seed: int = 0,
-    ) -> Fault:
-        """Make calls of an RPC fail at a broker.
-
-        Args:
-            broker: which.
-            rpc: ``Produce``, ``Fetch``, ``ReplicaFetch``, ``LeaderAndIsr``, ...
-            error: Kafka's error, in the answer: ``NOT_ENOUGH_REPLICAS``, ...; or
-            grpc_status: the call ends with this: ``UNAVAILABLE``, ...
-            after_effect: the call takes effect, only its answer is exchanged.
-            nth: begin with the nth call.
-            times: so many fail; 0: without end.
-            probability: with which each then fails.
-            seed: of these chances.
-        """
-        code = ErrorCode[error] if isinstance(error, str) else error
-        injected = InjectedError(rpc, code, grpc_status, after_effect, nth - 1, times, probability, seed)
-        async with Switches.of_cluster(self.local.file) as switches:
-            return await switches.inject_error(broker, injected)
-
-    async def inject_disk(
-        self,
-        broker: int,
-        *,
-        delay_ms: int = 0,
-        errno: str = "",
-        operation: str = "",
-        path: str = "",
-        nth: int = 1,
-        times: int = 0,
-    ) -> Fault:
-        """Make a broker's disk slow (``delay_ms``) or failing (``errno``: ``EIO``, ``ENOSPC``).
-
-        Args:
-            broker: which.
-            delay_ms: each operation takes so much longer; or
-            errno: fails so.
-            operation: only ``append``, ``sync``, ``truncate``, ``replace``, ``rename`` or ``remove``.
-            path: only files with this text in their path.
-            nth: begin with the nth operation.
-            times: so many; 0: without end.
-        """
-        effect = DiskEffect(delay_ms, errno, operation, path, nth - 1, times)
-        async with Switches.of_cluster(self.local.file) as switches:
-            return await switches.set_disk(broker, effect)
 
     async def faults(self) -> list[BrokerSwitches]:
         """What is in force on the brokers that run and answer."""

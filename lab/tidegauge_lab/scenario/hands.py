@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.model import WantedFault
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2, metadata_pb2, produce_pb2
 from tidegauge_client.admin import Admin
@@ -33,11 +34,10 @@ from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.observation import Observer, leader_in, metadata_in, newest_states
-from tidegauge_lab.scenario import faults, steps
 from tidegauge_lab.scenario.facts import Facts, replica_of
 from tidegauge_lab.scenario.files_on_disk import logged_records
 from tidegauge_lab.scenario.readers import NOBODY
-from tidegauge_lab.switches import Direction, Fault, Step, Switches, Until
+from tidegauge_lab.switches import Fault, Step, Switches, Until
 
 Result = TypeVar("Result")
 
@@ -258,18 +258,9 @@ class Hands:
         """One round of a held follower."""
         return self._run(self._switches.step_fetch(at, broker_id, until=Until(until)))
 
-    def isolate(self, step: steps.Isolate) -> Fault:
-        """Cut a broker off, or make its connections slow or lossy."""
-        direction = Direction(step.direction)
-        return self._run(self._switches.isolate(step.broker, faults.ends_of(step), direction, faults.effect_of(step)))
-
-    def inject_error(self, step: steps.InjectError) -> Fault:
-        """Make calls of an RPC fail at a broker."""
-        return self._run(self._switches.inject_error(step.broker, faults.injected_by(step)))
-
-    def inject_disk(self, step: steps.InjectDisk) -> Fault:
-        """Make a broker's disk slow or failing."""
-        return self._run(self._switches.set_disk(step.broker, faults.disk_effect_of(step)))
+    def set_fault(self, broker_id: int, wanted: WantedFault) -> Fault:
+        """Put a fault in force inside a broker."""
+        return self._run(self._switches.set_fault(broker_id, wanted))
 
     def clear_faults(self, broker_id: int) -> None:
         """End all faults inside a broker."""

@@ -21,7 +21,8 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
-from tidegauge_lab.scenario import faults, readers, steps
+from tidegauge_lab.scenario import readers, steps
+from tidegauge_lab.scenario.faults import problem_of
 from tidegauge_lab.scenario.model import LIMIT_SECONDS, SETTINGS, Scenario, Topic
 from tidegauge_lab.scenario.readers import NOBODY, Reader
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, Sequence, read_yaml
@@ -261,6 +262,8 @@ class _Loader:
         values = self._arguments(kind, node.entries[verb], node.key_lines[verb])
         if len(self.problems) > before:
             return None
+        if issubclass(kind, steps.FaultStep):
+            values = {"broker": values.pop("broker"), "fault": kind.kind.wanted(values)}
         return kind(line=node.key_lines[verb], note=note.strip(), **values)
 
     def _arguments(self, kind: type[steps.Step], node: Node, line: int) -> dict[str, Any]:
@@ -269,16 +272,16 @@ class _Loader:
         if not named or not isinstance(node, Mapping):
             if not kind.main:
                 raise MalformedYaml(node.line, f"{kind.verb} needs its arguments by name: {', '.join(arguments)}")
-            return {kind.main: arguments[kind.main].metadata["read"](node)}
+            return {kind.main: arguments[kind.main].read(node)}
         fields = _Fields(dataclasses.replace(node, line=line), self.problems, kind.verb)
         values = {}
         for name, argument in arguments.items():
-            if argument.default is dataclasses.MISSING:
-                values[argument.name] = fields.need(name, argument.metadata["read"], None)
+            if argument.is_required:
+                values[argument.attribute] = fields.need(name, argument.read, None)
             elif name in node.entries or argument.default is None:
-                values[argument.name] = fields.take(name, argument.metadata["read"], argument.default)
+                values[argument.attribute] = fields.take(name, argument.read, argument.default)
             else:
-                fields.take(name, argument.metadata["read"], None)
+                fields.take(name, argument.read, None)
         fields.end()
         return values
 
@@ -308,7 +311,7 @@ class _Context:
             if isinstance(step, steps.CreateTopic):
                 self._replicas(step.line, step.assignment)
                 self._counts[step.name] = len(step.assignment)
-            if isinstance(step, faults.FaultStep) and (problem := faults.problem_of(step)):
+            if isinstance(step, steps.FaultStep) and (problem := problem_of(step)):
                 self._tell(step.line, problem)
             for partition in step.held if isinstance(step, steps.Start) else ():
                 self._partition(step.line, partition)
@@ -363,13 +366,13 @@ class _Context:
         self._problems.append(MalformedYaml(line, message))
 
 
-_BROKER_ARGUMENTS = ("broker", "brokers", "via", "leader", "followers", "isr", "origin")
+_BROKER_ARGUMENTS = ("broker", "brokers", "via", "leader", "followers", "isr")
 _BY_BROKER_ARGUMENTS = ("hw", "leo", "remote_leo", "log", "epochs")
 
 
 def brokers_named(step: steps.Step) -> list[int]:
-    """All broker ids in a step."""
-    found: list[int] = []
+    """Return all broker ids in a step."""
+    found = list(step.fault.brokers) if isinstance(step, steps.FaultStep) else []
     for name in _BROKER_ARGUMENTS:
         value = getattr(step, name, None)
         if isinstance(value, int):

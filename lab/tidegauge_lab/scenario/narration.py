@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import singledispatch
 
 from tidegauge.errors import ErrorCode
+from tidegauge.faults.model import WantedFault
 from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.readers import NOBODY
 
@@ -123,31 +124,35 @@ def _(step: steps.Start) -> str:
 
 
 @_sentence.register
-def _(step: steps.Isolate) -> str:
-    others = _PLANES[step.origin] if isinstance(step.origin, str) else brokers(step.origin)
-    way = _WAYS[step.direction]
-    if step.delay_ms is not None:
-        return f"Delay each message between broker {step.broker} and {others} by {step.delay_ms} ms{way}"
-    if step.drop is not None:
-        return f"Drop calls between broker {step.broker} and {others} with probability {step.drop:g}{way}"
-    return f"Isolate broker {step.broker} from {others}{way}"
+def _(step: steps.FaultStep) -> str:
+    return _FAULTS[step.verb](step.broker, step.fault)
+
+
+def _isolation(broker: int, fault: WantedFault) -> str:
+    others = _PLANES[fault["from"]] if isinstance(fault["from"], str) else brokers(fault["from"])
+    way = _WAYS[fault["direction"]]
+    if fault["delay_ms"] is not None:
+        return f"Delay each message between broker {broker} and {others} by {fault['delay_ms']} ms{way}"
+    if fault["drop"] is not None:
+        return f"Drop calls between broker {broker} and {others} with probability {fault['drop']:g}{way}"
+    return f"Isolate broker {broker} from {others}{way}"
+
+
+def _failing_calls(broker: int, fault: WantedFault) -> str:
+    return f"Make {fault['rpc']} calls at broker {broker} fail with {fault['grpc_status'] or fault['error']}"
+
+
+def _failing_disk(broker: int, fault: WantedFault) -> str:
+    what = f"fail with {fault['errno']}" if fault["errno"] else f"take {fault['delay_ms']} ms longer"
+    return f"Make disk operations of broker {broker} {what}"
+
+
+_FAULTS = {"isolate": _isolation, "inject_error": _failing_calls, "inject_disk": _failing_disk}
 
 
 @_sentence.register
 def _(step: steps.Heal) -> str:
     return f"Heal the connections of {brokers(step.brokers)}"
-
-
-@_sentence.register
-def _(step: steps.InjectError) -> str:
-    error = step.grpc_status or step.error.name
-    return f"Make {step.rpc} calls at broker {step.broker} fail with {error}"
-
-
-@_sentence.register
-def _(step: steps.InjectDisk) -> str:
-    what = f"fail with {step.errno}" if step.errno else f"take {step.delay_ms} ms longer"
-    return f"Make disk operations of broker {step.broker} {what}"
 
 
 @_sentence.register

@@ -103,11 +103,11 @@ def described(step: steps.Step) -> str:
     """A step in one line: the verb, and what differs from the defaults."""
     words = []
     for name, argument in steps.arguments_of(type(step)).items():
-        value = getattr(step, argument.name)
+        value = step.value_of(argument)
         if value is None or value == argument.default:
             continue
         shown = _shown(value)
-        words.append(shown if argument.name == step.main else f"{name}={shown}")
+        words.append(shown if argument.attribute == step.main else f"{name}={shown}")
     return " ".join([step.verb, *words])
 
 
@@ -118,7 +118,7 @@ def _shown(value: object) -> str:
         return str(value).lower()
     if isinstance(value, Mapping):
         return " ".join(f"{key}:{_shown(one)}" for key, one in value.items())
-    if isinstance(value, tuple) and not isinstance(value, TopicPartition | LoggedRecord):
+    if isinstance(value, list | tuple) and not isinstance(value, TopicPartition | LoggedRecord):
         return "[" + ",".join(_shown(one) for one in value) + "]" if len(value) != 1 else _shown(value[0])
     return "none" if value == NOBODY else str(value)
 

@@ -296,16 +296,8 @@ class Player:
         self._hands.reconnect(step.brokers)
 
     @_do.register
-    def _isolate(self, step: steps.Isolate) -> None:
-        self._tell(f"           broker {step.broker}: {self._hands.isolate(step).text}")
-
-    @_do.register
-    def _inject_error(self, step: steps.InjectError) -> None:
-        self._tell(f"           broker {step.broker}: {self._hands.inject_error(step).text}")
-
-    @_do.register
-    def _inject_disk(self, step: steps.InjectDisk) -> None:
-        self._tell(f"           broker {step.broker}: {self._hands.inject_disk(step).text}")
+    def _set_fault(self, step: steps.FaultStep) -> None:
+        self._tell(f"           broker {step.broker}: {self._hands.set_fault(step.broker, step.fault).text}")
 
     @_do.register
     def _clear_faults(self, step: steps.ClearFaults) -> None:

@@ -13,12 +13,13 @@ Source: the step list of the design, section 7. ``docs/scenarios.md`` shows this
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, ClassVar
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple
 
 from tidegauge.errors import ErrorCode
+from tidegauge.faults.model import FaultKind, Parameter, WantedFault
+from tidegauge.faults.table import INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.log.lab_disk import OPERATIONS
 from tidegauge_lab.scenario import readers
 from tidegauge_lab.scenario.readers import LoggedRecord, Reader
 
@@ -31,9 +32,64 @@ def argument(read: Reader[Any], about: str, *, name: str = "", default: Any = MI
     return field(default=default, metadata={"read": read, "about": about, "name": name})
 
 
-def arguments_of(step: type[Step]) -> dict[str, Field[Any]]:
-    """A step's arguments by the names that stand in the file."""
-    return {one.metadata["name"] or one.name: one for one in fields(step) if "read" in one.metadata}
+class Argument(NamedTuple):
+    """One argument of a step.
+
+    Attributes:
+        attribute: the name in Python, which differs where the file's word is no Python name.
+        read: its reader.
+        about: one line for people.
+        default: its value where the file leaves it out; of no use where it is required.
+        is_required: whether it must be given.
+    """
+
+    attribute: str
+    read: Reader[Any]
+    about: str
+    default: Any
+    is_required: bool
+
+
+def arguments_of(step: type[Step]) -> dict[str, Argument]:
+    """Return a step's arguments by the names that stand in the file."""
+    found = {one.metadata["name"] or one.name: one for one in fields(step) if "read" in one.metadata}
+    own = {
+        name: Argument(one.name, one.metadata["read"], one.metadata["about"], one.default, one.default is MISSING)
+        for name, one in found.items()
+    }
+    return {**own, **(_fault_arguments(step.kind) if issubclass(step, FaultStep) else {})}
+
+
+def _fault_arguments(kind: FaultKind) -> dict[str, Argument]:
+    return {
+        one.name: Argument(one.name, _fault_reader(one), _in_a_line(one), one.default, one.is_required)
+        for one in kind.parameters
+    }
+
+
+def _fault_reader(parameter: Parameter) -> Reader[Any]:
+    match parameter.kind:
+        case "integer":
+            return readers.positive if parameter.minimum else readers.integer
+        case "number":
+            return readers.probability
+        case "flag":
+            return readers.truth
+        case "choice":
+            return readers.choice(*parameter.choices)
+        case "error":
+            return readers.error_name
+        case "peers":
+            return readers.plane
+    return readers.text
+
+
+def _in_a_line(parameter: Parameter) -> str:
+    """Return a parameter's meaning as a part of a line; an acronym or a choice's own word keeps its form."""
+    meaning = parameter.meaning
+    if meaning[1:2].islower():
+        meaning = meaning[0].lower() + meaning[1:]
+    return f"{meaning} (default {parameter.shown_default})" if parameter.shown_default else meaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +102,24 @@ class Step:
 
     line: int
     note: str = ""
+
+    def value_of(self, argument: Argument) -> Any:
+        """Return the value of one of its arguments."""
+        return getattr(self, argument.attribute)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultStep(Step):
+    """Puts a declared fault in force at a broker; each fault of the table has a subclass."""
+
+    kind: ClassVar[FaultKind]
+
+    broker: int = argument(readers.integer, "the broker")
+    fault: WantedFault
+
+    def value_of(self, argument: Argument) -> Any:
+        """Return the broker, or the value of one of the fault's parameters."""
+        return self.broker if argument.attribute == "broker" else self.fault[argument.attribute]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,26 +265,6 @@ class Start(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Isolate(Step):
-    """A cut on one plane."""
-
-    verb = "isolate"
-    main = ""
-    about = "cut a broker off, on one plane, one way or both"
-
-    broker: int = argument(readers.integer, "the broker")
-    origin: str | tuple[int, ...] = argument(readers.plane, "brokers, zookeeper, clients, or ids", name="from")
-    direction: str = argument(
-        readers.choice("in", "out", "both"),
-        "in: calls that arrive at it; out: calls it makes, answers included",
-        default="both",
-    )
-    delay_ms: int | None = argument(readers.positive, "each message waits so long instead", default=None)
-    drop: float | None = argument(readers.probability, "each call is lost with this chance instead", default=None)
-    seed: int = argument(readers.integer, "of these chances (0)", default=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Heal(Step):
     """The end of cuts."""
 
@@ -219,44 +273,6 @@ class Heal(Step):
     about = "end all cuts of these brokers"
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InjectError(Step):
-    """Calls of an RPC that fail."""
-
-    verb = "inject_error"
-    about = "make calls of an RPC fail at a broker: the next one, or as nth, times and probability say"
-
-    broker: int = argument(readers.integer, "the broker")
-    rpc: str = argument(readers.text, "Produce, Fetch, ReplicaFetch, LeaderAndIsr, ..., as in the .proto files")
-    error: ErrorCode = argument(readers.error_name, "Kafka's error, put into the answer", default=ErrorCode.NONE)
-    grpc_status: str = argument(readers.text, "or the call ends with this status, as UNAVAILABLE", default="")
-    after_effect: bool = argument(
-        readers.truth, "true: the call takes effect, only its answer is exchanged", default=False
-    )
-    nth: int = argument(readers.positive, "begin with the nth call (1)", default=1)
-    times: int = argument(readers.integer, "so many fail (1); 0: without end", default=1)
-    probability: float = argument(readers.probability, "with which each then fails (1)", default=1.0)
-    seed: int = argument(readers.integer, "of these chances (0)", default=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InjectDisk(Step):
-    """A disk that is slow, or fails."""
-
-    verb = "inject_disk"
-    about = "make a broker's disk slow, or let it fail"
-
-    broker: int = argument(readers.integer, "the broker")
-    delay_ms: int | None = argument(readers.positive, "each operation takes so much longer", default=None)
-    errno: str = argument(readers.text, "or fails so, as EIO or ENOSPC", default="")
-    operation: str = argument(
-        readers.choice(*OPERATIONS), "append, sync, truncate, replace, rename or remove; default: each", default=""
-    )
-    path: str = argument(readers.text, "only files with this text in their path", default="")
-    nth: int = argument(readers.positive, "begin with the nth operation (1)", default=1)
-    times: int = argument(readers.integer, "so many (0: without end, the default)", default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -489,6 +505,11 @@ class Verify(Step):
     topic: str | None = argument(readers.text, "the topic; default: the first", default=None)
 
 
+def _fault_step(kind: FaultKind) -> type[FaultStep]:
+    about = kind.meaning[0].lower() + kind.meaning[1:]
+    return type(kind.name, (FaultStep,), {"verb": kind.name, "about": about, "kind": kind, "__doc__": kind.meaning})
+
+
 STEPS: dict[str, type[Step]] = {
     step.verb: step
     for step in (
@@ -502,10 +523,10 @@ STEPS: dict[str, type[Step]] = {
         Pause,
         Resume,
         Start,
-        Isolate,
+        _fault_step(ISOLATE),
         Heal,
-        InjectError,
-        InjectDisk,
+        _fault_step(INJECT_ERROR),
+        _fault_step(INJECT_DISK),
         ClearFaults,
         ExpireSession,
         Elect,

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from tidegauge.faults.model import Direction, Plane
 from tidegauge_lab.switches.client import Switches
 from tidegauge_lab.switches.model import (
     BrokerSwitches,
     Change,
-    Direction,
-    DiskEffect,
     Fault,
-    InjectedError,
-    NetworkEffect,
-    Plane,
     Step,
     Until,
 )
@@ -20,10 +16,7 @@ __all__ = [
     "BrokerSwitches",
     "Change",
     "Direction",
-    "DiskEffect",
     "Fault",
-    "InjectedError",
-    "NetworkEffect",
     "Plane",
     "Step",
     "Switches",

@@ -29,6 +29,8 @@ import grpc.aio
 
 from tidegauge.channel_options import RECONNECT_OPTIONS
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.messages import to_message
+from tidegauge.faults.model import WantedFault
 from tidegauge.partition import TopicPartition
 from tidegauge.secure_channels import open_channel
 from tidegauge.security import PLAIN, Security
@@ -36,15 +38,10 @@ from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge.v1.lab_service_pb2_grpc import LabServiceStub
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.switches import wire
+from tidegauge_lab.switches.fault_calls import FaultCalls
 from tidegauge_lab.switches.model import (
-    CUT,
     BrokerSwitches,
-    Direction,
-    DiskEffect,
     Fault,
-    InjectedError,
-    NetworkEffect,
-    Plane,
     Step,
     Until,
 )
@@ -61,7 +58,7 @@ _DEADLINE_SECONDS = 10.0
 STEP_LIMIT_SECONDS = 30.0
 
 
-class Switches:
+class Switches(FaultCalls):
     """The switches of some brokers; use it in an ``async with``, or ``close`` it.
 
     Args:
@@ -138,34 +135,18 @@ class Switches:
 
     # Faults
 
-    async def isolate(
-        self,
-        broker_id: int,
-        ends: Plane | Sequence[int],
-        direction: Direction = Direction.BOTH,
-        effect: NetworkEffect = CUT,
-    ) -> Fault:
-        """Cut (or delay, or drop) what the broker has with other brokers, some of them, ZooKeeper or clients.
+    async def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
+        """Put a fault in force at a broker; ``isolate``, ``inject_error`` and ``inject_disk`` come here.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, ``CLIENTS`` with ``OUT``: a broker calls no clients.
+            TidegaugeError: INVALID_REQUEST, its declaration or the broker refuses it; BROKER_NOT_AVAILABLE.
         """
-        return await self._set(broker_id, lab_pb2.LabFault(network=wire.to_network(ends, direction, effect)))
-
-    async def inject_error(self, broker_id: int, injected: InjectedError) -> Fault:
-        """Make calls of an RPC fail at this broker."""
-        return await self._set(broker_id, lab_pb2.LabFault(error=wire.to_error_fault(injected)))
-
-    async def set_disk(self, broker_id: int, effect: DiskEffect) -> Fault:
-        """Make the broker's disk slow or failing."""
-        return await self._set(broker_id, lab_pb2.LabFault(disk=wire.to_disk(effect)))
-
-    async def _set(self, broker_id: int, fault: lab_pb2.LabFault) -> Fault:
-        with _telling(broker_id):
-            answer = await (await self._stub(broker_id)).SetFault(
-                lab_pb2.SetFaultRequest(fault=fault), timeout=_DEADLINE_SECONDS
-            )
-        return wire.from_fault(broker_id, answer.fault)
+        if problem := wanted.problem(broker):
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, problem)
+        request = lab_pb2.SetFaultRequest(fault=to_message(wanted))
+        with _telling(broker):
+            response = await (await self._stub(broker)).SetFault(request, timeout=_DEADLINE_SECONDS)
+        return wire.from_fault(broker, response.fault)
 
     async def heal(self, broker_id: int) -> list[Fault]:
         """End all network faults of the broker; returns those that ended."""

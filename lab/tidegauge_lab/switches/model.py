@@ -1,7 +1,4 @@
-"""What a fault inside a broker is, what a step changed: plain values, and their form on the wire.
-
-The words are those of the command line (design, sections 6 and 7). Pure.
-"""
+"""What is in force inside a broker, and what a step changed: plain values. Pure."""
 
 from __future__ import annotations
 
@@ -14,92 +11,11 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
 
 
-class Plane(Enum):
-    """The other end of what is cut."""
-
-    BROKERS = "brokers"
-    ZOOKEEPER = "zookeeper"
-    CLIENTS = "clients"
-
-
-class Direction(Enum):
-    """In: calls that arrive at the broker. Out: calls it makes. Answers included."""
-
-    IN = "in"
-    OUT = "out"
-    BOTH = "both"
-
-
 class Until(Enum):
     """How far a step goes; see ``Switches.step_fetch``."""
 
     REQUEST = "request"
     ANSWER = "answer"
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkEffect:
-    """What happens to calls: nothing passes (the default), or each message waits, or each call may be lost.
-
-    Attributes:
-        delay_ms: each message waits so long instead.
-        drop_probability: each call is lost with this chance instead, in (0, 1].
-        seed: of the chances.
-    """
-
-    delay_ms: int = 0
-    drop_probability: float = 0.0
-    seed: int = 0
-
-
-CUT = NetworkEffect()
-
-
-@dataclass(frozen=True, slots=True)
-class InjectedError:
-    """Which calls of an RPC fail, and how.
-
-    Attributes:
-        rpc: its name in the .proto files: ``ProduceStream``, ``ReplicaFetch``, ``LeaderAndIsr``, ...; on a stream each
-            request counts.
-        error: Kafka's error, put where it belongs in the answer; NONE with ``grpc_status``.
-        grpc_status: instead, the name of a gRPC status (``UNAVAILABLE``): the call or stream ends with it.
-        after_effect: the call takes effect, only its answer is exchanged.
-        skip: so many calls pass first (``nth`` call: skip n - 1, times 1).
-        times: so many fail; 0 for no end.
-        probability: with which each then fails.
-        seed: of the chances.
-    """
-
-    rpc: str
-    error: ErrorCode = ErrorCode.NONE
-    grpc_status: str = ""
-    after_effect: bool = False
-    skip: int = 0
-    times: int = 1
-    probability: float = 1.0
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DiskEffect:
-    """Which operations of the broker's disk are slow or fail.
-
-    Attributes:
-        delay_ms: each takes so much longer; or
-        errno_name: each fails so (``EIO``, ``ENOSPC``).
-        operation: append, sync, truncate, replace, rename, remove; empty for each of them.
-        path_contains: only files whose path contains it.
-        skip: so many operations pass first.
-        times: so many are met; 0 for no end.
-    """
-
-    delay_ms: int = 0
-    errno_name: str = ""
-    operation: str = ""
-    path_contains: str = ""
-    skip: int = 0
-    times: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import grpc
 import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import common_pb2, lab_pb2, metadata_pb2
+from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge_broker.server.lab.words import describe_fault
 from tidegauge_lab.switches.model import (
     BrokerSwitches,
     Change,
-    Direction,
-    DiskEffect,
     Fault,
-    InjectedError,
-    NetworkEffect,
-    Plane,
     Step,
     Until,
 )
 
 UNTIL = {Until.ANSWER: lab_pb2.STEP_UNTIL_ANSWER, Until.REQUEST: lab_pb2.STEP_UNTIL_REQUEST}
-_PLANES = {
-    Plane.BROKERS: lab_pb2.LAB_PLANE_BROKERS,
-    Plane.ZOOKEEPER: lab_pb2.LAB_PLANE_ZOOKEEPER,
-    Plane.CLIENTS: lab_pb2.LAB_PLANE_CLIENTS,
-}
-_DIRECTIONS = {
-    Direction.IN: lab_pb2.LAB_DIRECTION_IN,
-    Direction.OUT: lab_pb2.LAB_DIRECTION_OUT,
-    Direction.BOTH: lab_pb2.LAB_DIRECTION_BOTH,
-}
 
 
 def to_partition(at: TopicPartition) -> lab_pb2.LabPartition:
@@ -45,50 +28,6 @@ def to_partition(at: TopicPartition) -> lab_pb2.LabPartition:
 def from_partition(message: lab_pb2.LabPartition) -> TopicPartition:
     """From the wire."""
     return TopicPartition(message.topic, message.partition)
-
-
-def to_network(ends: Plane | Sequence[int], direction: Direction, effect: NetworkEffect) -> lab_pb2.NetworkFault:
-    """On the wire."""
-    plane = ends if isinstance(ends, Plane) else Plane.BROKERS
-    message = lab_pb2.NetworkFault(
-        plane=_PLANES[plane],
-        broker_ids=[] if isinstance(ends, Plane) else ends,
-        direction=_DIRECTIONS[direction],
-        seed=effect.seed,
-    )
-    if effect.delay_ms:
-        message.delay_ms = effect.delay_ms
-    elif effect.drop_probability:
-        message.drop_probability = effect.drop_probability
-    else:
-        message.cut = True
-    return message
-
-
-def to_error_fault(injected: InjectedError) -> lab_pb2.ErrorFault:
-    """On the wire."""
-    return lab_pb2.ErrorFault(
-        rpc=injected.rpc,
-        error=common_pb2.ErrorCode.Value(f"ERROR_CODE_{injected.error.name}"),
-        grpc_status=injected.grpc_status,
-        after_effect=injected.after_effect,
-        skip=injected.skip,
-        times=injected.times,
-        probability=injected.probability,
-        seed=injected.seed,
-    )
-
-
-def to_disk(effect: DiskEffect) -> lab_pb2.DiskFault:
-    """On the wire."""
-    message = lab_pb2.DiskFault(
-        operation=effect.operation, path_contains=effect.path_contains, skip=effect.skip, times=effect.times
-    )
-    if effect.errno_name:
-        message.errno_name = effect.errno_name
-    else:
-        message.delay_ms = effect.delay_ms
-    return message
 
 
 def from_fault(broker_id: int, message: lab_pb2.LabFault) -> Fault:

@@ -4,13 +4,15 @@ import pytest
 from click.testing import CliRunner
 
 from tidegauge.errors import ErrorCode
+from tidegauge.faults.messages import to_message
+from tidegauge.faults.table import INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import common_pb2, lab_pb2, metadata_pb2
 from tidegauge_broker.server.lab.words import describe_fault
 from tidegauge_lab.cli.holds import hold_fetch, step_fetch
 from tidegauge_lab.cli.inject import expire_session, inject_disk, inject_error, sync
 from tidegauge_lab.cli.isolate import faults, heal, isolate
-from tidegauge_lab.switches import Direction, DiskEffect, InjectedError, NetworkEffect, Plane, wire
+from tidegauge_lab.switches import Direction, Plane, wire
 
 AT = TopicPartition("t", 0)
 
@@ -26,10 +28,10 @@ def run(verb, *arguments, directory):
         (isolate, ["x", "--from", "brokers"], "x"),
         (isolate, ["1", "--from", "everybody"], "none of brokers, zookeeper, clients"),
         (isolate, ["1", "--from", "0,-2"], "none of brokers"),
-        (isolate, ["1", "--from", "0,1"], "can't be cut from itself"),
+        (isolate, ["1", "--from", "0,1"], "can't be isolated from itself"),
         (isolate, ["1", "--from", "clients", "--direction", "out"], "makes no calls to clients"),
         (isolate, ["1", "--from", "brokers", "--direction", "up"], "up"),
-        (isolate, ["1", "--from", "brokers", "--delay-ms", "5", "--drop", "0.5"], "not both"),
+        (isolate, ["1", "--from", "brokers", "--delay-ms", "5", "--drop", "0.5"], "at most one of both"),
         (isolate, ["1", "--from", "brokers", "--drop", "0"], "0"),
         (heal, ["x"], "x"),
         (hold_fetch, ["orders"], "TOPIC-PARTITION"),
@@ -40,7 +42,7 @@ def run(verb, *arguments, directory):
         (
             inject_error,
             ["1", "--rpc", "Produce", "--error", "NOT_CONTROLLER", "--grpc-status", "UNKNOWN"],
-            "one of both",
+            "exactly one of both",
         ),
         (inject_error, ["1", "--rpc", "Produce", "--error", "NO_SUCH_ERROR"], "NO_SUCH_ERROR"),
         (inject_disk, ["1"], "--delay-ms or --errno"),
@@ -64,33 +66,38 @@ def test_without_a_cluster_it_is_one_sentence_and_1(verb, arguments, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ends", "direction", "effect", "text"),
+    ("values", "text"),
     [
-        (Plane.BROKERS, Direction.BOTH, NetworkEffect(), "calls from and to all other brokers: cut"),
-        ([2], Direction.IN, NetworkEffect(delay_ms=20), "calls from broker 2: delayed by 20 ms"),
-        ([0, 2], Direction.OUT, NetworkEffect(), "calls to brokers 0, 2: cut"),
+        ({"from": Plane.BROKERS}, "calls from and to all other brokers: cut"),
+        ({"from": [2], "direction": Direction.IN, "delay_ms": 20}, "calls from broker 2: delayed by 20 ms"),
+        ({"from": [0, 2], "direction": Direction.OUT}, "calls to brokers 0, 2: cut"),
         (
-            Plane.CLIENTS,
-            Direction.IN,
-            NetworkEffect(drop_probability=0.5, seed=3),
+            {"from": Plane.CLIENTS, "direction": Direction.IN, "drop": 0.5, "seed": 3},
             "calls from clients: dropped with probability 0.5 (seed 3)",
         ),
-        (Plane.ZOOKEEPER, Direction.BOTH, NetworkEffect(), "the connection with ZooKeeper: cut"),
-        (Plane.ZOOKEEPER, Direction.IN, NetworkEffect(), "what comes from ZooKeeper: cut"),
+        ({"from": Plane.ZOOKEEPER}, "the connection with ZooKeeper: cut"),
+        ({"from": Plane.ZOOKEEPER, "direction": Direction.IN}, "what comes from ZooKeeper: cut"),
     ],
 )
-def test_a_cut_in_words(ends, direction, effect, text):
-    assert describe_fault(lab_pb2.LabFault(network=wire.to_network(ends, direction, effect))) == text
+def test_a_cut_in_words(values, text):
+    assert describe_fault(to_message(ISOLATE.wanted(values))) == text
 
 
 def test_errors_and_disks_in_words():
-    error = InjectedError("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, skip=2, probability=0.5, seed=1, after_effect=True)
-    assert describe_fault(lab_pb2.LabFault(error=wire.to_error_fault(error))) == (
+    error = {
+        "rpc": "Fetch",
+        "error": ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        "nth": 3,
+        "probability": 0.5,
+        "seed": 1,
+        "after_effect": True,
+    }
+    assert describe_fault(to_message(INJECT_ERROR.wanted(error))) == (
         "Fetch answers NOT_LEADER_OR_FOLLOWER, 1 time after 2 that pass with probability 0.5 (seed 1), although it "
         "takes effect"
     )
-    disk = DiskEffect(errno_name="EIO", operation="sync", path_contains="t-0", times=2)
-    assert describe_fault(lab_pb2.LabFault(disk=wire.to_disk(disk))) == (
+    disk = {"errno": "EIO", "operation": "sync", "path": "t-0", "times": 2}
+    assert describe_fault(to_message(INJECT_DISK.wanted(disk))) == (
         "sync on files with 't-0' in their path fails with EIO, 2 times"
     )
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.model import FaultKind, WantedFault
+from tidegauge.faults.table import INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.loader import ScenarioError, load, parse
@@ -56,21 +58,26 @@ def test_the_main_argument_stands_alone_or_by_its_name() -> None:
     assert step("wait_hw: {0: 1, 2: 3}") == step("wait_hw: {hw: {0: 1, 2: 3}}")
 
 
+def assert_fault(read: object, broker: int, kind: FaultKind, values: dict[str, object]) -> None:
+    assert isinstance(read, steps.FaultStep)
+    assert (read.line, read.verb, read.broker) == (6, kind.name, broker)
+    assert read.fault == WantedFault(kind, values)
+
+
 def test_arguments_become_values_of_their_kind() -> None:
     produced = step("produce: {values: [a, b], acks: 0, via: 2, answer: later, error: NOT_ENOUGH_REPLICAS}")
     assert produced == steps.Produce(
         line=6, values=("a", "b"), acks=0, via=2, answer="later", error=ErrorCode.NOT_ENOUGH_REPLICAS
     )
     cut = step("isolate: {broker: 1, from: [0, 2], direction: in}")
-    assert cut == steps.Isolate(line=6, broker=1, origin=(0, 2), direction="in")
+    assert_fault(cut, 1, ISOLATE, {"from": [0, 2], "direction": "in"})
     slow = step("isolate: {broker: 1, from: zookeeper, delay_ms: 200}")
-    assert slow == steps.Isolate(line=6, broker=1, origin="zookeeper", delay_ms=200)
+    assert_fault(slow, 1, ISOLATE, {"from": "zookeeper", "delay_ms": 200})
     failing = step("inject_error: {broker: 0, rpc: Produce, error: NOT_ENOUGH_REPLICAS, nth: 3, probability: 0.5}")
-    assert failing == steps.InjectError(
-        line=6, broker=0, rpc="Produce", error=ErrorCode.NOT_ENOUGH_REPLICAS, nth=3, probability=0.5
-    )
+    wanted = {"rpc": "Produce", "error": "NOT_ENOUGH_REPLICAS", "nth": 3, "probability": 0.5}
+    assert_fault(failing, 0, INJECT_ERROR, wanted)
     disk = step("inject_disk: {broker: 2, errno: ENOSPC, operation: append, path: story-0}")
-    assert disk == steps.InjectDisk(line=6, broker=2, errno="ENOSPC", operation="append", path="story-0")
+    assert_fault(disk, 2, INJECT_DISK, {"errno": "ENOSPC", "operation": "append", "path": "story-0"})
     expected = step("expect: {log: {1: [m1@0, m2]}, epochs: {0: [[0, 0], [2, 5]]}, isr: [], leader: none}")
     assert isinstance(expected, steps.Expect)
     assert expected.log == {1: (LoggedRecord("m1", 0), LoggedRecord("m2"))}
@@ -98,17 +105,23 @@ def test_arguments_become_values_of_their_kind() -> None:
         ("wait_leader: nobody", "6: a broker id or none is expected, not 'nobody'"),
         ("elect: clean", "6: preferred or unclean is expected, not 'clean'"),
         ("isolate: 1", "6: isolate needs its arguments by name: broker, from, direction"),
-        ("isolate: {broker: 1, from: 1}", "6: broker 1 can't be cut from itself"),
+        ("isolate: {broker: 1, from: 1}", "6: broker 1 can't be isolated from itself"),
         ("isolate: {broker: 1, from: clients, direction: out}", "6: a broker makes no calls to clients"),
-        ("isolate: {broker: 1, from: 0, delay_ms: 5, drop: 0.5}", "6: calls are delayed or dropped, not both"),
+        (
+            "isolate: {broker: 1, from: 0, delay_ms: 5, drop: 0.5}",
+            "6: calls are delayed or dropped: give delay_ms or drop, at most one",
+        ),
         ("isolate: {broker: 1, from: 0, drop: 2}", "6: a probability (more than 0, at most 1) is expected, not '2'"),
         ("inject_error: {broker: 1, error: NOT_CONTROLLER}", "6: inject_error needs 'rpc'"),
-        ("inject_error: {broker: 1, rpc: Produce}", "6: say with what the calls fail: error or grpc_status"),
+        (
+            "inject_error: {broker: 1, rpc: Produce}",
+            "6: say how the calls fail: give error or grpc_status, exactly one",
+        ),
         ("inject_error: {broker: 1, rpc: Prodce, grpc_status: UNAVAILABLE}", "6: there is no RPC 'Prodce'"),
         ("inject_error: {broker: 1, rpc: Produce, grpc_status: GONE}", "6: gRPC has no status GONE"),
         ("inject_error: {broker: 1, rpc: CreateTopics, error: NOT_CONTROLLER}", "6: CreateTopics can answer"),
         ("inject_error: {broker: 1, rpc: Produce, error: NOT_CONTROLLER, nth: 0}", "6: a number of 1 or more"),
-        ("inject_disk: {broker: 1}", "6: say what the disk does: delay_ms or errno, one of both"),
+        ("inject_disk: {broker: 1}", "6: say what the disk does: give delay_ms or errno, exactly one"),
         ("inject_disk: {broker: 1, errno: EEK}", "6: EEK is no error of the operating system"),
         ("inject_disk: {broker: 1, delay_ms: 1, operation: write}", "6: append or sync or truncate or replace or"),
         ("clear_faults: 3", "6: there is no broker 3 in this scenario"),

@@ -88,7 +88,7 @@ def test_shipped_stories_say_what_happens_and_why(name: str) -> None:
     lines = [narrated(step) for step in story.steps]
     assert max(map(len, lines)) <= 110
     assert not any("=" in line.replace("acks=", "") for line in lines)
-    acted = [step for step in story.steps if isinstance(step, steps.Kill | steps.Isolate | steps.Elect)]
+    acted = [step for step in story.steps if isinstance(step, steps.Kill | steps.FaultStep | steps.Elect)]
     assert sum(bool(step.note) for step in story.steps) >= max(3, len(acted) // 2)
 
 

@@ -18,15 +18,14 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.messages import from_message
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFault, DiskFaults
 from tidegauge_broker.server.wire.grpc import injected_responses as injection
 
 IN = lab_pb2.LAB_DIRECTION_IN
 OUT = lab_pb2.LAB_DIRECTION_OUT
-_LONGEST_DELAY_MS = 24 * 3_600_000
 _BOTH = lab_pb2.LAB_DIRECTION_BOTH
-_PLANES = (lab_pb2.LAB_PLANE_BROKERS, lab_pb2.LAB_PLANE_ZOOKEEPER, lab_pb2.LAB_PLANE_CLIENTS)
 if TYPE_CHECKING:
     Way: TypeAlias = lab_pb2.LabDirection.ValueType
 
@@ -98,71 +97,48 @@ class FaultTable:
     _in_force: dict[int, _InForce] = field(default_factory=dict)
     _last_id: int = 0
 
-    def set(self, wanted: lab_pb2.LabFault) -> lab_pb2.LabFault:
+    def set(self, asked: lab_pb2.LabFault) -> lab_pb2.LabFault:
         """Put a fault in force; gives it with its id.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, there is no such fault.
         """
         fault = lab_pb2.LabFault()
-        fault.CopyFrom(wanted)
+        fault.CopyFrom(asked)
         fault.met = 0
+        wanted = from_message(fault)
+        if wanted is None:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the request names no fault")
+        if problem := wanted.problem(self.broker_id):
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, problem)
         entry = _InForce(fault, Random(_seed_of(fault)))
         match fault.WhichOneof("kind"):
             case "network":
-                self._check_network(fault.network)
+                self._complete_network(fault.network)
                 for number in [number for number, other in self._in_force.items() if _same(other.fault, fault)]:
                     del self._in_force[number]
             case "error":
                 injection.check(fault.error)
             case "disk":
                 entry.on_disk = self._to_disk(fault.disk)
-            case _:
-                raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the request names no fault")
         self._last_id += 1
         fault.fault_id = self._last_id
         self._in_force[fault.fault_id] = entry
         self._tell()
         return fault
 
-    def _check_network(self, fault: lab_pb2.NetworkFault) -> None:
-        if fault.plane not in _PLANES:
-            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "a network fault names brokers, ZooKeeper or clients")
+    def _complete_network(self, fault: lab_pb2.NetworkFault) -> None:
+        """Fill in what a request may leave out."""
         if fault.direction == lab_pb2.LAB_DIRECTION_UNSPECIFIED:
             fault.direction = _BOTH
         if fault.plane == lab_pb2.LAB_PLANE_CLIENTS:
-            if fault.direction == OUT:
-                raise TidegaugeError(
-                    ErrorCode.INVALID_REQUEST,
-                    "a broker makes no calls to clients, so there is no direction out; their calls arrive: use in",
-                )
             fault.direction = IN
-        if self.broker_id in fault.broker_ids:
-            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"broker {self.broker_id} can't be cut from itself")
         if fault.broker_ids and fault.plane != lab_pb2.LAB_PLANE_BROKERS:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, "ids are those of brokers")
-        effect = fault.WhichOneof("effect")
-        if effect is None:
+        if fault.WhichOneof("effect") is None:
             fault.cut = True
-        elif effect == "delay_ms":
-            if fault.delay_ms <= 0:
-                raise TidegaugeError(ErrorCode.INVALID_REQUEST, "a delay has more than 0 ms")
-            _check_delay(fault.delay_ms)
-        elif effect == "drop_probability":
-            if not 0 < fault.drop_probability <= 1:
-                raise TidegaugeError(ErrorCode.INVALID_REQUEST, "a probability lies in (0, 1]")
-            if fault.plane == lab_pb2.LAB_PLANE_ZOOKEEPER:
-                raise TidegaugeError(
-                    ErrorCode.INVALID_REQUEST,
-                    "the connection with ZooKeeper is one stream of bytes: it can be cut or delayed, not lossy",
-                )
 
     def _to_disk(self, fault: lab_pb2.DiskFault) -> DiskFault:
-        if fault.delay_ms <= 0 and not fault.errno_name:
-            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "a disk fault has a delay in ms or an error")
-        if fault.skip < 0 or fault.times < 0:
-            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "no count of operations is negative")
-        _check_delay(fault.delay_ms)
         on_disk = DiskFault(
             operation=fault.operation,
             path_contains=fault.path_contains,
@@ -263,12 +239,6 @@ class FaultTable:
             fault.met += 1
             return fault.error
         return None
-
-
-def _check_delay(delay_ms: int) -> None:
-    """What takes longer than any test would only end in an overflow somewhere."""
-    if delay_ms > _LONGEST_DELAY_MS:
-        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"a delay has at most {_LONGEST_DELAY_MS} ms, a day")
 
 
 def _seed_of(fault: lab_pb2.LabFault) -> int:

@@ -1,0 +1,133 @@
+"""The declared faults as methods.
+
+Made by tools/generate-faults.py from proto/tidegauge/faults/table.py; change it there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from tidegauge.errors import ErrorCode
+from tidegauge.faults.model import Direction, Plane, WantedFault
+from tidegauge.faults.table import kind_of
+from tidegauge_lab.switches.model import Fault
+
+
+class FaultCalls(ABC):
+    """Every declared fault, for those who can put one in force at a broker."""
+
+    @abstractmethod
+    async def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
+        """Put a fault in force at a broker."""
+
+    async def isolate(
+        self,
+        broker: int,
+        ends: Plane | str | Sequence[int],
+        direction: Direction | str = "both",
+        *,
+        delay_ms: int | None = None,
+        drop: float | None = None,
+        seed: int = 0,
+    ) -> Fault:
+        """Partition a broker from brokers, ZooKeeper or clients, one way or both; or delay or drop its calls.
+
+        Args:
+            broker: The broker.
+            ends: The other end: all other brokers, some of them, ZooKeeper, or clients.
+            direction: in: calls that arrive at the broker; out: calls it makes; responses belong to their calls.
+            delay_ms: Delay each message instead, in milliseconds.
+            drop: Drop each call with this probability instead.
+            seed: Seed of the random numbers.
+
+        Returns:
+            The fault as it is in force.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such fault; BROKER_NOT_AVAILABLE.
+        """
+        values = {"from": ends, "direction": direction, "delay_ms": delay_ms, "drop": drop, "seed": seed}
+        return await self.set_fault(broker, kind_of("isolate").wanted(values))
+
+    async def inject_error(
+        self,
+        broker: int,
+        rpc: str,
+        error: ErrorCode | str = "NONE",
+        *,
+        grpc_status: str = "",
+        after_effect: bool = False,
+        nth: int = 1,
+        times: int = 1,
+        probability: float = 1.0,
+        seed: int = 0,
+    ) -> Fault:
+        """Make calls of an RPC fail at a broker.
+
+        Args:
+            broker: The broker.
+            rpc: RPC, by its name in the .proto files: Produce, Fetch, ReplicaFetch, LeaderAndIsr.
+            error: Error of Kafka's protocol in the response: NOT_ENOUGH_REPLICAS.
+            grpc_status: Or the gRPC status that ends the call: UNAVAILABLE.
+            after_effect: The call takes effect, and only its response is replaced.
+            nth: Ordinal of the first call affected.
+            times: Number of calls affected; 0: no limit.
+            probability: Probability with which each of them fails.
+            seed: Seed of the random numbers.
+
+        Returns:
+            The fault as it is in force.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such fault; BROKER_NOT_AVAILABLE.
+        """
+        values = {
+            "rpc": rpc,
+            "error": error,
+            "grpc_status": grpc_status,
+            "after_effect": after_effect,
+            "nth": nth,
+            "times": times,
+            "probability": probability,
+            "seed": seed,
+        }
+        return await self.set_fault(broker, kind_of("inject_error").wanted(values))
+
+    async def inject_disk(
+        self,
+        broker: int,
+        *,
+        delay_ms: int | None = None,
+        errno: str = "",
+        operation: str = "",
+        path: str = "",
+        nth: int = 1,
+        times: int = 0,
+    ) -> Fault:
+        """Make a broker's disk slow, or make it fail.
+
+        Args:
+            broker: The broker.
+            delay_ms: Additional duration of each operation, in milliseconds.
+            errno: Or the error of the operating system with which each fails: EIO, ENOSPC.
+            operation: Only these operations; default: all.
+            path: Only files whose path contains this text.
+            nth: Ordinal of the first operation affected.
+            times: Number of operations affected; 0: no limit.
+
+        Returns:
+            The fault as it is in force.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such fault; BROKER_NOT_AVAILABLE.
+        """
+        values = {
+            "delay_ms": delay_ms,
+            "errno": errno,
+            "operation": operation,
+            "path": path,
+            "nth": nth,
+            "times": times,
+        }
+        return await self.set_fault(broker, kind_of("inject_disk").wanted(values))

@@ -1,0 +1,280 @@
+"""The model of a fault's declaration, and a fault that someone asks for.
+
+Rules:
+    1. Values are those of JSON: a direction is ``"in"``, an error its name, brokers a list of ids. What a parameter
+       means is in ``table``; what a broker does with it is in the broker.
+    2. A value is checked by its declaration alone, so every way to ask for a fault refuses the same values. Whether an
+       RPC exists, or can carry an error, only the broker knows.
+    3. A parameter that equals its default counts as not given.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+
+Kind = Literal["integer", "number", "text", "flag", "choice", "error", "peers"]
+Spelling = Callable[[str], str]
+INT64_MAX = 2**63 - 1
+
+
+class Plane(Enum):
+    """The peers of the calls that a network fault affects."""
+
+    BROKERS = "brokers"
+    ZOOKEEPER = "zookeeper"
+    CLIENTS = "clients"
+
+
+class Direction(Enum):
+    """Direction of calls, seen from the broker; a response belongs to its call."""
+
+    IN = "in"
+    OUT = "out"
+    BOTH = "both"
+
+
+PLANES = tuple(plane.value for plane in Plane)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a fault.
+
+    Attributes:
+        name: in scenario files and JSON; with ``--`` and hyphens on the command line.
+        kind: of its values; ``peers`` is a plane or a list of broker ids, ``error`` the name of a Kafka error.
+        meaning: one sentence, without a full stop.
+        default: the value of a parameter that is left out; None where that has no value.
+        is_required: whether it must be given.
+        is_positional: whether Python's methods take it by position too.
+        unit: of a number.
+        minimum, maximum: inclusive bounds of an integer; of a number the minimum is exclusive.
+        choices: the words of a choice.
+        placeholder: of the value in the command line's help.
+        python: the keyword of Python's methods, where ``name`` is a reserved word.
+        field: the field in the fault's protobuf message, where its name is another.
+        base: what is subtracted in that field: an ordinal is a number of calls to skip there.
+        is_upper_case: whether a text is the name of a constant, which may be written in lower case.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    default: Any = None
+    is_required: bool = False
+    is_positional: bool = False
+    unit: Literal["", "ms"] = ""
+    minimum: int = 0
+    maximum: int = INT64_MAX
+    choices: tuple[str, ...] = ()
+    placeholder: str = ""
+    python: str = ""
+    field: str = ""
+    base: int = 0
+    is_upper_case: bool = False
+
+    @property
+    def keyword(self) -> str:
+        """The keyword of Python's methods."""
+        return self.python or self.name
+
+    @property
+    def message_field(self) -> str:
+        """The field of the protobuf message."""
+        return self.field or self.name
+
+    @property
+    def shown_default(self) -> str:
+        """The default for people; empty where a parameter that is left out has no value."""
+        if self.default in (None, "", ErrorCode.NONE.name):
+            return ""
+        return str(self.default).lower() if isinstance(self.default, bool | str) else f"{self.default:g}"
+
+    def is_given(self, value: Any) -> bool:
+        """Return whether a value says more than the parameter's absence; rule 3."""
+        return value is not None and not (type(value) is type(self.default) and value == self.default)
+
+    def plain(self, value: Any) -> Any:
+        """Return a value as JSON has it; rule 1."""
+        if isinstance(value, ErrorCode):
+            return value.name
+        if isinstance(value, Enum):
+            return value.value
+        if isinstance(value, str):
+            return value.upper() if self.is_upper_case else value
+        return value if isinstance(value, int | float) or value is None else list(value)
+
+    def problem(self, value: Any) -> str:
+        """Return why the parameter can't have this value; empty if it can."""
+        return _CHECKS[self.kind](self, value)
+
+
+class Alternatives(NamedTuple):
+    """Parameters of which one may be given.
+
+    Attributes:
+        names: of the parameters.
+        question: what they decide.
+        is_required: whether one of them must be given.
+    """
+
+    names: tuple[str, ...]
+    question: str
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FaultKind:
+    """One fault that a broker can be asked for.
+
+    Attributes:
+        name: the verb of scenario files and the method in Python; with hyphens the verb of the command line.
+        message: the field of ``LabFault`` that carries it.
+        meaning: one sentence, without a full stop.
+        acts_on: what it affects: ``gRPC``, ``Kafka protocol``, ``ZooKeeper``, ``disk``.
+        parameters: in the order of the help.
+        alternatives: parameters that exclude each other.
+        rule: what else must hold: gets the values and the broker's id, returns a sentence or nothing.
+    """
+
+    name: str
+    message: str
+    meaning: str
+    acts_on: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    alternatives: tuple[Alternatives, ...] = ()
+    rule: Callable[[Mapping[str, Any], int], str] = lambda _values, _broker_id: ""
+
+    def parameter(self, name: str) -> Parameter:
+        """Return the parameter of this name.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the fault has no such parameter.
+        """
+        for one in self.parameters:
+            if one.name == name:
+                return one
+        known = ", ".join(one.name for one in self.parameters)
+        raise _invalid(f"{self.name} has no parameter {name!r}; its parameters are {known}")
+
+    def problem(self, values: Mapping[str, Any], broker_id: int, spelling: Spelling = str) -> str:
+        """Return why a broker can't have a fault with these values; empty if it can.
+
+        Args:
+            values: by name of the parameter.
+            broker_id: of the broker that shall have it.
+            spelling: how the asker writes a parameter's name.
+        """
+        given = {name for name, value in values.items() if self.parameter(name).is_given(value)}
+        for one in self.parameters:
+            if one.name in given:
+                if problem := one.problem(values[one.name]):
+                    return f"{spelling(one.name)} {problem}"
+            elif one.is_required:
+                return f"{self.name} needs {spelling(one.name)}"
+        for names, question, is_required in self.alternatives:
+            count = len(given.intersection(names))
+            if count > 1 or (is_required and count == 0):
+                which = "exactly one" if is_required else "at most one"
+                return f"{question}: give {' or '.join(map(spelling, names))}, {which} of both"
+        return self.rule(values, broker_id)
+
+    def wanted(self, values: Mapping[str, Any]) -> WantedFault:
+        """Return the fault with these values, as JSON has them; those that are None or the default are left out.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, one of the parameters does not exist.
+        """
+        plain = {name: self.parameter(name).plain(value) for name, value in values.items()}
+        return WantedFault(self, {name: one for name, one in plain.items() if self.parameter(name).is_given(one)})
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFault:
+    """A fault that someone asks for; see the module's rules.
+
+    Attributes:
+        kind: its declaration.
+        values: by name of the parameter, without those that are not given.
+    """
+
+    kind: FaultKind
+    values: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of a parameter, or its default."""
+        return self.values.get(name, self.kind.parameter(name).default)
+
+    def problem(self, broker_id: int) -> str:
+        """Return why the broker can't have it; empty if it can."""
+        return self.kind.problem(self.values, broker_id)
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """The brokers that its parameters name."""
+        peers = (self.values.get(one.name) for one in self.kind.parameters if one.kind == "peers")
+        return tuple(broker_id for found in peers if isinstance(found, list) for broker_id in found)
+
+
+def _invalid(sentence: str) -> TidegaugeError:
+    return TidegaugeError(ErrorCode.INVALID_REQUEST, sentence)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _integer_problem(parameter: Parameter, value: Any) -> str:
+    unit = f" {parameter.unit}" if parameter.unit else ""
+    if not _is_integer(value) or value < parameter.minimum:
+        return f"is a whole number of {parameter.minimum}{unit} or more, not {value!r}"
+    return "" if value <= parameter.maximum else f"is at most {parameter.maximum}{unit}, not {value}"
+
+
+def _number_problem(parameter: Parameter, value: Any) -> str:
+    # Written so that NaN is out of every range.
+    if (_is_integer(value) or isinstance(value, float)) and parameter.minimum < value <= parameter.maximum:
+        return ""
+    return f"is more than {parameter.minimum} and at most {parameter.maximum}, not {value!r}"
+
+
+def _text_problem(_: Parameter, value: Any) -> str:
+    return "" if isinstance(value, str) and value else f"is a text, not {value!r}"
+
+
+def _flag_problem(_: Parameter, value: Any) -> str:
+    return "" if isinstance(value, bool) else f"is true or false, not {value!r}"
+
+
+def _choice_problem(parameter: Parameter, value: Any) -> str:
+    return "" if value in parameter.choices else f"is one of {', '.join(parameter.choices)}, not {value!r}"
+
+
+def _error_problem(_: Parameter, value: Any) -> str:
+    if isinstance(value, str) and value in ErrorCode.__members__ and value != ErrorCode.NONE.name:
+        return ""
+    return f"is the name of an error of Kafka's protocol, not {value!r}"
+
+
+def _peers_problem(_: Parameter, value: Any) -> str:
+    if value in PLANES or (isinstance(value, list) and value and all(_is_integer(one) and one >= 0 for one in value)):
+        return ""
+    return f"is one of {', '.join(PLANES)}, or a list of broker ids, not {value!r}"
+
+
+_CHECKS: dict[Kind, Callable[[Parameter, Any], str]] = {
+    "integer": _integer_problem,
+    "number": _number_problem,
+    "text": _text_problem,
+    "flag": _flag_problem,
+    "choice": _choice_problem,
+    "error": _error_problem,
+    "peers": _peers_problem,
+}

@@ -1,0 +1,177 @@
+"""The faults that a broker can be asked for: the one place that declares them. docs/faults.md says what each one does.
+
+To add a parameter: declare it here, add its field to the fault's message in lab.proto, let the broker act on it, and
+run ``make faults proto``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.model import Alternatives, Direction, FaultKind, Parameter, Plane
+
+MAX_DELAY_MS = 24 * 3_600_000
+"""A longer delay outlives every test, and would overflow a timer."""
+DISK_OPERATIONS = ("append", "sync", "truncate", "replace", "rename", "remove")
+
+_NTH = Parameter(
+    "nth", "integer", "Ordinal of the first {} affected", 1, minimum=1, placeholder="N", field="skip", base=1
+)
+_TIMES = Parameter("times", "integer", "Number of {}s affected; 0: no limit", 1, placeholder="N")
+_SEED = Parameter("seed", "integer", "Seed of the random numbers", 0, placeholder="N")
+
+
+def _counted(parameter: Parameter, what: str, **changes: Any) -> Parameter:
+    return dataclasses.replace(parameter, meaning=parameter.meaning.format(what), **changes)
+
+
+def _network_problem(values: Mapping[str, Any], broker_id: int) -> str:
+    peers = values.get("from")
+    if peers == Plane.CLIENTS.value and values.get("direction") == Direction.OUT.value:
+        return "a broker makes no calls to clients: theirs arrive, so the direction is in or both"
+    if isinstance(peers, list) and broker_id in peers:
+        return f"broker {broker_id} can't be isolated from itself"
+    if peers == Plane.ZOOKEEPER.value and values.get("drop") is not None:
+        return "the connection to ZooKeeper is one stream of bytes: it can be partitioned or delayed, not lossy"
+    return ""
+
+
+ISOLATE = FaultKind(
+    name="isolate",
+    message="network",
+    meaning="Partition a broker from brokers, ZooKeeper or clients, one way or both; or delay or drop its calls",
+    acts_on=("gRPC", "Kafka protocol", "ZooKeeper"),
+    parameters=(
+        Parameter(
+            "from",
+            "peers",
+            "The other end: all other brokers, some of them, ZooKeeper, or clients",
+            is_required=True,
+            is_positional=True,
+            placeholder="brokers|zookeeper|clients|ID,ID",
+            python="ends",
+            field="plane",
+        ),
+        Parameter(
+            "direction",
+            "choice",
+            "in: calls that arrive at the broker; out: calls it makes; responses belong to their calls",
+            Direction.BOTH.value,
+            is_positional=True,
+            choices=tuple(direction.value for direction in Direction),
+        ),
+        Parameter(
+            "delay_ms",
+            "integer",
+            "Delay each message instead",
+            unit="ms",
+            minimum=1,
+            maximum=MAX_DELAY_MS,
+            placeholder="MS",
+        ),
+        Parameter(
+            "drop",
+            "number",
+            "Drop each call with this probability instead",
+            maximum=1,
+            placeholder="P",
+            field="drop_probability",
+        ),
+        _SEED,
+    ),
+    alternatives=(Alternatives(("delay_ms", "drop"), "calls are delayed or dropped", is_required=False),),
+    rule=_network_problem,
+)
+INJECT_ERROR = FaultKind(
+    name="inject_error",
+    message="error",
+    meaning="Make calls of an RPC fail at a broker",
+    acts_on=("gRPC", "Kafka protocol"),
+    parameters=(
+        Parameter(
+            "rpc",
+            "text",
+            "RPC, by its name in the .proto files: Produce, Fetch, ReplicaFetch, LeaderAndIsr, ...",
+            is_required=True,
+            is_positional=True,
+            placeholder="NAME",
+        ),
+        Parameter(
+            "error",
+            "error",
+            "Error of Kafka's protocol in the response: NOT_ENOUGH_REPLICAS, ...",
+            ErrorCode.NONE.name,
+            is_positional=True,
+            placeholder="NAME",
+        ),
+        Parameter(
+            "grpc_status",
+            "text",
+            "Or the gRPC status that ends the call: UNAVAILABLE, ...",
+            "",
+            placeholder="NAME",
+            is_upper_case=True,
+        ),
+        Parameter("after_effect", "flag", "The call takes effect, and only its response is replaced", default=False),
+        _counted(_NTH, "call"),
+        _counted(_TIMES, "call"),
+        Parameter(
+            "probability", "number", "Probability with which each of them fails", 1.0, maximum=1, placeholder="P"
+        ),
+        _SEED,
+    ),
+    alternatives=(Alternatives(("error", "grpc_status"), "say how the calls fail", is_required=True),),
+)
+INJECT_DISK = FaultKind(
+    name="inject_disk",
+    message="disk",
+    meaning="Make a broker's disk slow, or make it fail",
+    acts_on=("disk",),
+    parameters=(
+        Parameter(
+            "delay_ms",
+            "integer",
+            "Additional duration of each operation",
+            unit="ms",
+            minimum=1,
+            maximum=MAX_DELAY_MS,
+            placeholder="MS",
+        ),
+        Parameter(
+            "errno",
+            "text",
+            "Or the error of the operating system with which each fails: EIO, ENOSPC, ...",
+            "",
+            placeholder="NAME",
+            field="errno_name",
+            is_upper_case=True,
+        ),
+        Parameter("operation", "choice", "Only these operations; default: all", "", choices=DISK_OPERATIONS),
+        Parameter(
+            "path", "text", "Only files whose path contains this text", "", placeholder="TEXT", field="path_contains"
+        ),
+        _counted(_NTH, "operation"),
+        _counted(_TIMES, "operation", default=0),
+    ),
+    alternatives=(Alternatives(("delay_ms", "errno"), "say what the disk does", is_required=True),),
+)
+FAULTS: dict[str, FaultKind] = {kind.name: kind for kind in (ISOLATE, INJECT_ERROR, INJECT_DISK)}
+"""By name."""
+BY_MESSAGE = {kind.message: kind for kind in FAULTS.values()}
+"""By the field of ``LabFault``."""
+
+
+def kind_of(name: str) -> FaultKind:
+    """Return the declaration of a fault.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, there is none of this name.
+    """
+    if name not in FAULTS:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST, f"there is no fault {name!r}; the faults are {', '.join(FAULTS)}"
+        )
+    return FAULTS[name]

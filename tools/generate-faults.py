@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Writes what derives from the declared faults: methods in Python, tables in docs/; --check only compares."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+from tidegauge.faults.model import FaultKind, Parameter
+from tidegauge.faults.table import FAULTS
+from tidegauge_lab.scenario.steps import STEPS, arguments_of
+
+ROOT = Path(__file__).parents[1]
+WIDTH = 120
+TYPES = {
+    "integer": "int",
+    "number": "float",
+    "text": "str",
+    "flag": "bool",
+    "choice": "str",
+    "error": "ErrorCode | str",
+    "peers": "Plane | str | Sequence[int]",
+}
+HEAD = '''\
+"""The declared faults as methods.
+
+Made by tools/generate-faults.py from proto/tidegauge/faults/table.py; change it there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from tidegauge.errors import ErrorCode
+from tidegauge.faults.model import Direction, Plane, WantedFault
+from tidegauge.faults.table import kind_of
+from tidegauge_lab.switches.model import Fault
+
+
+class FaultCalls(ABC):
+    """Every declared fault, for those who can put one in force at a broker."""
+
+    @abstractmethod
+    async def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
+        """Put a fault in force at a broker."""
+'''
+
+
+def methods() -> str:
+    """Return the module of the methods."""
+    text = HEAD + "".join(map(_method, FAULTS.values()))
+    ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", "fault_calls.py", "-"]
+    return subprocess.run(ruff, input=text, text=True, capture_output=True, check=True, cwd=ROOT).stdout
+
+
+def _method(kind: FaultKind) -> str:
+    positional = [one for one in kind.parameters if one.is_positional]
+    keywords = [one for one in kind.parameters if not one.is_positional]
+    arguments = ", ".join(["self", "broker: int", *map(_argument, positional), "*", *map(_argument, keywords)])
+    values = ", ".join(f'"{one.name}": {one.keyword}' for one in kind.parameters)
+    about = "".join(_about(one) for one in kind.parameters)
+    return f'''
+    async def {kind.name}({arguments},) -> Fault:
+        """{kind.meaning}.
+
+        Args:
+            broker: The broker.
+{about}
+        Returns:
+            The fault as it is in force.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such fault; BROKER_NOT_AVAILABLE.
+        """
+        values = {{{values}}}
+        return await self.set_fault(broker, kind_of("{kind.name}").wanted(values))
+'''
+
+
+def _type(parameter: Parameter) -> str:
+    return "Direction | str" if parameter.name == "direction" else TYPES[parameter.kind]
+
+
+def _argument(parameter: Parameter) -> str:
+    if parameter.is_required:
+        return f"{parameter.keyword}: {_type(parameter)}"
+    optional = " | None" if parameter.default is None else ""
+    return f"{parameter.keyword}: {_type(parameter)}{optional} = {parameter.default!r}"
+
+
+def _about(parameter: Parameter) -> str:
+    unit = ", in milliseconds" if parameter.unit == "ms" else ""
+    text = f"{parameter.keyword}: {parameter.meaning.removesuffix(', ...')}{unit}."
+    return textwrap.fill(text, WIDTH, initial_indent=" " * 12, subsequent_indent=" " * 16) + "\n"
+
+
+def faults_table() -> str:
+    """Return the table of docs/faults.md."""
+    lines = ["| fault | acts on | parameter | values | default | meaning |", "|---|---|---|---|---|---|"]
+    for kind in FAULTS.values():
+        name, acts_on = f"`{kind.name}`", ", ".join(kind.acts_on)
+        for one in kind.parameters:
+            default = "required" if one.is_required else one.shown_default
+            meaning = one.meaning.replace("|", "\\|")
+            lines.append(f"| {name} | {acts_on} | `{one.name}` | {_values(one)} | {default} | {meaning} |")
+            name = acts_on = ""
+    return "\n".join(lines)
+
+
+def _values(parameter: Parameter) -> str:
+    unit = f" {parameter.unit}" if parameter.unit else ""
+    match parameter.kind:
+        case "integer":
+            most = f" to {parameter.maximum}{unit}" if parameter.unit else " or more"
+            return f"{parameter.minimum}{most}"
+        case "number":
+            return f"more than {parameter.minimum}, at most {parameter.maximum}"
+        case "choice":
+            return ", ".join(f"`{one}`" for one in parameter.choices)
+        case "peers":
+            return "`brokers`, `zookeeper`, `clients`, or broker ids"
+        case "error":
+            return "an error of Kafka's protocol"
+        case "flag":
+            return "true or false"
+    return "text"
+
+
+def steps_table() -> str:
+    """Return the table of docs/scenarios.md."""
+    lines = ["| step | what it does | arguments |", "|---|---|---|"]
+    for verb, step in STEPS.items():
+        arguments = [
+            f"`{name}`{'*' if one.is_required else ''}" + ("" if name == "partition" else f": {one.about}")
+            for name, one in sorted(arguments_of(step).items(), key=lambda found: found[0] == "partition")
+        ]
+        lines.append(f"| `{verb}` | {step.about} | {'; '.join(arguments)} |")
+    return "\n".join(lines)
+
+
+def _within(name: str, table: Callable[[], str]) -> Callable[[], str]:
+    """Return what makes a page's text with the table between its two marks."""
+
+    def make() -> str:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        begin, end = "<!-- made by tools/generate-faults.py -->\n", "\n<!-- end of it -->"
+        before, _, rest = text.partition(begin)
+        _, mark, after = rest.partition(end)
+        assert mark, f"{name} has no marks"
+        return f"{before}{begin}{table()}{mark}{after}"
+
+    return make
+
+
+FILES: dict[str, Callable[[], str]] = {
+    "lab/tidegauge_lab/switches/fault_calls.py": methods,
+    "docs/faults.md": _within("docs/faults.md", faults_table),
+    "docs/scenarios.md": _within("docs/scenarios.md", steps_table),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Write, or compare and return 1 where a file differs."""
+    stale = []
+    for name, make in FILES.items():
+        path, text = ROOT / name, make()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if "--check" not in arguments:
+                path.write_text(text, encoding="utf-8")
+    if "--check" in arguments and stale:
+        sys.stderr.write(f"Not as the faults are declared: {', '.join(stale)}. Run: make faults\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
