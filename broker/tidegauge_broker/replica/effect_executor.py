@@ -15,7 +15,9 @@ Rules:
        all of it already: effects that report its latest state must not overtake the log effects that lead there.
     5. A read that fails ends its partition alone. A damaged batch (CORRUPT_MESSAGE) takes nothing offline
        (ReplicaManager.readFromLog); neither does a defect (UNKNOWN_SERVER_ERROR); a directory that failed does.
-    6. Effects that arrive while others are carried out wait until those are done.
+    6. The host hears of a leadership that was lost only if it has heard that it was gained, and then in any case, also
+       where the replica failed in the same step. One gained at a failed replica is not reported.
+    7. Effects that arrive while others are carried out wait until those are done.
 
 Source: in Kafka every partition's append, truncation and read fails by itself (ReplicaManager.appendToLocalLog,
 AbstractFetcherThread.processFetchRequest), and LogDirFailureHandler takes a directory's replicas offline.
@@ -38,6 +40,7 @@ from tidegauge_broker.replica.effects import (
     Effect,
     FailReplica,
     FetchersChanged,
+    LeadershipChanged,
     LogLine,
     Note,
     ProposeIsr,
@@ -141,6 +144,10 @@ class Host(Protocol):
         """Look again what to fetch from these leaders."""
         ...
 
+    def leadership_changed(self, change: LeadershipChanged, /) -> None:
+        """Notify the coordinators of a leadership that this broker has gained or lost."""
+        ...
+
     def note(self, note: Note) -> None:
         """Write an event."""
         ...
@@ -181,7 +188,18 @@ class EffectExecutor:
         failed: the replicas that have failed, for good.
     """
 
-    __slots__ = ("_core", "_executors", "_host", "_is_running", "_logs", "_now_ms", "_steps", "_unreported", "failed")
+    __slots__ = (
+        "_core",
+        "_executors",
+        "_host",
+        "_is_running",
+        "_logs",
+        "_now_ms",
+        "_reported_leaderships",
+        "_steps",
+        "_unreported",
+        "failed",
+    )
 
     def __init__(self, core: Core, logs: ReplicaLogs, host: Host, now_ms: Callable[[], int]) -> None:
         self.failed: set[TopicPartition] = set()
@@ -192,6 +210,7 @@ class EffectExecutor:
         self._steps: deque[Sequence[Effect]] = deque()
         self._unreported: dict[TopicPartition, None] = {}
         """Replicas that failed and of which the core does not know yet."""
+        self._reported_leaderships: set[TopicPartition] = set()
         self._is_running = False
         self._executors: dict[type, Callable[[Any], None]] = {
             AppendAsLeader: self._append_as_leader,
@@ -206,6 +225,7 @@ class EffectExecutor:
             RespondToDeleteRecords: self._respond_to_delete_records,
             ProposeIsr: self._propose,
             FetchersChanged: self._fetchers_changed,
+            LeadershipChanged: self._leadership_changed,
             Note: self._note,
             LogLine: self._say,
             FailReplica: self._fail_replica,
@@ -223,7 +243,7 @@ class EffectExecutor:
 
     def _run(self) -> None:
         if self._is_running:
-            return  # rule 6
+            return  # rule 7
         self._is_running = True
         try:
             while self._steps or self._unreported:
@@ -368,6 +388,19 @@ class EffectExecutor:
     def _fetchers_changed(self, effect: FetchersChanged) -> None:
         self._host.fetchers_changed(effect.leaders)
 
+    def _leadership_changed(self, effect: LeadershipChanged) -> None:
+        """Report the change as rule 6 says."""
+        at, reported = effect.topic_partition, self._reported_leaderships
+        if effect.leads:
+            if at in self.failed:
+                return
+            reported.add(at)
+        elif at not in reported:
+            return
+        else:
+            reported.remove(at)
+        self._host.leadership_changed(effect)
+
     def _note(self, effect: Note) -> None:
         self._host.note(effect)
 
@@ -379,15 +412,28 @@ class EffectExecutor:
 
 
 _NONE = ErrorCode.NONE
-_REPORTS_ONLY = (RespondToProduce, RespondToFetch, RespondToDeleteRecords, FetchersChanged, Note, LogLine)
+_REPORTS_ONLY = (
+    RespondToProduce,
+    RespondToFetch,
+    RespondToDeleteRecords,
+    FetchersChanged,
+    LeadershipChanged,
+    Note,
+    LogLine,
+)
 """Effects whose failure says nothing about a replica: only their recipient misses them."""
 
 
 def owner_of(effect: Effect) -> TopicPartition | None:
-    """Return the partition that an effect belongs to; None for responses, which have a result for each of theirs."""
+    """Return the partition with which an effect is dropped; None for one that is carried out in any case.
+
+    A response has a result for each of its partitions, and LeadershipChanged a rule of its own (rule 6).
+    """
     if isinstance(effect, ProposeIsr):
         return effect.proposal.topic_partition
-    if isinstance(effect, (RespondToProduce, RespondToFetch, RespondToDeleteRecords, FetchersChanged)):
+    if isinstance(
+        effect, (RespondToProduce, RespondToFetch, RespondToDeleteRecords, FetchersChanged, LeadershipChanged)
+    ):
         return None
     return effect.topic_partition
 

@@ -127,6 +127,23 @@ class FetchersChanged:
 
 
 @dataclass(slots=True)
+class LeadershipChanged:
+    """This broker has taken over or lost the leadership of a partition that a coordinator keeps its state in.
+
+    Emitted once for each change, after the partition's state has moved and behind its log effects.
+
+    Attributes:
+        leads: whether the leadership was gained; else it was lost.
+        leader_epoch: gained: the epoch of the leadership, which later epochs of the same leader do not change (the
+            coordinator epoch). Lost: the newest epoch that the replica knows.
+    """
+
+    topic_partition: TopicPartition
+    leads: bool
+    leader_epoch: int
+
+
+@dataclass(slots=True)
 class Note:
     """A state change for the event log; ``kind`` and ``fields`` as in ``tidegauge.event_log``."""
 
@@ -169,6 +186,7 @@ Effect = (
     | RespondToDeleteRecords
     | ProposeIsr
     | FetchersChanged
+    | LeadershipChanged
     | Note
     | LogLine
     | FailReplica

@@ -16,6 +16,7 @@ from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
 from tidegauge_broker.replica.delayed_fetch import DelayedFetch
 from tidegauge_broker.replica.delayed_produce import DelayedProduce
 from tidegauge_broker.replica.effects import Effect, FailReplica
+from tidegauge_broker.replica.leaderships import Leaderships
 from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, ReplicaView, TopicRules
 from tidegauge_broker.replica.partition import Partition, Role
 from tidegauge_broker.replica.ports import LoadedLog, Logs, Metadata
@@ -40,6 +41,7 @@ class HostedPartitions:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._rules: dict[str, TopicRules] = {}
         self._rounds = Rounds()
+        self._leaderships = Leaderships(settings.coordinator_topics)
         self._produces: Purgatory[DelayedProduce] = Purgatory()
         self._fetches: Purgatory[DelayedFetch] = Purgatory()
         self._deletions: Purgatory[DelayedDeleteRecords] = Purgatory()
@@ -124,6 +126,8 @@ class HostedPartitions:
         A step that settles several partitions, and has changed all of them before, shares ``fetches_tried``.
         """
         key = partition.topic_partition
+        if role_changed:
+            self._leaderships.check(partition, is_hosted=key in self._partitions, out=out)
         if partition.moved_high_watermark or role_changed:
             self._produces.check(key, out)
         if partition.moved_log_end or role_changed:

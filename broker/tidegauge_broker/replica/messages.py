@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.record_batch import Buffer
 
 ACKS_ALL = -1
@@ -314,6 +314,8 @@ class CoreSettings:
     fetch_max_bytes: int = 57671680
     producer_id_expiration_ms: int = 86400000
     truncation_rule: str = "kip-320"
+    coordinator_topics: Collection[str] = INTERNAL_TOPICS
+    """Topics in whose partitions coordinators keep their state: their leaderships are reported as they change."""
     refuses_previous_incarnation: bool = False
     """Whether a new process refuses a state that targets its previous incarnation (see ``hosted``)."""
     emits_diagnostics: bool = True

@@ -17,6 +17,7 @@ was not lost after all.
 | LogMatchingHw | what stands below any replica's high watermark is the same everywhere and for ever |
 | StrongIsr | every member of the ISR in ZooKeeper holds all that is committed, be its process alive or not |
 | OneLeaderPerEpoch | no two brokers lead in the same leader epoch |
+| LeadershipReported | a leadership that a broker takes over or loses is reported once; one broker at most in an epoch |
 | EpochsMonotone | record epochs never fall along a log |
 | LeaderInIsr | the leader in ZooKeeper is none or in the ISR; the ISR is not empty and within the assigned replicas |
 | EpochLaw | leader and partition epoch in ZooKeeper never fall; another leader has another leader epoch |
@@ -41,6 +42,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.control import NO_LEADER
 from tidegauge.record_batch import BatchHeader, iterate_headers
+from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import ACKS_ALL, FetchedPartition, ProduceResult
 from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.memory_log import RecordName, header_of
@@ -86,18 +88,32 @@ class Checker:
         self._acknowledged: set[RecordName] = set()
         self.min_insync_replicas = min_insync_replicas
         self._may_lose = may_lose
-        self._seen: dict[int, tuple[int, int, int, int, int, bool]] = {}
+        self.reports_leaderships = False
+        """Whether the cores report the leaderships of this partition; the cluster sets it."""
+        self._seen: dict[int, tuple[int, int, int, int, int, bool, int | None]] = {}
         self._leaders: dict[int, int] = {}
+        self._coordinators: dict[int, int] = {}
+        """Which broker has reported that it gained the leadership of an epoch."""
         self._state: tuple[int, int, int] = (-1, -1, NO_LEADER)
 
     def look_at(self, broker: StoredReplica) -> None:
         """After an event of this broker."""
         partition = broker.partition
         if partition is None:
+            if broker.led_epoch is not None and broker.broker.is_running:
+                self._misreported(broker, "lost")
             return
         leads = partition.leader_role is not None
         log, high_watermark = broker.log, partition.high_watermark
-        seen = (broker.life, high_watermark, partition.log_end_offset, partition.leader_epoch, log.cuts, leads)
+        seen = (
+            broker.life,
+            high_watermark,
+            partition.log_end_offset,
+            partition.leader_epoch,
+            log.cuts,
+            leads,
+            broker.led_epoch,
+        )
         before = self._seen.get(broker.broker_id)
         if seen == before:
             return
@@ -110,12 +126,32 @@ class Checker:
         if leads and self._leaders.setdefault(partition.leader_epoch, broker.broker_id) != broker.broker_id:
             other = self._leaders[partition.leader_epoch]
             raise Violation("OneLeaderPerEpoch", f"{name} and broker {other} lead in epoch {partition.leader_epoch}")
+        if self.reports_leaderships and leads == (broker.led_epoch is None):
+            self._misreported(broker, "gained" if leads else "lost")
         if self._may_lose:
             self._has_again(broker)
         if before is None or before[2] != log.log_end_offset or before[4] != log.cuts:
             self._check_epochs(broker, 1 if before is None or before[4] != log.cuts else before[2])
         self._check_committed(broker, high_watermark)
         self.check_isr()
+
+    def leadership_changed(self, broker: StoredReplica, change: LeadershipChanged) -> None:
+        """Take in that a broker's coordinators were notified; its state is looked at afterwards."""
+        epoch, broker_id = change.leader_epoch, broker.broker_id
+        if change.leads == (broker.led_epoch is not None):
+            self._misreported(broker, "gained" if change.leads else "lost", "twice")
+        if change.leads and self._coordinators.setdefault(epoch, broker_id) != broker_id:
+            raise Violation(
+                "LeadershipReported",
+                f"brokers {self._coordinators[epoch]} and {broker_id} reported that they lead in epoch {epoch}",
+            )
+        broker.led_epoch = epoch if change.leads else None
+
+    @staticmethod
+    def _misreported(broker: StoredReplica, what: str, how: str = "not") -> None:
+        raise Violation(
+            "LeadershipReported", f"broker {broker.broker_id} has {how} reported that it {what} the leadership"
+        )
 
     def _check_epochs(self, broker: StoredReplica, first: int) -> None:
         records = broker.log.records

@@ -32,6 +32,7 @@ from tidegauge_broker.replica.effects import (
     AppendAsLeader,
     DeleteLog,
     Effect,
+    LeadershipChanged,
     LogLine,
     Note,
     TruncateFully,
@@ -103,6 +104,7 @@ class Told:
     produced: list[tuple[object, Sequence[ProduceResult]]] = field(default_factory=list)
     fetched: list[tuple[object, list[FetchedPartition]]] = field(default_factory=list)
     proposals: list[IsrProposal] = field(default_factory=list)
+    leaderships: list[LeadershipChanged] = field(default_factory=list)
     has_failures: bool = False
 
 
@@ -285,6 +287,11 @@ class MemoryBroker:
 
     def fetchers_changed(self, leaders: Sequence[int]) -> None:
         """Nothing: followers here ask whenever they may."""
+
+    def leadership_changed(self, change: LeadershipChanged) -> None:
+        """Keep a leadership that was gained or lost, for the checker."""
+        self.told.leaderships.append(change)
+        self._reported.add(change.topic_partition)
 
     def effect_failed(self, effect: Effect, topic_partition: TopicPartition | None, problem: Exception) -> None:
         """Only what was injected may fail."""

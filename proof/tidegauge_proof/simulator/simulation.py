@@ -20,6 +20,7 @@ from tidegauge_proof.simulator.acts import FAULTS_END, Act, act
 from tidegauge_proof.simulator.checker import Checker, Violation
 from tidegauge_proof.simulator.coverage import Coverage
 from tidegauge_proof.simulator.dice import Dice, Schedule, Step
+from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.world import SimPartition, World
 
 DEFAULT_RULE = "kip-320"
@@ -108,6 +109,7 @@ def _run(
         replica_lag_time_max_ms=_LAG_MS,
         replica_fetch_backoff_ms=100,
         truncation_rule=rule,
+        coordinator_topics=frozenset({AT.topic}),
         refuses_previous_incarnation=not sim_controller.SETTINGS.trusts_restarted_brokers,
         emits_diagnostics=tells,
     )

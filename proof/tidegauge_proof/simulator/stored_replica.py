@@ -34,6 +34,8 @@ class StoredReplica:
         damaged: the offset of the batch that no read gets past; None where all can be read.
         writes_left: writes before a defect strikes; None where there is none.
         is_struck: whether one has struck in this process.
+        led_epoch: the epoch of the leadership that this process's coordinators were notified of; None where they know
+            of none.
     """
 
     __slots__ = (
@@ -48,6 +50,7 @@ class StoredReplica:
         "former_epoch",
         "given",
         "is_struck",
+        "led_epoch",
         "log",
         "reported",
         "writes_left",
@@ -68,6 +71,7 @@ class StoredReplica:
         self.damaged: int | None = None
         self.writes_left: int | None = None
         self.is_struck = False
+        self.led_epoch: int | None = None
 
     @property
     def life(self) -> int:
@@ -97,6 +101,7 @@ class StoredReplica:
     def recover(self) -> None:
         """Do what a new process does: keep whole batches, and lower a checkpoint above the log's end."""
         self.is_struck = False
+        self.led_epoch = None
         self.log.recover()
         self.checkpoint = min(self.checkpoint, self.log.log_end_offset)
 

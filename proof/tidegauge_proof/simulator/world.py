@@ -184,6 +184,8 @@ class World:
             for at, checker in zip(names, checkers, strict=True)
         ]
         self._by_name = {partition.at: partition for partition in self.partitions}
+        for checker in checkers:
+            checker.reports_leaderships = AT.topic in settings.coordinator_topics
         self._checked = [(partition.checker, partition.brokers) for partition in self.partitions]
         self.traffic = Traffic()
         self.open_rounds: dict[int, list[Exchange]] = {b: [] for b in self.brokers}
@@ -253,6 +255,11 @@ class World:
         if told.proposals:
             self.outbox[broker.broker_id] += told.proposals
             told.proposals = []
+        if told.leaderships:
+            for change in told.leaderships:
+                partition = self._by_name[change.topic_partition]
+                partition.checker.leadership_changed(partition.brokers[broker.broker_id], change)
+            told.leaderships = []
         broker_id = broker.broker_id
         for checker, replicas in self._checked:
             checker.look_at(replicas[broker_id])

@@ -27,6 +27,7 @@ from tidegauge_broker.replica.effects import (
     AppendAsLeader,
     DeleteLog,
     Effect,
+    LeadershipChanged,
     LogLine,
     Note,
     TruncateFully,
@@ -156,6 +157,7 @@ class Broker:
         self.fetched: dict[object, list[FetchedPartition]] = {}
         self.deleted: dict[object, Sequence[DeleteRecordsResult]] = {}
         self.proposals: list[IsrProposal] = []
+        self.leaderships: list[LeadershipChanged] = []
         self.notes: list[Note] = []
         self.lines: list[str] = []
         self.told: set[TopicPartition] = set()
@@ -233,6 +235,10 @@ class Broker:
 
     def fetchers_changed(self, leaders: Sequence[int]) -> None:
         pass
+
+    def leadership_changed(self, change: LeadershipChanged) -> None:
+        self.leaderships.append(change)
+        self.told.add(change.topic_partition)
 
     def propose_isr(self, proposal: IsrProposal) -> None:
         self.proposals.append(proposal)
@@ -317,6 +323,7 @@ class Broker:
     def delete(self, effect: DeleteLog) -> None:
         self.disk.pop(effect.topic_partition, None)
         self.checkpoint.pop(effect.topic_partition, None)
+        self._last_seen.pop(effect.topic_partition, None)
 
     def read(
         self,

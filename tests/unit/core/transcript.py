@@ -33,6 +33,7 @@ from tidegauge_broker.replica.effects import (
     Effect,
     FailReplica,
     FetchersChanged,
+    LeadershipChanged,
     LogLine,
     Note,
     ProposeIsr,
@@ -252,6 +253,8 @@ class Transcribed(Cluster):
                 )
             case FetchersChanged(leaders):
                 return f"look again what to fetch from broker {_ids(leaders)}"
+            case LeadershipChanged(at, leads, leader_epoch):
+                return f"notify the coordinators: {at} {'gained' if leads else 'lost'}, leader epoch {leader_epoch}"
             case Note(kind, at, cause, fields):
                 what = ", ".join(f"{name} {_value(value)}" for name, value in fields.items())
                 return f"event {kind} of {at} by {cause}: {what}"

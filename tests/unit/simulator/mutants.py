@@ -16,11 +16,12 @@ from tidegauge_broker.replica import leader as leader_module
 from tidegauge_broker.replica import partition as partition_module
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effect_executor import EffectExecutor
-from tidegauge_broker.replica.effects import RespondToFetch, RespondToProduce
+from tidegauge_broker.replica.effects import LeadershipChanged, RespondToFetch, RespondToProduce
 from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.follower import Follower
 from tidegauge_broker.replica.isr import PendingExpand, PendingShrink
 from tidegauge_broker.replica.leader import Leader
+from tidegauge_broker.replica.leaderships import Leaderships
 from tidegauge_broker.replica.messages import CONSUMER, EpochEnd, EpochLookup, FetchResult
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.producer_state import ProducerCheck, ProducerState
@@ -223,6 +224,14 @@ def takes_back_any(rounds: Rounds, leader: int, request_id: int) -> list[Followe
 
 def reads_all(leader: Leader, wanted: Any, replica_id: int) -> FetchResult:
     return TRUE_READ(leader, wanted, -2 if replica_id == CONSUMER else replica_id)
+
+
+TRUE_LEADERSHIPS_CHECK = Leaderships.check
+
+
+def reports_takeovers_only(leaderships: Leaderships, partition: Partition, *, is_hosted: bool, out: list[Any]) -> None:
+    TRUE_LEADERSHIPS_CHECK(leaderships, partition, is_hosted=is_hosted, out=out)
+    out[:] = [effect for effect in out if not isinstance(effect, LeadershipChanged) or effect.leads]
 
 
 def committed_anywhere(core: BrokerCore, topic_partition: Any, offset: int) -> tuple[ErrorCode, str] | None:
@@ -448,6 +457,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("acked-by-anybody", "only a leader acknowledges", ((BrokerCore, "_commit_outcome", committed_anywhere),)),
     Mutant(
+        "silent-resignation",
+        "a leader that becomes a follower notifies the coordinators",
+        ((Leaderships, "check", reports_takeovers_only),),
+    ),
+    Mutant(
         "cache-beyond-the-end",
         "a cut trims the epochs even where it cuts nothing",
         ((Partition, "truncate_to", forgets_the_cache),),
@@ -552,6 +566,12 @@ def _keeps_it_to_itself(executor: EffectExecutor) -> None:
     executor._unreported.clear()
 
 
+def _drops_losses_too(executor: EffectExecutor, effect: LeadershipChanged) -> None:
+    """A failed replica has nothing to report any more, whatever it was."""
+    if effect.topic_partition not in executor.failed:
+        executor._host.leadership_changed(effect)
+
+
 def _ignores_failed_replicas(context: Any, broker_id: int, response: Any) -> Any:
     working = dict.fromkeys(response.partitions, ErrorCode.NONE)
     return (yield from TRUE_RESPONSE(context, broker_id, replace(response, partitions=working)))
@@ -590,6 +610,11 @@ DISK_MUTANTS: tuple[Mutant, ...] = (
         "acknowledged-all-the-same",
         "what a failed replica did not write is not acknowledged",
         ((EffectExecutor, "_produced", lambda _, result: result),),
+    ),
+    Mutant(
+        "coordinators-in-the-dark",
+        "a coordinator whose partition went offline is notified that it has lost it",
+        ((EffectExecutor, "_leadership_changed", _drops_losses_too),),
     ),
     Mutant(
         "controller-in-the-dark",

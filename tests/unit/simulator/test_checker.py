@@ -16,6 +16,7 @@ import pytest
 
 from tidegauge.errors import ErrorCode
 from tidegauge.znodes import PartitionStateNode
+from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_proof.simulator import checker
 from tidegauge_proof.simulator.checker import Checker, Violation
@@ -48,7 +49,7 @@ class Stage:
             )
             core = SimpleNamespace(_rounds=())
             self.brokers[broker_id] = SimpleNamespace(
-                broker_id=broker_id, life=1, log=log, partition=partition, core=core
+                broker_id=broker_id, life=1, log=log, partition=partition, core=core, led_epoch=None
             )
         self.replicas = tuple(self.brokers)
         self.state_now = PartitionStateNode(1, 0, self.replicas, 1)
@@ -81,6 +82,12 @@ class Stage:
     def lead(self, broker_id: int, epoch: int) -> None:
         partition = self.brokers[broker_id].partition
         partition.leader_role, partition.leader_epoch = object(), epoch
+        self.checker.look_at(self.brokers[broker_id])
+
+    def report(self, broker_id: int, epoch: int, *, leads: bool = True) -> None:
+        """Notify a broker's coordinators, and look."""
+        self.checker.reports_leaderships = True
+        self.checker.leadership_changed(self.brokers[broker_id], LeadershipChanged(AT, leads, epoch))
         self.checker.look_at(self.brokers[broker_id])
 
     def write(self, **changes: Any) -> None:
@@ -137,6 +144,38 @@ def two_lead(stage: Stage, epoch: int) -> None:
     stage.lead(2, epoch)
 
 
+def resigns(stage: Stage, *, still: bool) -> None:
+    """1 reports that it leads, then that it does not; is it so?"""
+    stage.report(1, 0)
+    if not still:
+        stage.brokers[1].partition.leader_role = None
+    stage.report(1, 1, leads=False)
+
+
+def says_nothing(stage: Stage, broker_id: int) -> None:
+    """1 reports that it leads; then it or broker 2, which reported nothing, leads in epoch 1."""
+    stage.report(1, 0)
+    stage.lead(broker_id, 1)
+
+
+def two_report(stage: Stage, epoch: int) -> None:
+    """1 reports that it gained epoch 0 and lost it, 2 that it gained an epoch."""
+    stage.report(1, 0)
+    stage.brokers[1].partition.leader_role = None
+    stage.report(1, 1, leads=False)
+    stage.checker._leaders.clear()
+    stage.brokers[2].partition.leader_role = object()
+    stage.brokers[2].partition.leader_epoch = epoch
+    stage.report(2, epoch)
+
+
+def goes_offline(stage: Stage, led_epoch: int | None) -> None:
+    stage.brokers[1].partition = None
+    stage.brokers[1].led_epoch = led_epoch
+    stage.brokers[1].broker = SimpleNamespace(is_running=True)
+    stage.checker.look_at(stage.brokers[1])
+
+
 def falls(stage: Stage, epoch: int) -> None:
     stage.append(1, 3, 1)
     stage.append(1, epoch, 2)
@@ -173,6 +212,11 @@ GUILTY_AND_INNOCENT: list[tuple[str, Callable[[], Stage], Callable[[Stage], None
     ("StrongIsr", lambda: Stage([A, B], [A]), lambda s: leaves_behind(s, (1, 2)), lambda s: leaves_behind(s, (1,))),
     ("StrongIsr", lambda: Stage([A, B], [A, C]), lambda s: leaves_behind(s, (1, 2)), lambda s: leaves_behind(s, (1,))),
     ("OneLeaderPerEpoch", lambda: Stage([A], [A]), lambda s: two_lead(s, 0), lambda s: two_lead(s, 1)),
+    ("LeadershipReported", lambda: Stage([A]), lambda s: s.report(1, 0, leads=False), lambda s: s.report(1, 0)),
+    ("LeadershipReported", lambda: Stage([A]), lambda s: resigns(s, still=True), lambda s: resigns(s, still=False)),
+    ("LeadershipReported", lambda: Stage([A], [A]), lambda s: says_nothing(s, 2), lambda s: says_nothing(s, 1)),
+    ("LeadershipReported", lambda: Stage([A], [A]), lambda s: two_report(s, 0), lambda s: two_report(s, 1)),
+    ("LeadershipReported", lambda: Stage([A]), lambda s: goes_offline(s, 0), lambda s: goes_offline(s, None)),
     ("EpochsMonotone", lambda: Stage([A], [A]), lambda s: falls(s, 2), lambda s: falls(s, 3)),
     ("LeaderInIsr", lambda: Stage([A], [A]), lambda s: s.write(isr=(2,)), lambda s: s.write(isr=(1,))),
     ("LeaderInIsr", lambda: Stage([A], [A]), lambda s: s.write(isr=(1, 7)), lambda s: s.write(isr=(2, 1))),

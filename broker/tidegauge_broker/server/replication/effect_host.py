@@ -16,7 +16,7 @@ from tidegauge.control import IsrProposal
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effect_executor import FetchResults
-from tidegauge_broker.replica.effects import Effect, LogLine, Note
+from tidegauge_broker.replica.effects import Effect, LeadershipChanged, LogLine, Note
 from tidegauge_broker.replica.messages import DeleteRecordsResult, ProduceResult
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 
@@ -61,6 +61,8 @@ class Outlets:
     Attributes:
         propose_isr: called with each proposal for the controller.
         fetchers_changed: called with the leaders whose fetchers must look again.
+        leadership_changed: called with each leadership of a coordinator's partition that was gained or lost, within
+            the step: before its control request is answered, and before anything else happens on the event loop.
         log_dir_failed: called with a log directory that went offline.
         replicas_failed: called when replicas went offline whose directory did not.
         halt: called with a defect of the core; must end the process at once.
@@ -68,6 +70,7 @@ class Outlets:
 
     propose_isr: Callable[[IsrProposal], None] = _ignore
     fetchers_changed: Callable[[Sequence[int]], None] = _ignore
+    leadership_changed: Callable[[LeadershipChanged], None] = _ignore
     log_dir_failed: Callable[[Path], None] = _ignore
     replicas_failed: Callable[[], None] = lambda: None
     halt: Callable[[Exception], None] = _ignore
@@ -90,6 +93,7 @@ class EffectHost:
     ) -> None:
         self.propose_isr = outlets.propose_isr
         self.fetchers_changed = outlets.fetchers_changed
+        self.leadership_changed = outlets.leadership_changed
         self.replicas_failed = replicas_failed
         self._events = events
 
