@@ -1,9 +1,10 @@
 """Compiles one decoder and one encoder per message and version: straight-line functions, made on first use.
 
 A generic codec that walks a schema for each message costs several times as much. Here the walk happens once: fields of
-a fixed size that follow one another share one ``struct`` call, a length below 128 takes no loop, and record batches
-remain views of the frame. Reading is bounded: an array that announces more items than the remaining bytes can hold, or
-more than ``MAX_ITEMS`` in one message, is rejected before anything is allocated for it.
+a fixed size that follow one another share one ``struct`` call, a length below 128 takes no loop, a value without record
+batches is encoded by one expression, and record batches remain views of the frame. Reading is bounded: an array that
+announces more items than the remaining bytes can hold, or more than ``MAX_ITEMS`` in one message, is rejected before
+anything is allocated for it.
 Source: KIP-482 (compact types, tagged fields); https://kafka.apache.org/protocol.html (primitive types).
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tidegauge.kafka.fields import FIXED, WIRE, Wire
@@ -34,12 +35,15 @@ class Codec(NamedTuple):
     Attributes:
         decode: of a buffer and an offset, gives the value and the offset behind it; raises ``MalformedMessage``,
             IndexError, struct.error or UnicodeDecodeError.
-        encode: of a value and a function that takes the next buffer.
+        encode: of a value, gives its bytes; None where it holds record batches.
+        encode_parts: for a value with record batches, of that and a function that takes the next buffer: the batches
+            are handed on as they are.
         min_bytes: what an encoded value takes at least.
     """
 
     decode: Callable[[memoryview, int], tuple[Any, int]]
-    encode: Callable[[Any, Append], None]
+    encode: Callable[[Any], bytes] | None
+    encode_parts: Callable[[Any, Append], None] | None
     min_bytes: int
 
 
@@ -65,6 +69,7 @@ def read_uvarint(buffer: memoryview, first: int, offset: int) -> tuple[int, int]
 
 
 _SHORT = [bytes([value]) for value in range(128)]
+_STRING_LENGTH = struct.Struct(">h")
 
 
 def write_uvarint(value: int) -> bytes:
@@ -79,6 +84,24 @@ def write_uvarint(value: int) -> bytes:
     return bytes(out)
 
 
+def _compact_string(text: str) -> bytes:
+    encoded = text.encode()
+    return write_uvarint(len(encoded) + 1) + encoded
+
+
+def _short_string(text: str) -> bytes:
+    encoded = text.encode()
+    return _STRING_LENGTH.pack(len(encoded)) + encoded
+
+
+def _tagged_fields(fields: Sequence[tuple[int, bytes]]) -> bytes:
+    """Return tagged fields behind their number, each behind its tag and its size."""
+    written = [write_uvarint(len(fields))]
+    for tag, value in fields:
+        written += (write_uvarint(tag), write_uvarint(len(value)), value)
+    return b"".join(written)
+
+
 def _reject(reason: str) -> None:
     raise MalformedMessage(reason)
 
@@ -90,7 +113,7 @@ def codec(struct_class: type, version: int, flexible: bool) -> Codec:
 
 
 class _Compiler:
-    """One struct in one version. In the generated code ``b`` is the buffer, ``o`` the offset, ``w`` the writer."""
+    """One struct in one version. In the generated code ``b`` is the buffer, ``o`` the offset, ``w`` takes parts."""
 
     def __init__(self, struct_class: type, version: int, flexible: bool) -> None:
         self._class = struct_class
@@ -108,6 +131,9 @@ class _Compiler:
             "Struct": struct_class,
             "uvarint": read_uvarint,
             "varint_bytes": write_uvarint,
+            "compact_string": _compact_string,
+            "short_string": _short_string,
+            "tagged": _tagged_fields,
             "left": _items_left,
             "reject": _reject,
             "unpack_from": struct.unpack_from,
@@ -119,7 +145,8 @@ class _Compiler:
         source = "\n".join([*self._decoder(), *self._encoder()])
         where = f"<codec of {self._class.__module__}.{self._class.__name__} v{self._version}>"
         exec(compile(source, where, "exec"), self._names)  # noqa: S102 - the source is written here, from our own table
-        return Codec(self._names["decode"], self._names["encode"], self._min_bytes())
+        names = self._names
+        return Codec(names["decode"], names.get("encode"), names.get("encode_parts"), self._min_bytes())
 
     def _min_bytes(self) -> int:
         size = sum(self._min_bytes_of(wire) for _, wire in self._placed)
@@ -150,7 +177,8 @@ class _Compiler:
         assert isinstance(wire.item, type)
         name = wire.item.__name__
         nested = self._codec_of(wire)
-        self._names["d_" + name], self._names["e_" + name] = nested.decode, nested.encode
+        self._names["d_" + name] = nested.decode
+        self._names["e_" + name] = nested.encode or nested.encode_parts
         return name
 
     # Decoding
@@ -231,24 +259,47 @@ class _Compiler:
     # Encoding
 
     def _encoder(self) -> list[str]:
-        lines = ["def encode(x,w):", " pass"]
+        """Return the source of ``encode``, one expression, or of ``encode_parts`` where there are record batches."""
+        lines: list[str] = []
+        expressions: list[str] = []
         run: list[tuple[str, str]] = []
         for name, wire in self._placed:
             if wire.kind in FIXED:
                 run.append((name, FIXED[wire.kind]))
                 continue
-            lines += [*self._write_run(run), f" y=x.{name}", *self._write(wire, "y", "w", " ")]
+            expressions += self._write_run(run)
             run = []
-        lines += self._write_run(run)
+            lines.append(f" {name}_=x.{name}")
+            if self._holds(wire):
+                lines += self._write_parts(wire, f"{name}_", expressions)
+                expressions = []
+            else:
+                expressions.append(self._written(wire, f"{name}_"))
+        expressions += self._write_run(run)
         if self._flexible:
             lines += self._write_tagged()
-        return lines
+            expressions.append("(tagged(tags) if tags else b'\\0')" if self._tagged else "b'\\0'")
+        joined = "+".join(expressions)
+        if not self._holds_records:
+            nothing = "b''"
+            return ["def encode(x):", *lines, f" return {joined or nothing}"]
+        return ["def encode_parts(x,w):", *lines, *([f" w({joined})"] if joined else [])]
+
+    @property
+    def _holds_records(self) -> bool:
+        return any(self._holds(wire) for _, wire in self._placed)
+
+    def _holds(self, wire: Wire) -> bool:
+        """Whether there are record batches in a field."""
+        if isinstance(wire.item, type):
+            return self._codec_of(wire).encode is None
+        return wire.kind == "records"
 
     def _write_run(self, run: list[tuple[str, str]]) -> list[str]:
         if not run:
             return []
         characters = "".join(character for _, character in run)
-        return [f" w(p_{self._struct(characters)}({','.join(f'x.{name}' for name, _ in run)}))"]
+        return [f"p_{self._struct(characters)}({','.join(f'x.{name}' for name, _ in run)})"]
 
     def _length(self, character: str, expression: str) -> str:
         """Return an expression for the bytes of a length."""
@@ -256,52 +307,60 @@ class _Compiler:
             return f"varint_bytes({expression}+1)"
         return f"p_{self._struct(character)}({expression})"
 
-    def _write(self, wire: Wire, value: str, writer: str, indent: str) -> list[str]:
+    def _written(self, wire: Wire, value: str) -> str:
+        """Return an expression for the bytes of a value without record batches."""
         if wire.kind in FIXED:
-            return [f"{indent}{writer}(p_{self._struct(FIXED[wire.kind])}({value}))"]
+            return f"p_{self._struct(FIXED[wire.kind])}({value})"
         may_be_null = self._version in wire.nullable
         if wire.kind == "struct":
-            nested = self._nested(wire)
-            if not may_be_null:
-                return [f"{indent}e_{nested}({value},{writer})"]
-            return [
-                f"{indent}if {value} is None:{writer}(b'\\xff')",
-                f"{indent}else:{writer}(b'\\1');e_{nested}({value},{writer})",
-            ]
+            written = f"e_{self._nested(wire)}({value})"
+            return f"(b'\\xff' if {value} is None else b'\\1'+{written})" if may_be_null else written
         length = functools.partial(self._length, "h" if wire.kind == "string" else "i")
-        lines = []
-        inner = indent
-        if may_be_null:
-            lines += [f"{indent}if {value} is None:{writer}({length('-1')})", f"{indent}else:"]
-            inner = indent + " "
-        elif wire.kind == "records":
-            lines.append(f"{indent}if {value} is None:{value}=b''")
         if wire.kind == "string":
-            return [*lines, f"{inner}s={value}.encode();{writer}({length('len(s)')}+s)"]
-        if wire.kind == "bytes":
-            return [*lines, f"{inner}{writer}({length(f'len({value})')});{writer}({value})"]
+            written = f"{'compact' if self._flexible else 'short'}_string({value})"
+        elif wire.kind == "bytes":
+            written = f"{length(f'len({value})')}+{value}"
+        else:
+            item = _item_of(wire)
+            if item.kind in FIXED and item.kind != "uuid":
+                items = f"pack('>%d{FIXED[item.kind]}'%len({value}),*{value})"
+            else:
+                items = f"b''.join([{self._written(item, 'z')} for z in {value}])"
+            written = f"{length(f'len({value})')}+{items}"
+        return f"({length('-1')} if {value} is None else {written})" if may_be_null else written
+
+    def _write_parts(self, wire: Wire, value: str, before: list[str]) -> list[str]:
+        """Write record batches, or an array of structs with some, behind the bytes of ``before``."""
+        length = functools.partial(self._length, "i")
+        lines = []
+        indent = " "
+        if self._version in wire.nullable:
+            lines += [f" if {value} is None:w({'+'.join([*before, length('-1')])})", " else:"]
+            indent = "  "
+        elif wire.kind == "records":
+            lines.append(f" if {value} is None:{value}=b''")
+        size = f"sum(map(len,{value})) if type({value}) is list else len({value})"
+        lines.append(f"{indent}n={size if wire.kind == 'records' else f'len({value})'}")
+        lines.append(f"{indent}w({'+'.join([*before, length('n')])})")
         if wire.kind == "records":
-            many = f"{writer}({length(f'sum(map(len,{value}))')});[{writer}(z) for z in {value}]"
-            one = f"{writer}({length(f'len({value})')});{writer}({value})"
-            return [*lines, f"{inner}if type({value}) is list:{many}", f"{inner}else:{one}"]
-        lines.append(f"{inner}{writer}({length(f'len({value})')})")
-        item = _item_of(wire)
-        if item.kind in FIXED and item.kind != "uuid":
-            return [*lines, f"{inner}{writer}(pack('>%d{FIXED[item.kind]}'%len({value}),*{value}))"]
-        return [*lines, f"{inner}for z in {value}:", *self._write(item, "z", writer, inner + " ")]
+            return [
+                *lines,
+                f"{indent}if type({value}) is list:",
+                f"{indent} for z in {value}:w(z)",
+                f"{indent}elif n:w({value})",
+            ]
+        assert wire.kind == "array", "record batches stand in arrays of topics and partitions"
+        return [*lines, f"{indent}for z in {value}:e_{self._nested(wire)}(z,w)"]
 
     def _write_tagged(self) -> list[str]:
         """Fields that have their default are left out; the others stand in the order of their tags."""
         if not self._tagged:
-            return [" w(b'\\0')"]
+            return []
         lines = [" tags=[]"]
         for tag, name, wire, default in self._tagged:
             is_set = "y" if default == () else "y is not None" if default is None else f"y!={default!r}"
-            lines += [f" y=x.{name}", f" if {is_set}:", "  part=[];v=part.append"]
-            lines += self._write(wire, "y", "v", "  ")
-            lines.append(f"  tags.append(({tag},b''.join(part)))")
-        write = "for t,s in tags:w(varint_bytes(t)+varint_bytes(len(s))+s)"
-        return [*lines, " w(varint_bytes(len(tags)))", f" {write}"]
+            lines += [f" y=x.{name}", f" if {is_set}:tags.append(({tag},{self._written(wire, 'y')}))"]
+        return lines
 
 
 def _item_of(wire: Wire) -> Wire:

@@ -10,12 +10,13 @@ Source: https://kafka.apache.org/protocol.html; ``RequestHeader.parse``, ``ApiMe
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tidegauge.kafka.apis import API_VERSIONS, APIS, CONTROLLED_SHUTDOWN, Api, message_class
-from tidegauge.kafka.compiler import MalformedMessage, begin_message, codec, read_uvarint
+from tidegauge.kafka.compiler import Codec, MalformedMessage, begin_message, codec, read_uvarint
 from tidegauge.kafka.records import Buffer
 
 _FIXED = struct.Struct(">hhi")
@@ -88,6 +89,12 @@ def _api(key: int, version: int) -> Api:
     return api
 
 
+@functools.cache
+def _codec_of(key: int, version: int, response: bool) -> Codec:
+    """Return the codec of an API's messages; there are as many as API versions."""
+    return codec(message_class(key, response=response), version, _api(key, version).is_flexible(version))
+
+
 def decode(key: int, version: int, buffer: memoryview, offset: int = 0, *, response: bool = False) -> tuple[Any, int]:
     """Return a message's value and the offset behind it. Bytes behind the message are no error: clients send some.
 
@@ -95,23 +102,25 @@ def decode(key: int, version: int, buffer: memoryview, offset: int = 0, *, respo
         UnsupportedRequest: no such API or version.
         MalformedMessage: the bytes are no such message.
     """
-    api = _api(key, version)
-    functions = codec(message_class(key, response=response), version, version >= api.flexible_from)
+    functions = _codec_of(key, version, response)
     begin_message()
     try:
         message, end = functions.decode(buffer, offset)
     except (struct.error, IndexError, UnicodeDecodeError) as problem:
-        raise MalformedMessage(f"not a message of {api.name} v{version}: {problem}") from problem
+        raise MalformedMessage(f"not a message of {APIS[key].name} v{version}: {problem}") from problem
     if end > len(buffer):
-        raise MalformedMessage(f"a message of {api.name} v{version} ends behind its frame")
+        raise MalformedMessage(f"a message of {APIS[key].name} v{version} ends behind its frame")
     return message, end
 
 
 def encode(key: int, version: int, message: Any) -> list[Buffer]:
     """Return a message's bytes as a list of buffers; record batches are the caller's own buffers."""
-    api = _api(key, version)
+    functions = codec(message.__class__, version, _api(key, version).is_flexible(version))
+    if functions.encode is not None:
+        return [functions.encode(message)]
+    assert functions.encode_parts is not None
     parts: list[Buffer] = []
-    codec(message.__class__, version, version >= api.flexible_from).encode(message, parts.append)
+    functions.encode_parts(message, parts.append)
     return parts
 
 

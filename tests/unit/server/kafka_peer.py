@@ -67,8 +67,8 @@ class Listener:
 class Client:
     """The other side: sends frames in pieces and reads responses."""
 
-    def __init__(self, listener: Listener) -> None:
-        self.transport = Transport()
+    def __init__(self, listener: Listener, transport: Transport | None = None) -> None:
+        self.transport = transport or Transport()
         self.connection = KafkaConnection(listener, lambda: 0)
         self.connection.connection_made(self.transport)
         self._read = 0

@@ -12,10 +12,9 @@ from kafka_peer import Client, Listener
 from tidegauge.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
 from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest
-from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from tidegauge.kafka.messages.fetch import FetchRequest, FetchResponse
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from tidegauge.kafka.messages.produce import ProduceRequest, ProduceResponse
-from tidegauge_broker.server.wire.kafka import connection as module
 from tidegauge_broker.server.wire.kafka.connection import MAX_UNACKED_PRODUCES
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for
 from tidegauge_broker.server.wire.kafka.request import SILENT, CloseConnection, Held, Pending
@@ -287,17 +286,3 @@ async def test_a_defect_closes_its_connection_and_tells_the_log(
 def test_a_listener_without_room_ends_the_connection_at_once(listener: Listener) -> None:
     listener.room = False
     assert Client(listener).transport.ended == "aborted"
-
-
-def test_large_record_sets_are_written_as_they_are(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not joined with the rest: what the log has read goes to the socket without another copy."""
-    monkeypatch.setattr(module, "_COALESCED_BYTES", 100)
-    records = bytes(1_000)
-    response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[PartitionData(0, records=records)])])
-    listener.handlers[FETCH] = lambda *_: response
-    client = Client(listener)
-    parts: list[Any] = []
-    monkeypatch.setattr(client.transport, "write", parts.append)
-    client.send(request(FETCH, 1, FetchRequest(), 12))
-    assert any(part is records for part in parts)
-    assert len(parts) == 3

@@ -9,6 +9,12 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
        are appended, and responses sent, in the order of the requests. Kafka itself waits; a client sees no difference.
     3. While a request waits for its turn nothing more is read, so a connection holds one read's worth of requests.
     4. With acks=0 there is no response; an error closes the connection, since nothing else could tell the client.
+    5. Record batches are copied once between the socket and the log: out of the buffer that all connections read into.
+       A response's go from the buffer that the log has read to the socket as they are (``os.writev``); only what the
+       socket does not take at once is copied, and everything under TLS.
+
+Hot path: for each request ``buffer_updated``, ``_split``, ``_begin``, the handler and ``_send`` run once, without a
+task or a turn of the event loop where nothing has to wait (docs/performance.md, CPU of one request).
 """
 
 from __future__ import annotations
@@ -16,10 +22,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
+from types import CoroutineType
 from typing import Any, Protocol
 
 from tidegauge.kafka.apis import API_VERSIONS, APIS, PRODUCE
@@ -36,6 +43,7 @@ from tidegauge.kafka.records import Buffer
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
 from tidegauge_broker.server.service.pending_responses import PendingResponse
+from tidegauge_broker.server.wire.kafka.eager import Begun
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Encoded, Handler, Held, Pending, Silent
 
@@ -46,7 +54,8 @@ _GROWTH = 4
 """An announced size takes no memory: a large frame's buffer begins small and grows as bytes come."""
 _SHARED_FRAME_BYTES = 16 * 1024
 """An incomplete frame that is larger gets a buffer of its own."""
-_COALESCED_BYTES = 64 * 1024
+_MAX_PARTS = 1024
+"""Maximum number of buffers that one ``writev`` takes (IOV_MAX of Linux)."""
 MAX_UNACKED_PRODUCES = 100
 """Maximum number of Produce requests of one connection that wait for their acks at a time."""
 _HTTP2_PREFACE = int.from_bytes(b"PRI ", "big")
@@ -76,14 +85,16 @@ class Owner(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
 class _Slot:
     """A request whose response is not sent yet."""
 
-    header: RequestHeader
-    parts: Sequence[Buffer] | None = None
-    waits_for: asyncio.Future[Any] | None = None
-    pending: PendingResponse | None = None
+    __slots__ = ("header", "parts", "pending", "waits_for")
+
+    def __init__(self, header: RequestHeader) -> None:
+        self.header = header
+        self.parts: list[Buffer] | None = None
+        self.waits_for: asyncio.Future[Any] | None = None
+        self.pending: PendingResponse | None = None
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -93,6 +104,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._owner = owner
         self._now_ms = now_ms
         self._transport: asyncio.Transport | None = None
+        self._descriptor = -1
         self.peer_host = "?"
         self.caller = Caller("kafka:?", owner.name)
         self._rest = b""
@@ -117,6 +129,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = transport
         # So that resume_writing says that everything is written. (With 0 asyncio's TLS pauses on an empty buffer.)
         transport.set_write_buffer_limits(high=1, low=0)
+        if transport.get_extra_info("sslcontext") is None and transport.get_extra_info("socket") is not None:
+            self._descriptor = transport.get_extra_info("socket").fileno()
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if isinstance(peer, tuple) else "?"
         self.caller = Caller(f"kafka:{peer}:{next(_NUMBERS)}", self._owner.name)
@@ -279,11 +293,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return gated(gate, header.key, self.caller, message, lambda: handler(message, context))
 
     def _respond(self, slot: _Slot, response: Any) -> None:
-        if isinstance(response, Silent):
-            self._slots.remove(slot)
-        elif isinstance(response, Pending):
+        if isinstance(response, Pending):
             self._wait(slot, response.future, response.respond)
-        elif asyncio.iscoroutine(response):
+        elif isinstance(response, (CoroutineType, Begun)):
             self._wait(slot, asyncio.get_running_loop().create_task(response), None)
         else:
             self._complete(slot, response)
@@ -336,9 +348,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _send(self) -> None:
         """Write the responses that are ready and next in order."""
+        slots = self._slots
         ready: list[Buffer] = []
-        while self._slots and self._slots[0].parts is not None:
-            slot = self._slots.popleft()
+        while slots and slots[0].parts is not None:
+            slot = slots.popleft()
             ready += slot.parts or ()
             if slot.pending is not None:
                 self._unwritten.append(slot.pending)
@@ -346,20 +359,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not ready or transport is None:
             return
         self.used_ms = self._now_ms()
-        small: list[Buffer] = []
-        small_bytes = 0
-        for part in ready:
-            if len(part) >= _COALESCED_BYTES:
-                transport.write(b"".join(small))
-                transport.write(part)
-                small, small_bytes = [], 0
-            else:
-                small.append(part)
-                small_bytes += len(part)
-        if small_bytes:
-            transport.write(b"".join(small))
-        if self._writable:
+        if self._descriptor < 0 or transport.get_write_buffer_size() or transport.is_closing():
+            transport.write(b"".join(ready))
+        else:
+            self._write_at_once(transport, ready)
+        if self._writable and self._unwritten:
             self._all_written()
+
+    def _write_at_once(self, transport: asyncio.Transport, parts: list[Buffer]) -> None:
+        """Give the socket all that it takes, without a copy; the transport writes the rest when the client reads."""
+        try:
+            written = os.writev(self._descriptor, parts[:_MAX_PARTS])
+        except (BlockingIOError, InterruptedError):
+            written = 0
+        except OSError:
+            written = 0  # the transport meets the same error, and ends the connection
+        for part in parts:
+            if written >= len(part):
+                written -= len(part)
+            else:
+                transport.write(memoryview(part)[written:])
+                written = 0
 
     # The end
 
@@ -401,7 +421,7 @@ def _size_problem(size: int, max_bytes: int) -> str:
     return f"a frame of {size} bytes; sizes are from 1 to {max_bytes} (socket.request.max.bytes)"
 
 
-def _encoded(header: RequestHeader, response: Any) -> Sequence[Buffer]:
+def _encoded(header: RequestHeader, response: Any) -> list[Buffer]:
     if isinstance(response, Encoded):
         body: list[Buffer] = [response.body]
         version = response.version

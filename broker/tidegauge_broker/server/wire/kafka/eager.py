@@ -31,10 +31,10 @@ def begun(coroutine: Coroutine[Any, Any, Result]) -> Result | Coroutine[Any, Any
     except StopIteration as end:
         result: Result = end.value
         return result
-    return _Rest(coroutine, first)
+    return Begun(coroutine, first)
 
 
-class _Rest(Coroutine[Any, Any, Result]):
+class Begun(Coroutine[Any, Any, Result]):
     """What remains of a coroutine that waits for ``first``."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Result], first: Any) -> None:
