@@ -66,7 +66,7 @@ def main() -> int:
     jars = None
     if not options.recorded:
         try:
-            jars = kafka_side.jars()
+            jars = kafka_side.kafka_jars()
         except kafka_side.Unavailable as reason:
             print(f"Apache Kafka can't be had here ({reason}): compared is with a recording of {kafka_side.VERSION}")
     with tempfile.TemporaryDirectory(prefix="differential-") as name:

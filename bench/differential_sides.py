@@ -125,7 +125,7 @@ class TheirSide:
     def __init__(self, folder: Path) -> None:
         self._kafka = _Oracle(folder)
         self.zookeeper = self._kafka.zookeeper()
-        self.tool_jars: Path | None = kafka_side.jars()
+        self.tool_jars: Path | None = kafka_side.kafka_jars()
 
     def begin(self) -> None:
         self._kafka.start_zookeeper()

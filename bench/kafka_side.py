@@ -20,30 +20,17 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
-from maven import Artifact, Unavailable, resolve
+from fetched import Unavailable
+from jars import KAFKA, kafka_jars
 from measure import Latency, Workload
 
 from tidegauge.java import java_program
 
-VERSION = "3.9.1"
+VERSION = KAFKA
 COMMON = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 BROKER_JVM = (*COMMON, "-Xmx1G", "-Xms1G")
 TOOL_JVM = (*COMMON, "-Xmx512M")
 READY_SECONDS = 60
-ARTIFACTS = (
-    Artifact("org.apache.kafka", "kafka_2.13", VERSION),
-    Artifact("org.apache.kafka", "kafka-tools", VERSION),
-    Artifact("org.slf4j", "slf4j-nop", "1.7.36"),
-)
-
-
-def jars() -> Path:
-    """The folder with Kafka's jars, resolved once.
-
-    Raises:
-        Unavailable: no Maven, or it can't reach its repository.
-    """
-    return resolve(f"kafka-{VERSION}", ARTIFACTS)
 
 
 def _free_port() -> int:
@@ -60,7 +47,7 @@ class Kafka:
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self._folder = folder / "kafka"
         self._settings = dict(settings or {})
-        self._classpath = f"{jars()}/*"
+        self._classpath = f"{kafka_jars()}/*"
         self._zookeeper_port = _free_port()
         self._ports = [_free_port() for _ in range(3)]
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)

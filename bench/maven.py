@@ -6,23 +6,21 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fetched import Unavailable, kept
+
 from tidegauge.errors import TidegaugeError
 from tidegauge.java import java_home
 
-CACHE = Path(os.environ.get("TIDEGAUGE_BENCH_CACHE", "~/.cache/tidegauge-bench")).expanduser()
 ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>bench</groupId><artifactId>bench</artifactId><version>1</version>
 <dependencies>{}</dependencies></project>
 """
-
-
-class Unavailable(Exception):
-    """What is needed can't be had here; the text says why."""
 
 
 class Artifact(NamedTuple):
@@ -47,25 +45,20 @@ def resolve(name: str, artifacts: Sequence[Artifact]) -> Path:
     Raises:
         Unavailable: no Maven or no Java, or its repository does not have them.
     """
-    folder = CACHE / name
-    if folder.is_dir():
-        return folder
+    return kept(name, lambda folder: _copy_dependencies(name, artifacts, folder))
+
+
+def _copy_dependencies(name: str, artifacts: Sequence[Artifact], folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable("Maven (mvn) is not installed")
-    # Moved into its place when it is whole.
-    project, unfinished = CACHE / f"{name}.project", CACHE / f"{name}.unfinished"
-    project.mkdir(parents=True, exist_ok=True)
-    (project / "pom.xml").write_text(_POM.format("\n".join(map(_dependency, artifacts))))
-    command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={unfinished}"]
-    environment = os.environ | {"JAVA_HOME": _java_home()}
-    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
-    shutil.rmtree(project)
+    with tempfile.TemporaryDirectory() as project:
+        (Path(project) / "pom.xml").write_text(_POM.format("\n".join(map(_dependency, artifacts))))
+        command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+        environment = os.environ | {"JAVA_HOME": _java_home()}
+        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        shutil.rmtree(unfinished, ignore_errors=True)
         raise Unavailable(f"Maven could not resolve {name}: {_reason(done.stdout + done.stderr)}")
-    unfinished.rename(folder)
-    return folder
 
 
 def _java_home() -> str:

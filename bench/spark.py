@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import signal
 import statistics
@@ -21,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import kafka_side
-from maven import Artifact, Unavailable, resolve
+from fetched import Unavailable
+from jars import connector_jars, newest_connector
 
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.local.cluster import LocalCluster
@@ -78,41 +78,6 @@ def cells(records: int) -> list[Cell]:
     """100 B and 1 KiB (a fifth as many), 1 and 12 partitions."""
     counts = ((100, records), (1024, records // 5))
     return [Cell(size, partitions, count) for size, count in counts for partitions in (1, 12)]
-
-
-def connector_jars(version: str) -> list[Path]:
-    """The jars of Spark's Kafka connector of a version.
-
-    Each by itself: Spark's own POMs name a repository that not every machine reaches. The token provider, which is
-    asked for no token here, need not be of the same version: not every mirror has it.
-
-    Raises:
-        Unavailable: no Maven, or its repository has no connector of this version.
-    """
-    major = version.split(".", maxsplit=1)[0]
-    artifacts = [
-        Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", version, alone=True),
-        Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", f"[{major}.0,{version}]", alone=True),
-        Artifact("org.apache.kafka", "kafka-clients", kafka_side.VERSION, alone=True),
-        Artifact("org.apache.commons", "commons-pool2", "2.12.0", alone=True),
-    ]
-    return sorted(resolve(f"spark-sql-kafka-{version}", artifacts).glob("*.jar"))
-
-
-def newest_connector(spark_version: str) -> tuple[str, list[Path]]:
-    """The connector of Spark's own version, or the first of the minor versions before it that Maven has.
-
-    Raises:
-        Unavailable: it has none.
-    """
-    major, minor, *_ = (int(part) for part in re.findall(r"[0-9]+", spark_version))
-    tried = []
-    for version in (spark_version, *(f"{major}.{older}.0" for older in range(minor, -1, -1))):
-        try:
-            return version, connector_jars(version)
-        except Unavailable as problem:
-            tried.append(problem)
-    raise tried[0]
 
 
 def session(jars: list[Path], cores: int) -> Any:

@@ -21,7 +21,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "bench"))
 
-from maven import Artifact, Unavailable, resolve  # noqa: E402 - found through the path above
+from fetched import Unavailable  # noqa: E402 - found through the path above
+from maven import Artifact, resolve  # noqa: E402 - found through the path above
 
 from tidegauge.kafka.apis import APIS, module_name  # noqa: E402 - the same
 

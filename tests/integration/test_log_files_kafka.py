@@ -36,7 +36,7 @@ def kafka_side(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(BENCH))
     module: Any = importlib.import_module("kafka_side")
     try:
-        module.jars()
+        module.kafka_jars()
     except module.Unavailable as reason:
         pytest.skip(str(reason))
     monkeypatch.setattr(module, "READY_SECONDS", 240)
@@ -45,7 +45,7 @@ def kafka_side(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def kafka_jars(kafka_side: Any) -> Path:
-    jars: Path = kafka_side.jars()
+    jars: Path = kafka_side.kafka_jars()
     return jars
 
 
@@ -183,7 +183,7 @@ def test_we_read_kafkas_files_and_print_what_it_prints(kafka_side, tmp_path):
         files = files_of(folder / str(AT))
         assert len([name for name in files if name.endswith(".log")]) > 2
         for options in ((), ("--print-data-log",), ("--deep-iteration",)):
-            theirs, complaints = kafkas_dump(kafka_side.jars(), files, *options)
+            theirs, complaints = kafkas_dump(kafka_side.kafka_jars(), files, *options)
             ours, ours_too = our_dump(files, *options)
             assert ours == theirs, options
             assert ours_too == complaints == []

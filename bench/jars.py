@@ -1,0 +1,62 @@
+"""Jars of Apache Kafka and of Spark's Kafka connector, from Maven Central, for benchmarks and for tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fetched import Unavailable
+from maven import Artifact, resolve
+
+KAFKA = "3.9.1"
+KAFKA_4 = "4.3.1"
+"""The newest release of Kafka 4, whose tools and clients are tried."""
+
+
+def kafka_jars(version: str = KAFKA) -> Path:
+    """Return the directory with Kafka's broker, tools and clients of a version.
+
+    Raises:
+        Unavailable: no Maven, or it can't reach its repository.
+    """
+    artifacts = (
+        Artifact("org.apache.kafka", "kafka_2.13", version),
+        Artifact("org.apache.kafka", "kafka-tools", version),
+        Artifact("org.slf4j", "slf4j-nop", "1.7.36"),
+    )
+    return resolve(f"kafka-{version}", artifacts)
+
+
+def connector_jars(version: str) -> list[Path]:
+    """The jars of Spark's Kafka connector of a version.
+
+    Each by itself: Spark's own POMs name a repository that not every machine reaches. The token provider, which is
+    asked for no token here, need not be of the same version: not every mirror has it.
+
+    Raises:
+        Unavailable: no Maven, or its repository has no connector of this version.
+    """
+    major = version.split(".", maxsplit=1)[0]
+    artifacts = [
+        Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", version, alone=True),
+        Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", f"[{major}.0,{version}]", alone=True),
+        Artifact("org.apache.kafka", "kafka-clients", KAFKA, alone=True),
+        Artifact("org.apache.commons", "commons-pool2", "2.12.0", alone=True),
+    ]
+    return sorted(resolve(f"spark-sql-kafka-{version}", artifacts).glob("*.jar"))
+
+
+def newest_connector(spark_version: str) -> tuple[str, list[Path]]:
+    """The connector of Spark's own version, or the first of the minor versions before it that Maven has.
+
+    Raises:
+        Unavailable: it has none.
+    """
+    major, minor, *_ = (int(part) for part in re.findall(r"[0-9]+", spark_version))
+    tried = []
+    for version in (spark_version, *(f"{major}.{older}.0" for older in range(minor, -1, -1))):
+        try:
+            return version, connector_jars(version)
+        except Unavailable as problem:
+            tried.append(problem)
+    raise tried[0]

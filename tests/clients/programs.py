@@ -1,0 +1,234 @@
+"""Kafka clients that are not Python, as child processes: each line of a producer's stdin is a record.
+
+A consumer prints a line for each record. What a program needs (jars, modules, packages) is fetched once into the
+directory of bench/fetched.py; where that can't be had, ``Unavailable`` says what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.neighbours import provide
+
+from tidegauge.java import java_program
+
+HERE = Path(__file__).parent
+BENCH = HERE.parents[1] / "bench"
+for _name in ("fetched", "maven", "jars"):
+    provide(_name, BENCH / f"{_name}.py")
+import fetched as _fetched  # noqa: E402 - a neighbour that was just provided
+import jars as _jars  # noqa: E402 - the same
+
+Unavailable: type[Exception] = _fetched.Unavailable
+KAFKA: str = _jars.KAFKA
+KAFKA_4: str = _jars.KAFKA_4
+FETCH_SECONDS = 400
+JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+PLAIN = os.environ | {"NO_COLOR": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A client that produces and consumes.
+
+    Attributes:
+        client: its name in docs/clients.md.
+        version: of the client.
+        produce: the command that sends stdin's lines; {servers} and {topic} are replaced.
+        consume: the command that reads {count} records of partition 0 without a group, or () where it can't.
+        consume_group: the command that reads {count} records as a member of the group {group}.
+        prints_offsets: whether a consumer's line is "offset value", not the value alone.
+        prints_acknowledged: whether the producer prints "offset value" for each acknowledged record.
+        environment: variables of its processes besides those of the tests.
+    """
+
+    client: str
+    version: str
+    produce: Sequence[str]
+    consume: Sequence[str]
+    consume_group: Sequence[str]
+    prints_offsets: bool = True
+    prints_acknowledged: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def filled(command: Sequence[str], **values: object) -> list[str]:
+    """Return the command with its placeholders replaced."""
+    return [re.sub(r"\{(\w+)\}", lambda name: str(values[name[1]]), word) for word in command]
+
+
+def tool(version: str, name: str) -> list[str]:
+    """Return the command of a tool of Kafka's, by the name of its class without package.
+
+    Raises:
+        Unavailable: no Maven or no Java, or its repository does not have this version.
+    """
+    return [java_program(), *JVM, "-cp", f"{_jars.kafka_jars(version)}/*", tool_class(version, name)]
+
+
+def tool_class(version: str, name: str) -> str:
+    """Return a tool's class: in 3.9 the console producer is still in Scala's package."""
+    moved = {
+        "ConsoleConsumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+        "ConfigCommand": "kafka.admin.ConfigCommand",
+        "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    }
+    if version.startswith("3."):
+        moved["ConsoleProducer"] = "kafka.tools.ConsoleProducer"
+    return moved.get(name, f"org.apache.kafka.tools.{name}")
+
+
+def console(version: str) -> Program:
+    """Return kafka-console-producer.sh and kafka-console-consumer.sh of a version.
+
+    The producer's own default of three retries is over before an election.
+    """
+    consumer = [*tool(version, "ConsoleConsumer"), "--bootstrap-server", "{servers}", "--topic", "{topic}"]
+    consumer += ["--max-messages", "{count}", "--timeout-ms", "120000"]
+    producer = [*tool(version, "ConsoleProducer"), "--bootstrap-server", "{servers}", "--topic", "{topic}"]
+    return Program(
+        client="Java: console producer and consumer",
+        version=version,
+        produce=[*producer, "--message-send-max-retries", "1000000"],
+        consume=[*consumer, "--partition", "0", "--offset", "earliest"],
+        consume_group=[*consumer, "--group", "{group}", "--from-beginning"],
+        prints_offsets=False,
+        prints_acknowledged=False,
+    )
+
+
+def go_client(name: str) -> Program:
+    """Return the program in tests/clients/go with this name.
+
+    Raises:
+        Unavailable: there is no Go, or its module proxy can't be reached.
+    """
+    binary = str(go_programs() / name)
+    pinned = (HERE / "go" / "go.mod").read_text(encoding="utf-8")
+    version = re.search(rf"/{name}\S* v(\S+)$", pinned, re.MULTILINE)
+    assert version is not None
+    consume = [binary, "consume", "{servers}", "{topic}", "{count}"]
+    return Program(
+        client={"franz": "Go: franz-go", "sarama": "Go: sarama"}[name],
+        version=version[1],
+        produce=[binary, "produce", "{servers}", "{topic}"],
+        consume=consume,
+        consume_group=[*consume, "{group}"],
+    )
+
+
+def go_programs() -> Path:
+    """Return the directory with the built programs of tests/clients/go, by what their sources are."""
+    sources = sorted(path for path in (HERE / "go").rglob("*") if path.is_file())
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    return go_build(f"go-clients-{digest}", HERE / "go")
+
+
+def go_build(name: str, module: Path) -> Path:
+    """Return the directory ``name`` of the cache with the programs of a Go module."""
+
+    def build(directory: Path) -> None:
+        # A network file system or an unusual umask may make the sources unreadable for VCS stamping, hence no stamps.
+        run([which("go"), "build", "-trimpath", "-buildvcs=false", "-o", f"{directory}/", "./..."], module)
+
+    built: Path = _fetched.kept(name, build)
+    return built
+
+
+def kafkajs() -> Program:
+    """Return tests/clients/js/client.js with kafkajs beside it.
+
+    Raises:
+        Unavailable: there is no Node.js or npm, or its registry can't be reached.
+    """
+    command = [which("node"), str(HERE / "js" / "client.js")]
+    return Program(
+        client="JavaScript: kafkajs",
+        version=kafkajs_version(),
+        produce=[*command, "produce", "{servers}", "{topic}"],
+        consume=(),
+        consume_group=[*command, "consume", "{servers}", "{topic}", "{count}", "{group}"],
+        environment={"NODE_PATH": str(kafkajs_modules())},
+    )
+
+
+def kafkajs_version() -> str:
+    package = json.loads((HERE / "js" / "package.json").read_text(encoding="utf-8"))
+    return str(package["dependencies"]["kafkajs"])
+
+
+def kafkajs_modules() -> Path:
+    """Return a directory for NODE_PATH that has kafkajs, which depends on no other package."""
+    version = kafkajs_version()
+
+    def install(directory: Path) -> None:
+        shutil.copy(HERE / "js" / "package.json", directory)
+        run([which("npm"), "install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock"], directory)
+
+    where: Path = _fetched.kept(f"kafkajs-{version}", install)
+    return where / "node_modules"
+
+
+def kcat() -> Program:
+    """Return kcat, which is a program of the machine; it runs once for each record, as it reads stdin to its end.
+
+    Raises:
+        Unavailable: it is not installed.
+    """
+    program = which("kcat")
+    shown = subprocess.run([program, "-V"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"Version (\S+) .*librdkafka (\S+)", shown)
+    produce = f'{program} -b "$0" -P -t "$1" -X enable.idempotence=true || exit'
+    consume = ["-o", "beginning", "-c", "{count}", "-q", "-u", "-f", r"%o %s\n"]
+    return Program(
+        client="kcat",
+        version=f"{version[1]} (librdkafka {version[2]})" if version else "unknown",
+        produce=["sh", "-c", f"while read -r line; do echo $line | {produce}; done", "{servers}", "{topic}"],
+        consume=[program, "-b", "{servers}", "-C", "-t", "{topic}", "-p", "0", *consume],
+        consume_group=[program, "-b", "{servers}", *consume, "-G", "{group}", "{topic}"],
+        prints_acknowledged=False,
+    )
+
+
+def connector_jars(spark_version: str) -> tuple[str, list[Path]]:
+    """Return the version and the jars of the Kafka connector for a version of Spark.
+
+    Raises:
+        Unavailable: no Maven, or its repository has no connector of this major version.
+    """
+    found: tuple[str, list[Path]] = _jars.newest_connector(spark_version)
+    return found
+
+
+def kafka_jars(version: str) -> Path:
+    """Return the directory with the jars of Kafka's clients and tools; Unavailable as ``tool``."""
+    found: Path = _jars.kafka_jars(version)
+    return found
+
+
+def which(name: str) -> str:
+    """Return the path of a program of the machine; Unavailable where it is not installed."""
+    found = shutil.which(name)
+    if found is None:
+        raise Unavailable(f"{name} is not installed")
+    return found
+
+
+def run(command: Sequence[str], directory: Path) -> None:
+    """Run what fetches or builds; Unavailable with its last line where it fails."""
+    done: Any = subprocess.run(
+        command, cwd=directory, env=PLAIN, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS
+    )
+    if done.returncode != 0:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise Unavailable(f"{Path(command[0]).name} {command[1]} failed: {lines[-1] if lines else done.returncode}")
