@@ -257,7 +257,7 @@ def test_a_story_injects_errors_delays_and_failing_disks(tmp_path: Path, zookeep
     told: list[str] = []
     outcome = scenario.play(scenario.load(str(file)), tmp_path / "run", zookeeper=zookeeper, tell=told.append)
     assert outcome.passed, "\n".join([outcome.failure, *told])
-    assert any("Produce answers NOT_ENOUGH_REPLICAS" in line for line in told), told
+    assert any("Produce responds with NOT_ENOUGH_REPLICAS" in line for line in told), told
 
 
 def test_ctrl_c_takes_the_cluster_and_its_zookeeper_down(tmp_path: Path) -> None:

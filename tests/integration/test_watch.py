@@ -155,7 +155,7 @@ def test_the_kill_button_kills_and_the_events_show_the_new_leader(cluster: Local
     assert answer["message"].startswith(f"Broker 2 asked broker 1 for {at} from offset 0")
     assert watching.post({"action": "release", "broker": 2, "partition": at}, **key)[0] == 200
     isolate = {"action": "isolate", "broker": 2, "ends": "clients"}
-    assert watching.post(isolate, **key) == (200, {"message": "Broker 2: calls from clients: cut"})
+    assert watching.post(isolate, **key) == (200, {"message": "Broker 2: calls from clients: partitioned"})
     follow(stream, view, lambda view: view["brokers"]["2"]["faults"])
     assert watching.post({"action": "heal", "broker": 2}, **key) == (200, {"message": "Broker 2 healed"})
 

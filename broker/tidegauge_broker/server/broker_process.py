@@ -1,11 +1,11 @@
 """One broker process, from start to stop.
 
-Start (kafka-behaviour 5.6): ZooKeeper and its persistent paths, cluster id, topics' settings, logs loaded and
-recovered, sockets bound, registration (which gives the broker epoch), controller candidate. So recovery is over
-before anyone sees the broker, and the controller's first requests find it listening.
+Start, in the order of Kafka's KafkaServer.startup: ZooKeeper and its persistent paths, cluster id, topics' settings,
+logs loaded and recovered, sockets bound, registration (which gives the broker epoch), controller candidate. So recovery
+is over before the broker can be seen, and the controller's first requests find it listening.
 
-Stop (5.7): leaders moved away by the controller, no more requests, fetchers ended, high watermarks and logs written,
-the controller resigned, the ZooKeeper session closed: the broker's znode goes at once.
+Stop, in the order of KafkaServer.shutdown: leaders moved away by the controller, no more requests, fetchers ended, high
+watermarks and logs written, the controller resigned, the ZooKeeper session closed, which deletes the broker's znode.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LOG = logging.getLogger("tidegauge.broker")
 HALTED = 70
 """Exit status of a broker that met a defect in its core, outside any partition (EX_SOFTWARE of sysexits.h)."""
 _DEFAULT_CONNECTION_TIMEOUT_MS = 18_000
-_TELL_AGAIN_SECONDS = 0.5
+_NOTIFY_BACKOFF_SECONDS = 0.5
 _LONGEST_INTERVAL_MS = 10 * 365 * 86_400_000
 
 
@@ -65,8 +65,8 @@ class BrokerIdentity:
     """What a broker is called and where it listens.
 
     Attributes:
-        listeners: what is bound, and what clients and other brokers are told.
-        rack: where it stands.
+        listeners: the addresses that are bound, and those that are advertised to clients and other brokers.
+        rack: ``broker.rack``; None where it is not set.
         security: certificates and key of its TLS listeners; plain where it has none.
     """
 
@@ -77,12 +77,12 @@ class BrokerIdentity:
 
     @property
     def to_brokers(self) -> Security:
-        """How it connects to other brokers."""
+        """Security of its connections to other brokers."""
         return self.security if self.listeners.inter_broker_protocol == SSL else PLAIN
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where other brokers find it."""
+        """Its address for other brokers."""
         at = self.listeners.inter_broker
         return Endpoint(self.broker_id, at.host, at.port, self.rack, self.listeners.advertised)
 
@@ -114,7 +114,7 @@ class BrokerProcess:
         self._resources = contextlib.AsyncExitStack()
         self._stops_in_order = False
         self._tasks: list[Periodic] = []
-        self._telling: set[asyncio.Task[None]] = set()
+        self._notifications: set[asyncio.Task[None]] = set()
 
     # Start
 
@@ -122,7 +122,7 @@ class BrokerProcess:
         """Start; see the module.
 
         Raises:
-            TidegaugeError: with one sentence, what prevents it.
+            TidegaugeError: with one sentence that says what prevents the start.
         """
         self._note_state("starting")
         try:
@@ -342,7 +342,7 @@ class BrokerProcess:
     # While it runs
 
     async def _in_pool(self, call: Callable[[], None]) -> None:
-        """Run a blocking call of the log manager; a disk that refuses takes its folder offline."""
+        """Run a blocking call of the log manager; a disk error takes its log directory offline."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._pool, call)
         except StorageError as problem:
@@ -374,7 +374,7 @@ class BrokerProcess:
         self._events.note("broker", "Lifecycle", {"state": state, "broker_epoch": broker_epoch})
 
     def _log_dir_failed(self, directory: Path) -> None:
-        """A folder is offline: the controller is told; with the last one the broker ends (as Kafka's halt)."""
+        """Report an offline log directory to the controller; with the last one stop the broker, as Kafka halts."""
         LOG.error("Stopping serving logs in dir %s", directory)
         if len(self._logs.offline_directories) == len(self._settings["log.dirs"]):
             LOG.error("Shutdown broker because all log dirs have failed")
@@ -386,8 +386,8 @@ class BrokerProcess:
     def _report_failed_replicas(self) -> None:
         """Have the controller ask which replicas are offline (LogDirEventNotification)."""
         task = asyncio.get_running_loop().create_task(self._write_log_dir_event(), name="log-dir-event")
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self._notifications.add(task)
+        task.add_done_callback(self._notifications.discard)
 
     async def _write_log_dir_event(self) -> None:
         written = False
@@ -398,11 +398,11 @@ class BrokerProcess:
                 )
                 written = True
             except ZooKeeperError as problem:
-                LOG.warning("The controller could not be told of the failed replicas yet: %r", problem)
-                await asyncio.sleep(_TELL_AGAIN_SECONDS)
+                LOG.warning("The controller could not be notified of the failed replicas yet: %r", problem)
+                await asyncio.sleep(_NOTIFY_BACKOFF_SECONDS)
 
     def _halt(self, problem: Exception) -> None:
-        """End the process at once, as kill -9 does: what the core believes can't be trusted, what is on disk can."""
+        """End the process at once, as kill -9 does: the state in memory cannot be trusted, the state on disk can."""
         LOG.critical(
             "Halting broker %d: a decision about its replicas failed unexpectedly with %r, so their state in memory is "
             "unknown. That is a defect of Tidegauge; the lines below say where. After a restart the broker goes on "
@@ -441,8 +441,8 @@ class BrokerProcess:
         await self._alter_partition.close()
         await self._producer_ids.close()
         await self._auto_topics.close()
-        for telling in list(self._telling):
-            telling.cancel()
+        for notification in list(self._notifications):
+            notification.cancel()
         for task in self._tasks:
             await task.close()
 
@@ -467,7 +467,7 @@ class BrokerProcess:
 
 
 class _InForce:
-    """Carries changed settings to those who keep what they once read of them."""
+    """Applies changed settings to the parts that keep a copy of what they read."""
 
     def __init__(self, settings: Values, replicas: ReplicaManager, controller: Controller) -> None:
         self._settings = settings

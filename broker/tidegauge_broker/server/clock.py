@@ -1,7 +1,7 @@
 """The one clock of a broker process: wall-clock ms that never go back.
 
 The wall clock may be set back while a broker runs; the core must not see that. So it is read once, and the
-monotonic clock tells how much time has passed since.
+monotonic clock measures the time since.
 """
 
 from __future__ import annotations

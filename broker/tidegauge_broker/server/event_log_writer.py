@@ -6,7 +6,7 @@ Rules:
   watermark above the log end offset (``tidegauge.merged_offsets``). Everything else is written at once, after what was
   merged before it, so that the order of lines is the order of events.
 - A file that has reached ``MAX_BYTES`` moves to ``.1``; so a broker keeps at most two files.
-- The event log never stops a broker: a write that fails is told once in the broker's log, and events are dropped.
+- The event log never stops a broker: a failed write is reported once in the broker's log, and events are dropped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class EventLogWriter:
         now_ms: wall clock.
         later: calls a function after some seconds (the event loop's ``call_later``).
         max_bytes: size at which the file moves away.
-        logical_clock: the process's; None makes one that hears of nobody.
+        logical_clock: the process's; None makes one that no other process advances.
     """
 
     def __init__(

@@ -1,15 +1,15 @@
 """Starts brokers that have nothing to load any more: imports what a broker needs once, then forks for each order.
 
-Orders come as lines of JSON on stdin, each is answered with a line on stdout, the new broker's pid; at the end of
-stdin the launcher ends, and its brokers live on. Three brokers of a local cluster start with a third of the work that
+Orders come as lines of JSON on stdin; the response to each is a line on stdout, the new broker's pid. At the end of
+stdin the launcher ends, and its brokers go on. Three brokers of a local cluster start with a third of the work that
 way, and it is done while ZooKeeper starts (docs/adr/0007-brokers-are-forked.md).
 
 Rules:
 - It forks while it has one thread: nothing here may begin a channel, a pool or an event loop.
-- A broker shares nothing with the launcher or with another broker: own session, folder, log file; stdin from the null
-  device.
-- A broker shows the command line by which it would have been started alone, so that whoever looks for the processes of
-  a cluster finds it. Linux has room for it where the launcher's own command line lies, no more.
+- A broker shares nothing with the launcher or with another broker: own session, directory, log file; stdin from the
+  null device.
+- A broker shows the command line by which it would have been started alone, so that it is found among the processes of
+  a cluster. Linux has room for it where the launcher's own command line lies, no more.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Order(NamedTuple):
 
     Attributes:
         command: the command line that would start it alone; from ``--config`` on it is the broker's own.
-        folder: where it runs.
+        directory: its working directory.
         log_file: takes its stdout and stderr.
         environment: its variables; None: the launcher's.
     """
 
     command: list[str]
-    folder: str
+    directory: str
     log_file: str
     environment: dict[str, str] | None
 
@@ -65,9 +65,9 @@ def main() -> None:
 
 
 def _separate(order: Order) -> None:
-    """Let go of everything of the launcher's."""
+    """Separate the new broker's process from the launcher's."""
     os.setsid()
-    os.chdir(order.folder)
+    os.chdir(order.directory)
     if order.environment is not None:
         os.environ.clear()
         os.environ.update(order.environment)

@@ -1,4 +1,4 @@
-"""A call repeated at an interval, on the event loop. One that fails is told in the log and tried again next time."""
+"""A call repeated at an interval, on the event loop. One that fails is logged and tried again next time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 LOG = logging.getLogger("tidegauge.periodic")
 LOOK_AGAIN_SECONDS = 1.0
-"""So soon an interval that was changed counts, if the one before was longer."""
+"""Upper bound on how long a shortened interval takes to apply."""
 
 
 class Periodic:
@@ -36,7 +36,7 @@ class Periodic:
         return max(interval_ms, 10) / 1000
 
     async def _pause(self, at_most_seconds: float) -> None:
-        """One interval, as long as it is at its end."""
+        """Sleep for one interval, as long as the setting is at its end."""
         loop = asyncio.get_running_loop()
         begin = loop.time()
         while (left_seconds := begin + min(self._interval_seconds(), at_most_seconds) - loop.time()) > 0:
@@ -54,6 +54,6 @@ class Periodic:
             await self._pause(math.inf)
 
     async def close(self) -> None:
-        """End; a call under way in a thread is waited for by the pool."""
+        """Stop repeating; the pool waits for a call in progress in one of its threads."""
         self._task.cancel()
         await asyncio.wait([self._task])

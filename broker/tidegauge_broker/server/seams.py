@@ -1,6 +1,6 @@
 """Where the lab may put something of its own into a broker; a plain broker has what stands here.
 
-Rule: without ``lab.enable=true`` nothing of the lab is loaded, listens, or can be asked for (issue 5, row B3).
+Rule: without ``lab.enable=true`` nothing of the lab is loaded, listens, or can be asked for .
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Parts:
 
 
 class Seams:
-    """Those of a plain broker.
+    """The seams of a plain broker.
 
     Args:
         security: of the connections to other brokers.
@@ -50,16 +50,16 @@ class Seams:
         self._security = security
 
     def disk_of(self, directory: Path) -> Disk:
-        """Through what a log folder's files are changed."""
+        """Return what changes the files of a log directory."""
         del directory
         return DISK
 
     def open_channel(self, address: str) -> grpc.aio.Channel:
-        """How another broker is reached."""
+        """Open a channel to another broker."""
         return open_channel(address, self._security)
 
     def dial(self) -> Dial | None:
-        """What stands between kazoo and its connections."""
+        """Return what opens kazoo's connections; None: kazoo itself."""
         return None
 
     def gate(self) -> Gate | None:
@@ -67,19 +67,19 @@ class Seams:
         return None
 
     def assembled(self, parts: Parts) -> None:
-        """The parts are put together; nothing runs yet."""
+        """Take over the broker's parts, which are put together and do not run yet."""
 
     def add_services(self, server: grpc.aio.Server) -> Sequence[str]:
-        """Add services of its own; gives their full names."""
+        """Add services of its own; return their full names."""
         del server
         return ()
 
     async def close(self) -> None:
-        """The broker ends; its session with ZooKeeper has."""
+        """Stop: the broker ends, and its ZooKeeper session is closed."""
 
 
 def seams_of(settings: Values, broker_id: int, metadata: MetadataCache, security: Security = PLAIN) -> Seams:
-    """The lab's if it is enabled, else plain ones."""
+    """Return the lab's seams if ``lab.enable`` is set, else plain ones."""
     if not settings.flag("lab.enable"):
         return Seams(security)
     from tidegauge_broker.server.lab.lab import Lab  # noqa: PLC0415 - a plain broker must not even load it

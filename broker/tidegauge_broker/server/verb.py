@@ -33,7 +33,7 @@ LOG = logging.getLogger("tidegauge.broker")
 
 
 def identity_of(settings: Values) -> BrokerIdentity:
-    """Who this broker is, by its settings.
+    """Return this broker's identity by its settings.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, something necessary is missing or illegal.
@@ -101,7 +101,7 @@ def broker(config: Path | None, *, environment: bool, override: tuple[str, ...],
 
     Settings have Kafka's names; those needed are broker.id, listeners, zookeeper.connect and log.dirs.
     """
-    del directory  # every verb takes it; a broker's folders are log.dirs
+    del directory  # every verb takes it; a broker's directories are log.dirs
     if not __debug__:
         fail("python -O would switch the replication core's invariants off; run a broker without -O", output)
     logging.basicConfig(

@@ -25,7 +25,7 @@ def test_produce_names_each_partition_with_the_error_as_kafka_does():
             produce_pb2.ProducePartition(topic="t", partition=3),
         ],
     )
-    answer = injection.refusal(ERROR, request, injection.answer_to("ProduceStream"))
+    answer = injection.refusal(ERROR, request, injection.empty_response("ProduceStream"))
     assert isinstance(answer, produce_pb2.ProduceResponse)
     assert answer.correlation_id == 7
     assert [(one.topic, one.partition, one.error) for one in answer.partitions] == [("t", 0, ERROR), ("t", 3, ERROR)]
@@ -34,20 +34,20 @@ def test_produce_names_each_partition_with_the_error_as_kafka_does():
 
 def test_a_fetch_between_brokers_carries_it_for_the_whole():
     request = fetch_pb2.ReplicaFetchRequest(request_id=3, partitions=[fetch_pb2.FetchPartition(topic="t")])
-    answer = injection.refusal(ERROR, request, injection.answer_to("ReplicaFetch"))
+    answer = injection.refusal(ERROR, request, injection.empty_response("ReplicaFetch"))
     assert isinstance(answer, fetch_pb2.ReplicaFetchResponse)
     assert (answer.request_id, answer.error, len(answer.partitions)) == (3, ERROR, 0)
 
 
 def test_control_requests_carry_it_for_the_whole():
-    answer = injection.refusal(ERROR, control_pb2.LeaderAndIsrRequest(), injection.answer_to("LeaderAndIsr"))
+    answer = injection.refusal(ERROR, control_pb2.LeaderAndIsrRequest(), injection.empty_response("LeaderAndIsr"))
     assert isinstance(answer, control_pb2.LeaderAndIsrResponse)
     assert answer.error == ERROR
 
 
 def test_an_answer_with_a_status_carries_it_there():
     request = topics_pb2.ElectLeadersRequest(partitions=[topics_pb2.ElectPartition(topic="t", partition=0)])
-    answer = injection.refusal(ERROR, request, injection.answer_to("ElectLeaders"))
+    answer = injection.refusal(ERROR, request, injection.empty_response("ElectLeaders"))
     assert isinstance(answer, topics_pb2.ElectLeadersResponse)
     assert (answer.status.error, answer.status.message) == (ERROR, "injected by the lab")
 
@@ -85,5 +85,5 @@ def test_whatever_can_be_refused_is_refused_with_the_error_somewhere_in_its_answ
     if not injection.is_for_the_whole(rpc):
         request.partitions.add(topic="t", partition=2)
     assert f"error: {common_pb2.ErrorCode.Name(ERROR)}" in str(
-        injection.refusal(fault.error, request, injection.answer_to(rpc))
+        injection.refusal(fault.error, request, injection.empty_response(rpc))
     )

@@ -68,15 +68,15 @@ def test_without_a_cluster_it_is_one_sentence_and_1(verb, arguments, tmp_path):
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"from": Plane.BROKERS}, "calls from and to all other brokers: cut"),
+        ({"from": Plane.BROKERS}, "calls from and to all other brokers: partitioned"),
         ({"from": [2], "direction": Direction.IN, "delay_ms": 20}, "calls from broker 2: delayed by 20 ms"),
-        ({"from": [0, 2], "direction": Direction.OUT}, "calls to brokers 0, 2: cut"),
+        ({"from": [0, 2], "direction": Direction.OUT}, "calls to brokers 0, 2: partitioned"),
         (
             {"from": Plane.CLIENTS, "direction": Direction.IN, "drop": 0.5, "seed": 3},
             "calls from clients: dropped with probability 0.5 (seed 3)",
         ),
-        ({"from": Plane.ZOOKEEPER}, "the connection with ZooKeeper: cut"),
-        ({"from": Plane.ZOOKEEPER, "direction": Direction.IN}, "what comes from ZooKeeper: cut"),
+        ({"from": Plane.ZOOKEEPER}, "the connection with ZooKeeper: partitioned"),
+        ({"from": Plane.ZOOKEEPER, "direction": Direction.IN}, "what comes from ZooKeeper: partitioned"),
     ],
 )
 def test_a_cut_in_words(values, text):
@@ -93,8 +93,8 @@ def test_errors_and_disks_in_words():
         "after_effect": True,
     }
     assert describe_fault(to_message(INJECT_ERROR.wanted(error))) == (
-        "Fetch answers NOT_LEADER_OR_FOLLOWER, 1 time after 2 that pass with probability 0.5 (seed 1), although it "
-        "takes effect"
+        "Fetch responds with NOT_LEADER_OR_FOLLOWER, 1 time after 2 that pass with probability 0.5 (seed 1), although "
+        "it takes effect"
     )
     disk = {"errno": "EIO", "operation": "sync", "path": "t-0", "times": 2}
     assert describe_fault(to_message(INJECT_DISK.wanted(disk))) == (

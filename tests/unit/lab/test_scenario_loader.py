@@ -119,7 +119,7 @@ def test_arguments_become_values_of_their_kind() -> None:
         ),
         ("inject_error: {broker: 1, rpc: Prodce, grpc_status: UNAVAILABLE}", "6: there is no RPC 'Prodce'"),
         ("inject_error: {broker: 1, rpc: Produce, grpc_status: GONE}", "6: gRPC has no status GONE"),
-        ("inject_error: {broker: 1, rpc: CreateTopics, error: NOT_CONTROLLER}", "6: CreateTopics can answer"),
+        ("inject_error: {broker: 1, rpc: CreateTopics, error: NOT_CONTROLLER}", "6: CreateTopics can respond with"),
         ("inject_error: {broker: 1, rpc: Produce, error: NOT_CONTROLLER, nth: 0}", "6: a number of 1 or more"),
         ("inject_disk: {broker: 1}", "6: say what the disk does: give delay_ms or errno, exactly one"),
         ("inject_disk: {broker: 1, errno: EEK}", "6: EEK is no error of the operating system"),

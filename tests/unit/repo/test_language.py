@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[3]
 PRODUCT = (
     "broker/tidegauge_broker/log/",
     "broker/tidegauge_broker/replica/",
+    "broker/tidegauge_broker/server/",
     "broker/tidegauge_broker/waiting/",
     "client/",
     "controller/",

@@ -10,7 +10,7 @@ import pytest
 
 from tidegauge.settings import INT_MAX, parse_broker_settings
 from tidegauge_broker.server.wire.grpc.connections import Connections
-from tidegauge_broker.server.wire.grpc.native_log import TELL_AGAIN_SECONDS, Told
+from tidegauge_broker.server.wire.grpc.native_log import LOG_AGAIN_SECONDS, LoggedReasons
 from tidegauge_broker.server.wire.grpc.servers import grpc_options
 from tidegauge_broker.server.wire.limits import Limits
 
@@ -60,10 +60,10 @@ def test_limits_have_kafkas_names_and_defaults() -> None:
 
 
 def test_a_client_that_fails_again_and_again_is_told_once_and_counted() -> None:
-    told = Told()
-    assert told.sentence("why", 0.0) == "Failed authentication (SSL handshake failed): why"
-    assert told.sentence("why", 1.0) is None
-    assert told.sentence("other", 1.0) is not None
-    assert told.sentence("why", 2.0) is None
-    again = told.sentence("why", TELL_AGAIN_SECONDS)
+    logged = LoggedReasons()
+    assert logged.sentence("why", 0.0) == "Failed authentication (SSL handshake failed): why"
+    assert logged.sentence("why", 1.0) is None
+    assert logged.sentence("other", 1.0) is not None
+    assert logged.sentence("why", 2.0) is None
+    again = logged.sentence("why", LOG_AGAIN_SECONDS)
     assert again == "Failed authentication (SSL handshake failed) (2 more since the last time): why"

@@ -35,18 +35,18 @@ def test_an_answer_names_a_partition_only_with_news():
     session = FetchSession()
     ask(session, [FetchPartition(A, 5, 100, current_leader_epoch=1)])
     nothing = FetchResult(A, high_watermark=5, log_start_offset=0)
-    assert session.is_worth_telling(nothing, b"")  # the first answer tells the high watermark
-    assert not session.is_worth_telling(nothing, b"")
-    assert session.is_worth_telling(FetchResult(A, high_watermark=6, log_start_offset=0), b"")
-    assert session.is_worth_telling(FetchResult(A, high_watermark=6, log_start_offset=0), b"records")
-    assert session.is_worth_telling(FetchResult(A, ErrorCode.FENCED_LEADER_EPOCH), b"")
-    assert session.is_worth_telling(FetchResult(A, high_watermark=6, diverging=EpochEnd(1, 3)), b"")
+    assert session.has_news(nothing, b"")  # the first answer tells the high watermark
+    assert not session.has_news(nothing, b"")
+    assert session.has_news(FetchResult(A, high_watermark=6, log_start_offset=0), b"")
+    assert session.has_news(FetchResult(A, high_watermark=6, log_start_offset=0), b"records")
+    assert session.has_news(FetchResult(A, ErrorCode.FENCED_LEADER_EPOCH), b"")
+    assert session.has_news(FetchResult(A, high_watermark=6, diverging=EpochEnd(1, 3)), b"")
 
 
 def test_a_new_leader_epoch_is_told_the_high_watermark_again():
     session = FetchSession()
     ask(session, [FetchPartition(A, 5, 100, current_leader_epoch=1)])
     nothing = FetchResult(A, high_watermark=5, log_start_offset=0)
-    session.is_worth_telling(nothing, b"")
+    session.has_news(nothing, b"")
     ask(session, [FetchPartition(A, 5, 100, current_leader_epoch=2)])
-    assert session.is_worth_telling(nothing, b"")
+    assert session.has_news(nothing, b"")

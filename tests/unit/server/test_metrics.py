@@ -310,16 +310,16 @@ def test_a_wrong_address_is_refused_with_what_to_write(text: str) -> None:
     ],
 )
 def test_one_page_is_served_and_nothing_else(request_line: bytes, status: str, body: str) -> None:
-    answer = MetricsEndpoint(lambda: "a 1\n").answer(request_line + b"\r\nHost: x\r\n\r\n").decode()
+    answer = MetricsEndpoint(lambda: "a 1\n").respond(request_line + b"\r\nHost: x\r\n\r\n").decode()
     head, _, text = answer.partition("\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status}\r\n")
     assert text == body
 
 
 def test_a_page_that_can_not_be_made_is_an_error_of_the_server_only(caplog: pytest.LogCaptureFixture) -> None:
-    answer = MetricsEndpoint(lambda: str(1 // 0)).answer(b"GET /metrics HTTP/1.1\r\n\r\n")
+    answer = MetricsEndpoint(lambda: str(1 // 0)).respond(b"GET /metrics HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 500 ")
-    assert "The metrics can't be told" in caplog.text
+    assert "The metrics could not be collected" in caplog.text
 
 
 async def test_the_endpoint_serves_over_a_socket_and_refuses_a_port_that_is_taken() -> None:

@@ -176,11 +176,11 @@ def test_epochs_are_stretches_of_the_log():
 
 def test_holds_and_faults_stand_at_their_broker():
     facts = healthy()
-    held = replace(facts.brokers[1], held={AT: 1}, faults=["calls from clients: cut"])
+    held = replace(facts.brokers[1], held={AT: 1}, faults=["calls from clients: partitioned"])
     view = view_of(replace(facts, brokers=[facts.brokers[0], held]))
     assert view["partitions"]["orders-0"]["replicas"]["2"]["held"]
     assert view["partitions"]["orders-0"]["replicas"]["2"]["keptBy"] == 1
-    assert view["brokers"]["2"]["faults"] == ["calls from clients: cut"]
+    assert view["brokers"]["2"]["faults"] == ["calls from clients: partitioned"]
     assert view["brokers"]["2"]["held"] == 1
 
 

@@ -1,13 +1,13 @@
 """Follows ``/config/changes``: every broker learns of every alteration of settings, in the order they were made.
 
 Rules:
-    1. A notification only names an entity; what is set is read anew, so to see one twice or late does no harm. After
-       a start all that are there are taken, whoever wrote them.
-    2. Notifications are applied by rising number, each once; one that nobody understands is skipped and told.
-    3. After a new session all is read anew: notifications may have been purged meanwhile.
-    4. Whoever sees a notification older than 15 minutes deletes it.
+    1. A notification only names an entity; its settings are read again, so a repeated or late notification does no
+       harm. After a start all existing notifications are applied, whichever broker wrote them.
+    2. Notifications are applied in ascending order, each once; a malformed one is logged and skipped.
+    3. With a new session everything is read again: notifications may have been purged meanwhile.
+    4. A broker that sees a notification older than 15 minutes deletes it.
 
-Source: ZkNodeChangeNotificationListener, ZkConfigManager (kafka-behaviour 7.2).
+Source: ZkNodeChangeNotificationListener, ZkConfigManager.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ConfigChanges:
     Args:
         zookeeper: the session.
         apply: takes an entity's path below /config, like ``topics/T``.
-        read_all: takes everything anew (rule 3).
+        read_all: reads everything again (rule 3).
         now_ms: wall clock.
     """
 
@@ -85,7 +85,7 @@ class ConfigChanges:
             try:
                 await self.look()
             except (SessionExpired, Closed):
-                LOG.info("The ZooKeeper session ended while settings were read; the next one reads them anew")
+                LOG.info("The ZooKeeper session ended while settings were read; the next one reads them again")
             except ZooKeeperError as problem:
                 LOG.warning("Changed settings could not be read: %r", problem)
             except Exception:

@@ -1,13 +1,12 @@
-"""This broker's part in dynamic settings: it reads and follows them, answers what is set, and alters it for admins.
+"""This broker's part in dynamic settings: it reads and follows them, describes them, and alters them for admins.
 
 Rules:
-    1. Settings of topics are answered from ZooKeeper, those of brokers from what this broker has in force, as in Kafka.
+    1. Settings of topics are described from ZooKeeper, those of brokers from what is in force here, as in Kafka.
     2. A broker's own settings are altered by that broker only; those of topics and of all brokers by any.
-    3. An alteration is checked as a whole, written, and then takes the same way to this broker as to all others.
+    3. An alteration is validated completely, written, and then reaches this broker the same way as all others.
     4. ``unclean.leader.election.enable`` that becomes true makes the controller look at once for partitions to help.
 
-Source: ZkConfigManager, TopicConfigHandler, BrokerConfigHandler, ZkAdminManager.incrementalAlterConfigs, ConfigHelper
-(kafka-behaviour 7.2).
+Source: ZkConfigManager, TopicConfigHandler, BrokerConfigHandler, ZkAdminManager.incrementalAlterConfigs, ConfigHelper.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class Affected(Protocol):
-    """Who must know of changed settings; what reads ``BrokerSettings.live`` where it uses it need not be told."""
+    """The parts that are notified of changed settings; code that reads ``BrokerSettings.live`` at its use is not."""
 
     def topic_settings_changed(self, topic: str, values: Values) -> None:
-        """A topic's settings are these now."""
+        """Take over a topic's new settings."""
 
     def broker_settings_changed(self) -> None:
-        """The broker's settings have changed; all topics' are told after it."""
+        """Take over the broker's new settings; those of all topics follow."""
 
     def unclean_election_enabled(self, topic: str | None) -> None:
         """Rule 4; None: for all topics."""
@@ -83,7 +82,7 @@ class DynamicConfigs:
         """The number of the last change that is in force here; -1: none since the start."""
         return self._changes.applied
 
-    # Life
+    # Start and end
 
     async def read_all(self) -> None:
         """Read everything: at the start, before anything uses the settings, and with each new session."""
@@ -142,7 +141,7 @@ class DynamicConfigs:
     # What admins ask
 
     async def describe_topic(self, topic: str) -> list[SettingView]:
-        """A topic's settings in force.
+        """Return a topic's settings in force.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, there is no such topic.
@@ -154,7 +153,7 @@ class DynamicConfigs:
         return self._settings.topic_views(await self.topics.read(topic))
 
     def describe_broker(self, name: str) -> list[SettingView]:
-        """This broker's settings; with an empty name, what is set for all brokers.
+        """Return this broker's settings; with an empty name, what is set for all brokers.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, it is another broker's name.
@@ -180,7 +179,7 @@ class DynamicConfigs:
         def change(current: Mapping[str, str]) -> dict[str, str]:
             wanted = altered(current, changes, deleted)
             check_known(wanted, TOPIC_SETTINGS)
-            with _told_of_topic(topic):
+            with _naming_the_topic(topic):
                 parse_topic_settings(wanted, self._settings.live)
             return wanted
 
@@ -228,8 +227,8 @@ class DynamicConfigs:
 
 
 @contextlib.contextmanager
-def _told_of_topic(topic: str) -> Iterator[None]:
-    """Refusals name the topic that was to be altered, in Kafka's words. Of brokers Kafka gives the reason alone."""
+def _naming_the_topic(topic: str) -> Iterator[None]:
+    """Name the topic that was to be altered in an error, in Kafka's words; for brokers Kafka gives only the reason."""
     try:
         yield
     except TidegaugeError as problem:

@@ -1,9 +1,8 @@
 """Topics' settings as they stand in ZooKeeper (``/config/topics/T``), over the broker's own.
 
 Read at start for all topics, at each notification of a change, and again when the first replica of a topic is opened
-(nobody is notified of a topic's creation); what an unreadable or unknown setting holds is told in the log and left
-out, since a broker must not fail for a znode that someone else wrote.
-Source: ZkConfigManager, TopicConfigHandler (kafka-behaviour 5.6, 7.1, 7.2).
+(a topic's creation writes no notification). An unreadable or unknown setting is logged and left out: a broker must not
+fail because of a znode that another program wrote. Source: ZkConfigManager, TopicConfigHandler.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tidegauge_controller.config_admin import ConfigAdmin
 from tidegauge_controller.zookeeper import ZooKeeper
 
 LOG = logging.getLogger("tidegauge.configs")
-_FOLDER = "/config/topics"
+_PARENT = "/config/topics"
 
 
 class TopicConfigs:
@@ -32,11 +31,11 @@ class TopicConfigs:
 
     async def read_all(self) -> None:
         """Read those of all topics."""
-        for topic in await self._zookeeper.children(_FOLDER):
+        for topic in await self._zookeeper.children(_PARENT):
             await self.read_values(topic)
 
     async def read(self, topic: str) -> dict[str, str]:
-        """What was set for a topic, as text; only what is legal."""
+        """Return what was set for a topic, as text; only what is legal."""
         try:
             texts = await self._admin.read(f"topics/{topic}")
         except MalformedZnode as problem:
@@ -48,7 +47,7 @@ class TopicConfigs:
         return usable
 
     def values(self, own: Mapping[str, str]) -> Values:
-        """A topic's settings over the broker's."""
+        """Return a topic's settings over the broker's."""
         return topic_values(own, self._broker)
 
     async def read_values(self, topic: str) -> Values:
@@ -58,10 +57,10 @@ class TopicConfigs:
         return values
 
     def known(self, topic: str) -> Values:
-        """What was read last; the broker's own where nothing was."""
+        """Return the settings that were read last; the broker's own where none were."""
         return self._known.get(topic) or self.values({})
 
     def broker_changed(self) -> dict[str, Values]:
-        """The broker's own settings have changed: all topics that are remembered, over the new ones."""
+        """Apply the broker's changed settings; return those of all known topics."""
         self._known = {topic: self.values(own) for topic, own in self._own.items()}
         return dict(self._known)

@@ -1,9 +1,9 @@
-"""Calls that this broker makes to others: named, and cut, delayed or lost as the faults say (row B3).
+"""Calls that this broker makes to others: named, and partitioned, delayed or lost as the lab's faults say.
 
 Contract: ``LabChannel`` stands in for a gRPC channel as far as the brokers' stubs use one: unary calls, and streams
-with write, read, cancel. Each call carries the broker's id in its metadata, so that the other end knows who calls.
-A call that is cut raises AioRpcError UNAVAILABLE at once; so does one under way when the cut comes into force.
-Delays and losses meet each unary call and each request of a stream.
+with write, read, cancel. Each call carries the broker's id in its metadata, so that the other end knows the caller.
+A call across a partition raises AioRpcError UNAVAILABLE at once; so does one in flight when the partition begins.
+Delays and losses apply to each unary call and to each request of a stream. The faults: docs/faults.md.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ def _refused() -> grpc.aio.AioRpcError:
     )
 
 
-class _UnderWay:
-    """A call under way, that a cut ends.
+class _InFlight:
+    """A call in flight, which a partition ends.
 
     Attributes:
-        is_cut: it was ended so; a cancellation that comes of it is told as UNAVAILABLE.
+        is_partitioned: a partition ended it; the cancellation that follows is raised as UNAVAILABLE.
     """
 
     def __init__(self, address: str, end_it: Callable[[], object]) -> None:
         self.address = address
-        self.is_cut = False
+        self.is_partitioned = False
         self._end_it = end_it
 
-    def cut(self) -> None:
-        """End it."""
-        self.is_cut = True
+    def partition(self) -> None:
+        """End the call."""
+        self.is_partitioned = True
         self._end_it()
 
 
@@ -50,8 +50,8 @@ class Calls:
     """All calls that this broker makes to others.
 
     Args:
-        faults: what meets them.
-        broker_at: the broker that an address belongs to, or None while nobody knows.
+        faults: those that apply to them.
+        broker_at: the broker that an address belongs to, or None while it is unknown.
         security: of the connections.
     """
 
@@ -59,20 +59,20 @@ class Calls:
         self._faults = faults
         self._security = security
         self._broker_at = broker_at
-        self._under_way: dict[_UnderWay, None] = {}
+        self._in_flight: dict[_InFlight, None] = {}
         self.metadata = ((CALLER_KEY, str(faults.broker_id)),)
         faults.listeners.append(self._look_again)
 
     def open(self, address: str) -> grpc.aio.Channel:
-        """A channel that the faults meet."""
-        # It has what the brokers' stubs use of a channel.
+        """Open a channel to which the faults apply."""
+        # LabChannel has the methods of a channel that the brokers' stubs use.
         return LabChannel(self, open_channel(address, self._security), address)  # type: ignore[return-value]  # see above
 
     async def meet(self, address: str) -> None:
-        """What a request goes through before it leaves.
+        """Apply delay, loss and partition to a request before it is sent.
 
         Raises:
-            AioRpcError: it is cut or lost.
+            AioRpcError: UNAVAILABLE, a partition or a loss.
         """
         if self._faults.is_empty:
             return
@@ -82,34 +82,34 @@ class Calls:
         if verdict.refused_by is not None:
             raise _refused()
 
-    def begin(self, address: str, end_it: Callable[[], object]) -> _UnderWay:
-        """A call is under way; ``end_it`` is called when a cut comes."""
-        call = _UnderWay(address, end_it)
-        self._under_way[call] = None
+    def begin(self, address: str, end_it: Callable[[], object]) -> _InFlight:
+        """Register a call in flight; ``end_it`` is called when a partition begins."""
+        call = _InFlight(address, end_it)
+        self._in_flight[call] = None
         return call
 
-    def end(self, call: _UnderWay) -> None:
-        """It is over."""
-        self._under_way.pop(call, None)
+    def end(self, call: _InFlight) -> None:
+        """Forget a call that has ended."""
+        self._in_flight.pop(call, None)
 
     def _end(self, address: str) -> End:
         broker_id = self._broker_at(address)
         return fault_table.broker(-1 if broker_id is None else broker_id)
 
     def _look_again(self) -> None:
-        for call in list(self._under_way):
+        for call in list(self._in_flight):
             if self._faults.network(OUT, self._end(call.address), count=False).refused_by is not None:
-                self._under_way.pop(call, None)
-                call.cut()
+                self._in_flight.pop(call, None)
+                call.partition()
 
 
-async def _told(waiting: Awaitable[Any], call: _UnderWay) -> Any:
-    """Wait for an answer; a call that a cut has ended raises what a broken connection raises."""
+async def _result_of(waiting: Awaitable[Any], call: _InFlight) -> Any:
+    """Wait for a response; a call that a partition has ended raises what a broken connection raises."""
     try:
         return await waiting
     except asyncio.CancelledError:
         task = asyncio.current_task()
-        if call.is_cut and not (task is not None and task.cancelling()):
+        if call.is_partitioned and not (task is not None and task.cancelling()):
             raise _refused() from None
         raise
 
@@ -123,32 +123,32 @@ class LabChannel:
         self._address = address
 
     def unary_unary(self, *arguments: Any, **named: Any) -> Callable[..., Awaitable[Any]]:
-        """A method with one request and one answer."""
+        """Return a method with one request and one response."""
         method = self._channel.unary_unary(*arguments, **named)
 
         async def call(request: Any, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - gRPC's own signature
             calls = self._calls
             await calls.meet(self._address)
             real = method(request, timeout=timeout, metadata=calls.metadata)
-            under_way = calls.begin(self._address, real.cancel)
+            in_flight = calls.begin(self._address, real.cancel)
             try:
-                return await _told(real, under_way)
+                return await _result_of(real, in_flight)
             finally:
-                calls.end(under_way)
+                calls.end(in_flight)
 
         return call
 
     def stream_stream(self, *arguments: Any, **named: Any) -> Callable[[], LabStream]:
-        """A method with a stream of requests and one of answers."""
+        """Return a method with a stream of requests and one of responses."""
         method = self._channel.stream_stream(*arguments, **named)
         return lambda: LabStream(self._calls, method(metadata=self._calls.metadata), self._address)
 
     def stream_unary(self, *arguments: Any, **named: Any) -> Any:
-        """Not used between brokers."""
+        """Return the plain method; brokers do not use this kind among each other."""
         return self._channel.stream_unary(*arguments, **named)
 
     def unary_stream(self, *arguments: Any, **named: Any) -> Any:
-        """Not used between brokers."""
+        """Return the plain method; brokers do not use this kind among each other."""
         return self._channel.unary_stream(*arguments, **named)
 
     async def close(self, grace: float | None = None) -> None:
@@ -163,35 +163,35 @@ class LabChannel:
 
 
 class LabStream:
-    """A stream that the faults meet."""
+    """A stream to which the faults apply."""
 
     def __init__(self, calls: Calls, real: Any, address: str) -> None:
         self._calls = calls
         self._real = real
         self._address = address
-        self._under_way = calls.begin(address, real.cancel)
-        real.add_done_callback(lambda _: calls.end(self._under_way))
+        self._in_flight = calls.begin(address, real.cancel)
+        real.add_done_callback(lambda _: calls.end(self._in_flight))
 
     async def write(self, request: Any) -> None:
         """Send a request."""
         try:
             await self._calls.meet(self._address)
         except grpc.aio.AioRpcError:
-            self._under_way.cut()  # what is lost of a stream of bytes takes the stream along
+            self._in_flight.partition()  # a stream of bytes that loses some cannot go on
             raise
-        await _told(self._real.write(request), self._under_way)
+        await _result_of(self._real.write(request), self._in_flight)
 
     async def read(self) -> Any:
-        """The next answer, or EOF."""
-        return await _told(self._real.read(), self._under_way)
+        """Return the next response, or EOF."""
+        return await _result_of(self._real.read(), self._in_flight)
 
     async def done_writing(self) -> None:
-        """No more requests."""
+        """Send no more requests."""
         await self._real.done_writing()
 
     async def details(self) -> str:
-        """Why the stream ended."""
-        return "refused by the lab" if self._under_way.is_cut else str(await self._real.details())
+        """Return why the stream ended."""
+        return "refused by the lab" if self._in_flight.is_partitioned else str(await self._real.details())
 
     def cancel(self) -> bool:
         """End the stream."""

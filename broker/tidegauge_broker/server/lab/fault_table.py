@@ -5,8 +5,8 @@ Contract: ``set`` checks a fault and puts it in force; ``network`` says what the
 
 Rules:
     1. A network fault with the same ends, direction and kind of effect replaces the older one.
-    2. A call between brokers that several faults meet: a cut wins, a loss comes next, delays add up.
-    3. A broker's calls to itself are never met, nor are those of the Lab service and the health service.
+    2. Where several faults apply to a call between brokers, a partition wins, a loss comes next, delays add up.
+    3. No fault applies to a broker's calls to itself, nor to those of the Lab service and the health service.
     4. Chances come from the fault's own seed: the same calls in the same order have the same luck.
 """
 
@@ -53,7 +53,7 @@ ZOOKEEPER = End(lab_pb2.LAB_PLANE_ZOOKEEPER)
 
 
 def broker(broker_id: int) -> End:
-    """Another broker."""
+    """Return the end that is another broker."""
     return End(lab_pb2.LAB_PLANE_BROKERS, broker_id)
 
 
@@ -62,8 +62,8 @@ class Verdict:
     """What network faults do to a call.
 
     Attributes:
-        refused_by: the fault that cuts it, or loses it; None: it passes.
-        delay_ms: after this time.
+        refused_by: the fault that partitions or loses it; None: it passes.
+        delay_ms: it passes after this time.
     """
 
     refused_by: int | None = None
@@ -124,7 +124,7 @@ class FaultTable:
         self._last_id += 1
         fault.fault_id = self._last_id
         self._in_force[fault.fault_id] = entry
-        self._tell()
+        self._notify()
         return fault
 
     def _complete_network(self, fault: lab_pb2.NetworkFault) -> None:
@@ -165,7 +165,7 @@ class FaultTable:
             if entry.on_disk is not None:
                 self.disks.remove(entry.on_disk)
         if ended:
-            self._tell()
+            self._notify()
         return ended
 
     def listed(self) -> list[lab_pb2.LabFault]:
@@ -178,7 +178,7 @@ class FaultTable:
             entry.fault.met = entry.on_disk.met
         return entry.fault
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self.listeners:
             listener()
 
@@ -190,9 +190,9 @@ class FaultTable:
         return not self._in_force
 
     def network(self, way: Way, end: End, *, count: bool = True) -> Verdict:
-        """What happens to a call that goes this way, from or to that end.
+        """Return what the faults do to a call in this direction, from or to that end.
 
-        Without ``count`` it is only asked whether it is cut, and nothing is drawn.
+        Without ``count`` only partitions are looked for: no chance is drawn and nothing is counted.
         """
         refused_by, delay_ms = None, 0
         for number, entry in self._in_force.items():
@@ -214,7 +214,7 @@ class FaultTable:
         return Verdict(refused_by, delay_ms) if refused_by is not None or delay_ms else PASSES
 
     def count(self, fault_id: int) -> None:
-        """It has met a call that was only asked about."""
+        """Count a call that ``network`` judged without ``count``."""
         self._in_force[fault_id].fault.met += 1
 
     def _meets(self, fault: lab_pb2.NetworkFault, way: Way, end: End) -> bool:
@@ -225,7 +225,7 @@ class FaultTable:
         return True
 
     def error(self, rpc: str) -> lab_pb2.ErrorFault | None:
-        """One call of this RPC arrives: the error that it answers, or None."""
+        """Take one call of this RPC; return the error that its response carries, or None."""
         for entry in self._in_force.values():
             fault = entry.fault
             if fault.WhichOneof("kind") != "error" or not injection.names(fault.error, rpc):

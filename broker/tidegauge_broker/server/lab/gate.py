@@ -1,12 +1,12 @@
-"""Requests that arrive: cut, delayed, lost, or answered with an error, by API name and caller, for every wire.
+"""Requests that arrive: partitioned, delayed, lost, or given an error, by API name and caller, for every wire.
 
-Contract: the service's ``Gate``. A call whose caller is cut off ends at once, as if the port refused it; so do the
-calls and connections in progress when a cut comes into force. What they had begun goes on here (a produce may be
-appended), only their responses are lost: the other end does not know the outcome.
+Contract: the service's ``Gate``. A call whose caller is partitioned from this broker ends at once, as if the port
+refused it; so do calls and connections in flight when a partition begins. What they had begun goes on here (a produce
+may be appended), only their responses are lost: the other end does not know the outcome.
 
 Rules:
     1. A caller is the broker that its wire names, else a client.
-    2. Where a connection carries several requests, each is met by delays, losses and errors by itself.
+    2. Where a connection carries several requests, delays, losses and errors apply to each of them separately.
     3. While nothing is in force, a request passes with one look at the table.
 """
 
@@ -56,12 +56,12 @@ class LabGate:
         return entry
 
     def check(self, entry: Entry) -> None:
-        """Refuse a call whose caller is cut off."""
+        """Refuse a call whose caller is partitioned from this broker."""
         assert isinstance(entry, _Entry)
-        cut_by = self._faults.network(IN, entry.caller, count=False).refused_by
-        if cut_by is not None:
-            self._faults.count(cut_by)
-            raise CallRefused(_words(cut_by))
+        refused_by = self._faults.network(IN, entry.caller, count=False).refused_by
+        if refused_by is not None:
+            self._faults.count(refused_by)
+            raise CallRefused(_words(refused_by))
 
     def leave(self, entry: Entry) -> None:
         """Forget a call or a connection."""
@@ -69,7 +69,7 @@ class LabGate:
         self._entries.pop(entry, None)
 
     async def admit(self, api: str, caller: Caller) -> InjectedError | None:
-        """Meet one request with what is in force; rule 2."""
+        """Apply the faults in force to one request; rule 2."""
         verdict = self._faults.network(IN, _end_of(caller))
         if verdict.delay_ms:
             await asyncio.sleep(verdict.delay_ms / 1000)
@@ -79,12 +79,12 @@ class LabGate:
         return None if fault is None else InjectedError(fault.error, fault.after_effect, fault.grpc_status or None)
 
     def _look_again(self) -> None:
-        """End what is cut off now; the table has changed."""
+        """End the calls and connections that the changed table partitions."""
         for entry in list(self._entries):
-            cut_by = self._faults.network(IN, entry.caller, count=False).refused_by
-            if cut_by is not None and not entry.broken_by:
-                self._faults.count(cut_by)
-                entry.broken_by = _words(cut_by)
+            refused_by = self._faults.network(IN, entry.caller, count=False).refused_by
+            if refused_by is not None and not entry.broken_by:
+                self._faults.count(refused_by)
+                entry.broken_by = _words(refused_by)
                 entry.end()
 
 

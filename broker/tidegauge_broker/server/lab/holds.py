@@ -1,16 +1,16 @@
-"""Held followers, and their steps: one round at a time, by command (row B4; design, section 7).
+"""Held followers, and their steps: one round at a time, by command (docs/guide/03-one-round-late.md).
 
 Rules:
     1. A hold belongs to a partition on this broker, whatever its role and leader: it lasts until it is released or
        the process ends. A held partition is left out of the fetchers' rounds; ``hold`` returns when no round that
-       names it is under way.
+       names it is in flight.
     2. A step is one round of the partition alone, on a stream of its own: request, response (after its wait in the
-       purgatory), append. It is a fetcher's round (``Fetchers``: requests, time limit, what the core is given), but for
-       the stream, on which the leader also says what its replica was before and after.
-    3. A step until the request stops when the leader has taken it. The leader keeps the answer: it is lost if either
-       of the two dies or the connection breaks. The next step, or the release, ends the round; if the follower has
-       begun anew meanwhile (another leader, another epoch), the kept answer counts no more and a new round begins.
-    4. A refusal, by the leader or by the state of things, is an answer with its error, at once.
+       purgatory), append. It is a fetcher's round (``Fetchers``: requests, timeout, what the core is given), except for
+       the stream, on which the leader also reports its replica before and after.
+    3. A step until the request ends when the leader has taken it. The leader holds the response back: it is lost if
+       either broker dies or the connection breaks. The next step, or the release, ends the round; if the follower has
+       started again meanwhile (another leader, another epoch), that response is ignored and a new round begins.
+    4. A refusal, by the leader or because of the replica's state, is a response with its error, at once.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _Call = grpc.aio.StreamStreamCall[lab_pb2.SteppedRoundRequest, lab_pb2.SteppedRo
 
 @dataclass(slots=True)
 class _Asked:
-    """A round that the leader has taken, on a connection of its own: an earlier failure must not refuse it."""
+    """A round that the leader has taken, on its own connection: no back-off of an earlier failure delays it."""
 
     call: _Call
     channel: grpc.aio.Channel
     chosen: _Round
 
     async def end(self) -> None:
-        """Give it up; does nothing if it has been answered."""
+        """Cancel the round; does nothing if its response has come."""
         self.call.cancel()
         await self.channel.close()
 
@@ -63,7 +63,7 @@ class _Hold:
     """One held partition.
 
     Attributes:
-        last_error: of its last step, to say why it is asked for no more.
+        last_error: of its last step, to say why it fetches no more.
     """
 
     kept: _Asked | None = None
@@ -91,14 +91,14 @@ class Holds:
         return at not in self._held
 
     def held(self) -> dict[TopicPartition, int | None]:
-        """The held partitions, and for each the leader that keeps an answer back."""
+        """Return the held partitions, and for each the leader that holds a response back."""
         return {
             at: None if hold.kept is None or hold.kept.call.done() else hold.kept.chosen.leader
             for at, hold in sorted(self._held.items())
         }
 
     async def hold(self, at: TopicPartition) -> bool:
-        """Rule 1; says whether that changed something."""
+        """Hold a partition (rule 1); return whether that changed something."""
         changed = at not in self._held
         if changed:
             self._held[at] = _Hold()
@@ -107,23 +107,23 @@ class Holds:
         return changed
 
     async def release(self, at: TopicPartition) -> bool:
-        """Let it fetch by itself again; says whether that changed something."""
+        """Let a partition fetch by itself again; return whether that changed something."""
         hold = self._held.get(at)
         if hold is None:
             return False
         if hold.kept is not None:
             try:
                 async with asyncio.timeout(self._fetchers.wait_seconds + _PATIENCE_SECONDS):
-                    await self.step(at, keep_answer=False)
-            except (TidegaugeError, TimeoutError):  # it follows no more, or that leader has gone silent
+                    await self.step(at, hold_response=False)
+            except (TidegaugeError, TimeoutError):  # it follows no more, or that leader does not respond
                 await self._forget(hold)
         self._held.pop(at, None)
         LOG.warning("Lab: fetches of %s are free again", at)
         self._fetchers.changed(sorted(self._manager.core.leaders_followed()))
         return True
 
-    async def step(self, at: TopicPartition, *, keep_answer: bool) -> lab_pb2.StepFetchResponse:
-        """Rules 2 to 4.
+    async def step(self, at: TopicPartition, *, hold_response: bool) -> lab_pb2.StepFetchResponse:
+        """Step a held partition by one round; rules 2 to 4.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, it is not held, is being stepped already, or does not follow.
@@ -135,12 +135,12 @@ class Holds:
                 ErrorCode.INVALID_REQUEST, f"{at} is not held on broker {self._fetchers.broker_id}: hold it first"
             )
         if hold.is_stepping:
-            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"a step of {at} is under way")
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"a step of {at} is in progress")
         hold.is_stepping = True
         try:
             response = lab_pb2.StepFetchResponse(follower_before=self._describe(at))
             try:
-                await self._step(at, hold, response, keep_answer=keep_answer)
+                await self._step(at, hold, response, hold_response=hold_response)
             except RoundFailed as problem:
                 response.error, response.error_message = wire.to_error(problem.error), str(problem)
             hold.last_error = wire.from_error(response.error)
@@ -168,10 +168,10 @@ class Holds:
             )
 
     async def _step(
-        self, at: TopicPartition, hold: _Hold, response: lab_pb2.StepFetchResponse, *, keep_answer: bool
+        self, at: TopicPartition, hold: _Hold, response: lab_pb2.StepFetchResponse, *, hold_response: bool
     ) -> None:
         chosen = await self._choose(at, has_kept=hold.kept is not None)
-        if chosen is not None:  # rule 3: it has begun anew
+        if chosen is not None:  # rule 3: it has started again
             await self._forget(hold)
         kept, hold.kept = hold.kept, None
         chosen = chosen or (kept.chosen if kept is not None else None)
@@ -180,16 +180,16 @@ class Holds:
         _describe_question(chosen, response)
         try:
             if kept is None:
-                kept = await self._ask(chosen, response, keep_answer=keep_answer)
-                if keep_answer:
+                kept = await self._ask(chosen, response, hold_response=hold_response)
+                if hold_response:
                     hold.kept = kept
                     response.answer_kept_back = True
                     return
             else:
                 async with self._fetchers.within_round():
                     await kept.call.write(lab_pb2.SteppedRoundRequest(give_answer=lab_pb2.GiveAnswer()))
-            answer = await self._read(kept.call, response)
-            self._take(chosen, answer, response)
+            message = await self._read(kept.call, response)
+            self._take(chosen, message, response)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as problem:
             self._manager.round_failed(chosen.leader, chosen.request_id)
             raise RoundFailed(ErrorCode.NETWORK_EXCEPTION, _words(problem)) from None
@@ -201,7 +201,7 @@ class Holds:
                 await kept.end()
 
     async def _read(self, call: _Call, response: lab_pb2.StepFetchResponse) -> lab_pb2.SteppedRoundResponse:
-        """The leader's next message; what it says of its own replica goes into the response."""
+        """Read the leader's next message; its description of its own replica goes into the response."""
         async with self._fetchers.within_round():
             message = await call.read()
         if not isinstance(message, lab_pb2.SteppedRoundResponse):
@@ -213,15 +213,15 @@ class Holds:
         return message
 
     async def _forget(self, hold: _Hold) -> None:
-        """What a leader keeps back counts no more."""
+        """Ignore the response that a leader holds back."""
         kept, hold.kept = hold.kept, None
         if kept is not None:
             self._manager.round_failed(kept.chosen.leader, kept.chosen.request_id)
             await kept.end()
 
     async def _choose(self, at: TopicPartition, *, has_kept: bool) -> _Round | None:
-        """The round that the core wants now, after its pause if it makes one; None: it waits for an answer, or for
-        the controller.
+        """Return the round that the core wants now, after its pause if it makes one; None: it waits for a response, or
+        for the controller.
         """
         while True:
             view = self._view(at)
@@ -243,7 +243,7 @@ class Holds:
             f"this replica of {at} has failed and does not fetch again until the controller sends a new LeaderAndIsr",
         )
 
-    async def _ask(self, chosen: _Round, response: lab_pb2.StepFetchResponse, *, keep_answer: bool) -> _Asked:
+    async def _ask(self, chosen: _Round, response: lab_pb2.StepFetchResponse, *, hold_response: bool) -> _Asked:
         """Send the round's request; returns when the leader has taken it."""
         # The stub class is one; the generated types know it under two names.
         channel = self._fetchers.peers.new_channel(self._fetchers.address_of(chosen.leader))
@@ -251,38 +251,38 @@ class Holds:
         asked = _Asked(stub.SteppedRound(), channel, chosen)
         try:
             async with self._fetchers.within_round():
-                await asked.call.write(self._request(chosen, keep_answer=keep_answer))
+                await asked.call.write(self._request(chosen, hold_response=hold_response))
             await self._read(asked.call, response)
         except BaseException:
             await asked.end()
             raise
         return asked
 
-    def _request(self, chosen: _Round, *, keep_answer: bool) -> lab_pb2.SteppedRoundRequest:
+    def _request(self, chosen: _Round, *, hold_response: bool) -> lab_pb2.SteppedRoundRequest:
         if isinstance(chosen, EpochRound):
             question = self._fetchers.epoch_request(chosen)
-            return lab_pb2.SteppedRoundRequest(epoch_question=question, keep_answer=keep_answer)
+            return lab_pb2.SteppedRoundRequest(epoch_question=question, keep_answer=hold_response)
         request = self._fetchers.request_for(chosen, first=True)
         request.partitions.extend(convert.to_fetch_partition(item) for item in chosen.partitions)
-        return lab_pb2.SteppedRoundRequest(fetch=request, keep_answer=keep_answer)
+        return lab_pb2.SteppedRoundRequest(fetch=request, keep_answer=hold_response)
 
-    def _take(self, chosen: _Round, answer: lab_pb2.SteppedRoundResponse, response: lab_pb2.StepFetchResponse) -> None:
+    def _take(self, chosen: _Round, message: lab_pb2.SteppedRoundResponse, response: lab_pb2.StepFetchResponse) -> None:
         """Give the leader's response to the core, and say what it was."""
         if isinstance(chosen, EpochRound):
-            self._fetchers.take_epochs(chosen, answer.epoch_end)
-            for end in answer.epoch_end.partitions[:1]:
+            self._fetchers.take_epochs(chosen, message.epoch_end)
+            for end in message.epoch_end.partitions[:1]:
                 response.epoch_result.CopyFrom(end)
                 response.error, response.error_message = end.error, end.error_message
             return
-        self._fetchers.take_fetch(chosen, answer.fetch)
-        for result in answer.fetch.partitions[:1]:
+        self._fetchers.take_fetch(chosen, message.fetch)
+        for result in message.fetch.partitions[:1]:
             response.records_bytes = len(result.records)
             response.fetch_result.CopyFrom(result)
             response.fetch_result.ClearField("records")
             response.error, response.error_message = result.error, result.error_message
 
     async def close(self) -> None:
-        """The broker ends: what leaders keep back is lost."""
+        """Cancel the rounds whose responses leaders hold back: the broker stops."""
         for hold in self._held.values():
             if hold.kept is not None:
                 await hold.kept.end()
@@ -301,5 +301,5 @@ def _describe_question(chosen: _Round, response: lab_pb2.StepFetchResponse) -> N
 def _words(problem: Exception) -> str:
     if isinstance(problem, grpc.aio.AioRpcError):
         # gRPC names every address and attempt; the last words say what it was.
-        return f"the leader does not answer: {(problem.details() or problem.code().name).rpartition(': ')[2]}"
+        return f"the leader does not respond: {(problem.details() or problem.code().name).rpartition(': ')[2]}"
     return "the connection to the leader has ended"

@@ -45,16 +45,16 @@ class Lab(Seams):
         self._holds: Holds | None = None
 
     def disk_of(self, directory: Path) -> Disk:
-        """One that notes what is synced, and is slow or fails when told to."""
+        """Return a disk that records what is synced, and is slow or fails as the disk faults say."""
         del directory
         return LabDisk(self._disk_faults)
 
     def open_channel(self, address: str) -> grpc.aio.Channel:
-        """One that the faults meet."""
+        """Open a channel to which the faults apply."""
         return self._calls.open(address)
 
     def dial(self) -> Dial:
-        """Connections that the faults meet."""
+        """Return what opens connections to ZooKeeper to which the faults apply."""
         return self._link.dial
 
     def gate(self) -> Gate:
@@ -72,7 +72,7 @@ class Lab(Seams):
         return [service.full_name for service in lab_service_pb2.DESCRIPTOR.services_by_name.values()]
 
     async def close(self) -> None:
-        """The broker ends."""
+        """End the holds and the link to ZooKeeper: the broker stops."""
         if self._holds is not None:
             await self._holds.close()
         self._link.close()

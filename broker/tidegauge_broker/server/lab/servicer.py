@@ -29,12 +29,12 @@ from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 
 LOG = logging.getLogger("tidegauge.lab")
 Context = grpc.aio.ServicerContext[Any, Any]
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 _ACTIONS = {"network": "isolate", "error": "inject-error", "disk": "inject-disk", None: ""}
 
 
 def held_from_start(settings: Values) -> list[TopicPartition]:
-    """The partitions that ``lab.held`` names.
+    """Return the partitions that ``lab.held`` names.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, one has another form.
@@ -56,7 +56,7 @@ def describing(parts: Parts) -> Describe:
 
 
 class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
-    """What the lab asks of this broker."""
+    """The methods of ``lab_service.proto``."""
 
     def __init__(self, parts: Parts, holds: Holds, faults: FaultTable, replication: ReplicationServicer) -> None:
         self._parts = parts
@@ -73,16 +73,16 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         return lab_pb2.HoldFetchResponse(changed=changed)
 
     async def StepFetch(self, request: lab_pb2.StepFetchRequest, context: Context) -> lab_pb2.StepFetchResponse:
-        """One round of a held follower."""
+        """Step a held follower by one round."""
         at = _from_partition(request.partition)
-        keep_answer = request.until == lab_pb2.STEP_UNTIL_REQUEST
-        self._note("step-fetch", at, until="request" if keep_answer else "answer")
-        return await _or_abort(self._holds.step(at, keep_answer=keep_answer), context)
+        hold_response = request.until == lab_pb2.STEP_UNTIL_REQUEST
+        self._note("step-fetch", at, until="request" if hold_response else "answer")
+        return await _or_abort(self._holds.step(at, hold_response=hold_response), context)
 
     async def SteppedRound(
         self, request_iterator: AsyncIterator[lab_pb2.SteppedRoundRequest], context: Context
     ) -> AsyncIterator[lab_pb2.SteppedRoundResponse]:
-        """The leader's side of a step."""
+        """Serve the leader's side of a step."""
         async for message in stepped_round(self._replication, describing(self._parts), request_iterator, context):
             yield message
 
@@ -112,7 +112,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     async def ObserveReplicas(
         self, request: lab_pb2.ObserveReplicasRequest, context: Context
     ) -> lab_pb2.ObserveReplicasResponse:
-        """This broker's replicas, whatever is cut."""
+        """Describe this broker's replicas, whatever partitions are in force."""
         del context
         replicas = self._parts.service.describe_replicas(self._parts.now_ms(), set(request.topics))
         return lab_pb2.ObserveReplicasResponse(
@@ -121,7 +121,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         )
 
     async def ListFaults(self, request: lab_pb2.ListFaultsRequest, context: Context) -> lab_pb2.ListFaultsResponse:
-        """What is in force."""
+        """List the faults in force and the held partitions."""
         del request, context
         return lab_pb2.ListFaultsResponse(
             broker_id=self._parts.service.broker_id,
@@ -168,16 +168,16 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         return lab_pb2.ExpireSessionResponse(session_id=session_id)
 
     def _note(self, action: str, at: TopicPartition | None = None, **more: Any) -> None:
-        """Into the event log: what the lab did here."""
+        """Record what the lab did here in the event log."""
         broker_id = self._parts.service.broker_id
         where = {} if at is None else {"topic": at.topic, "partition": at.partition}
         fields = {"action": action, "broker": broker_id, "process": f"broker-{broker_id}", **where, **more}
         self._parts.note("fault", "Lab", fields)
 
 
-async def _or_abort(answer: Awaitable[Answer], context: Context) -> Answer:
+async def _or_abort(work: Awaitable[Result], context: Context) -> Result:
     try:
-        return await answer
+        return await work
     except TidegaugeError as problem:
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, problem.message)
         raise

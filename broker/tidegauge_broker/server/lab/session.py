@@ -1,6 +1,6 @@
 """End a ZooKeeper session from outside, on the server, at once.
 
-The way is ZooKeeper's own: whoever knows a session's id and password may take it over, and then close it. Both
+ZooKeeper's protocol allows it: a client that knows a session's id and password may take it over and close it. Both
 requests are sent in one go, so that the client that had the session can't take it back in between. The server then
 removes its ephemeral znodes; that client learns of it when it connects again.
 Source: ZooKeeper's ConnectRequest and closeSession (protocol version 0).
@@ -20,29 +20,31 @@ _DEFAULT_PORT = 2181
 
 
 def end_session(hosts: str, session_id: int, password: bytes, patience_seconds: float = 10.0) -> None:
-    """End it; returns when the server has done so. Blocks.
+    """End a session; return when the server has done so. Blocks.
 
     Args:
-        hosts: ``host:port,...``; the first that answers is asked.
-        session_id: whose end it is.
+        hosts: ``host:port,...``; the first that responds is used.
+        session_id: of the session.
         password: that the server gave with it.
-        patience_seconds: for each host.
+        patience_seconds: timeout for each host.
 
     Raises:
-        TidegaugeError: NETWORK_EXCEPTION, nobody answered.
+        TidegaugeError: NETWORK_EXCEPTION, no host responded.
     """
     for text in hosts.split(","):
         host, _, port = text.strip().rpartition(":")
         address = (host.strip("[]"), int(port)) if host else (text.strip(), _DEFAULT_PORT)
         with suppress(OSError), socket.create_connection(address, timeout=patience_seconds) as connection:
             connection.sendall(_frame(_connect(session_id, password)) + _frame(_close()))
-            # The answers to both, then the server closes: then the session has gone.
-            answered = False
+            # The responses to both arrive, then the server closes the connection: then the session is closed.
+            responded = False
             while connection.recv(4096):
-                answered = True
-            if answered:
+                responded = True
+            if responded:
                 return
-    raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, f"ZooKeeper at {hosts} does not answer; the session goes on")
+    raise TidegaugeError(
+        ErrorCode.NETWORK_EXCEPTION, f"ZooKeeper at {hosts} does not respond; the session was not ended"
+    )
 
 
 def _connect(session_id: int, password: bytes) -> bytes:

@@ -1,14 +1,14 @@
-"""The leader's side of a stepped round: takes the request, says so, and gives the answer, at once or when asked.
+"""The leader's side of a stepped round: takes the request, says so, and responds, at once or when asked.
 
 Rules:
-    1. The request is served by the same code as a follower's stream, with a stream's memory of nothing; so the
-       answer names the partition even when a stream would have nothing new to tell.
+    1. The request is served by the same code as a follower's stream, as the first request of a stream; so the
+       response names the partition even when a stream would have nothing new to report.
     2. RequestTaken says that the request has taken effect: the leader knows the follower's log end offset, and the
        high watermark has moved if that moves it.
-    3. Of an answer that is kept back, the wait in the purgatory begins anew when it is asked for: until then a
-       produce wakes the fetch, but no time ends it.
+    3. For a response that is held back, the wait in purgatory starts again when the response is asked for: until then
+       a produce completes the fetch, but no timeout does.
     4. A caller that disconnects before it has asked for its response gets none, and its fetch is forgotten.
-    5. Each message says what the leader's replica was before what it reports, and after: what the step changed.
+    5. Each message describes the leader's replica before and after what it reports: what the step changed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def stepped_round(
 
     if first.keep_answer and first.WhichOneof("message") == "fetch":
         first.fetch.max_wait_ms = _FOR_EVER_MS
-    answer = asyncio.get_running_loop().create_task(_answer(replication, first, context))
+    response = asyncio.get_running_loop().create_task(_respond(replication, first, context))
     try:
         await asyncio.sleep(0)  # the task runs up to its wait in the purgatory: then the request has been taken
         yield reported(lab_pb2.SteppedRoundResponse(taken=lab_pb2.RequestTaken()))
@@ -61,14 +61,14 @@ async def stepped_round(
             if await anext(requests, None) is None:
                 return
             before = None if at is None else describe(at)
-            await asyncio.wait({answer}, timeout=wait_ms / 1000)
-            if not answer.done():
-                answer.cancel()
+            await asyncio.wait({response}, timeout=wait_ms / 1000)
+            if not response.done():
+                response.cancel()
                 first.fetch.max_wait_ms = 0
-                answer = asyncio.get_running_loop().create_task(_answer(replication, first, context))
-        yield reported(await answer)
+                response = asyncio.get_running_loop().create_task(_respond(replication, first, context))
+        yield reported(await response)
     finally:
-        answer.cancel()
+        response.cancel()
 
 
 def _partition_of(first: lab_pb2.SteppedRoundRequest) -> TopicPartition | None:
@@ -76,7 +76,7 @@ def _partition_of(first: lab_pb2.SteppedRoundRequest) -> TopicPartition | None:
     return TopicPartition(asked[0].topic, asked[0].partition) if asked else None
 
 
-async def _answer(
+async def _respond(
     replication: ReplicationServicer,
     first: lab_pb2.SteppedRoundRequest,
     context: grpc.aio.ServicerContext[Any, Any],
@@ -90,4 +90,4 @@ async def _answer(
 
     async for response in replication.ReplicaFetch(only(), context):
         return lab_pb2.SteppedRoundResponse(fetch=whole(response))
-    raise AssertionError("a fetch has an answer")
+    raise AssertionError("a fetch has a response")

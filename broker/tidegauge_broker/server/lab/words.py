@@ -15,7 +15,7 @@ _BYTES = {lab_pb2.LAB_DIRECTION_IN: "what comes from", lab_pb2.LAB_DIRECTION_OUT
 
 
 def describe_fault(message: lab_pb2.LabFault) -> str:
-    """One line."""
+    """Return the fault in one line."""
     match message.WhichOneof("kind"):
         case "network":
             return _describe_network(message.network)
@@ -43,14 +43,14 @@ def _effect(fault: lab_pb2.NetworkFault) -> str:
         return f"delayed by {fault.delay_ms} ms"
     if fault.drop_probability:
         return f"dropped with probability {fault.drop_probability:g} (seed {fault.seed})"
-    return "cut"
+    return "partitioned"
 
 
 def _describe_error(fault: lab_pb2.ErrorFault) -> str:
     error = fault.grpc_status or ErrorCode.of(fault.error).name
     chance = f" with probability {fault.probability:g} (seed {fault.seed})" if 0 < fault.probability < 1 else ""
     effect = ", although it takes effect" if fault.after_effect else ""
-    return f"{fault.rpc} answers {error}{_count(fault.times, fault.skip)}{chance}{effect}"
+    return f"{fault.rpc} responds with {error}{_count(fault.times, fault.skip)}{chance}{effect}"
 
 
 def _describe_disk(fault: lab_pb2.DiskFault) -> str:

@@ -1,14 +1,14 @@
-"""The connection with ZooKeeper, led through a pair of sockets so that its bytes can be held up (row B3).
+"""The connection with ZooKeeper, led through a pair of sockets so that its bytes can be held up.
 
 Contract: ``dial`` stands between kazoo and the network: it opens the real connection and gives kazoo one end of a pair
-of sockets; a thread of its own carries the bytes between. So the cut is one of the network, as kazoo and ZooKeeper see
-it: no byte passes, no end of the connection is seen, and the session ends on the server when its time is over.
+of sockets; a thread of its own carries the bytes between. So a partition is one of the network, as kazoo and ZooKeeper
+see it: no byte passes, no end of the connection is seen, and the session expires on the server.
 
 Rules:
-    1. Out is what the broker sends, in is what comes back. Bytes of a way that is cut wait, as TCP would send them
-       again, and pass when the cut ends. A new connection needs both ways: while one is cut it is refused.
+    1. Out is what the broker sends, in is what comes back. Bytes of a partitioned direction wait, as TCP would send
+       them again, and pass when the partition heals. A new connection needs both directions, and is refused otherwise.
     2. When kazoo gives a connection up, what still waits in it is dropped.
-    3. A delay holds each piece for so long; the order stays.
+    3. A delay applies to each piece; the order stays.
 
 Threads: ``dial`` is called by kazoo's, ``change`` by the broker's loop; everything else happens on the link's own loop.
 """
@@ -29,9 +29,9 @@ _PATIENCE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Weather:
-    """What meets the bytes of one way."""
+    """What happens to the bytes of one direction."""
 
-    is_cut: bool = False
+    is_partitioned: bool = False
     delay_seconds: float = 0.0
 
 
@@ -39,7 +39,7 @@ class ZooKeeperLink:
     """All connections of this broker with ZooKeeper.
 
     Args:
-        faults: what meets them; it is looked at on the broker's loop.
+        faults: those that apply to them; they are read on the broker's loop.
     """
 
     def __init__(self, faults: FaultTable) -> None:
@@ -61,7 +61,7 @@ class ZooKeeperLink:
         Raises:
             OSError: there is none, or none gets through.
         """
-        if any(weather.is_cut for weather in self._weather.values()):
+        if any(weather.is_partitioned for weather in self._weather.values()):
             raise ConnectionRefusedError("refused by the lab")
         real = connect()
         ours, kazoos = socket.socketpair()
@@ -84,12 +84,12 @@ class ZooKeeperLink:
         far.join(near)
 
     def change(self) -> None:
-        """The faults have changed; called on the broker's loop, returns when the change is in force."""
+        """Apply changed faults. Called on the broker's loop; returns when the change is in force."""
         weather = {}
         for way in (IN, OUT):
-            cut = self._faults.network(way, ZOOKEEPER, count=False).refused_by is not None
-            delay_ms = 0 if cut else self._faults.network(way, ZOOKEEPER).delay_ms
-            weather[way] = _Weather(cut, delay_ms / 1000)
+            is_partitioned = self._faults.network(way, ZOOKEEPER, count=False).refused_by is not None
+            delay_ms = 0 if is_partitioned else self._faults.network(way, ZOOKEEPER).delay_ms
+            weather[way] = _Weather(is_partitioned, delay_ms / 1000)
         if weather == self._weather:
             return
         done = threading.Event()
@@ -104,7 +104,7 @@ class ZooKeeperLink:
         done.wait(_PATIENCE_SECONDS)
 
     def close(self) -> None:
-        """The broker ends; kazoo has closed its ends before."""
+        """End the link: the broker stops, and kazoo has closed its sockets before."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._end)
             self._thread.join(_PATIENCE_SECONDS)
@@ -117,15 +117,15 @@ class ZooKeeperLink:
     # For the halves, on the link's loop
 
     def weather(self, *, is_near: bool) -> _Weather:
-        """What meets the bytes that come in at this half."""
+        """Return what happens to the bytes that come in at this half."""
         return self._weather[OUT if is_near else IN]
 
     def add(self, half: _Half) -> None:
-        """It is connected."""
+        """Register a connected half."""
         self._halves.add(half)
 
     def remove(self, half: _Half) -> None:
-        """It is not any more."""
+        """Forget a half whose connection is closed."""
         self._halves.discard(half)
 
 
@@ -141,27 +141,27 @@ class _Half(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def join(self, other: _Half) -> None:
-        """Where the bytes go."""
+        """Pass the bytes to this half from now on."""
         self._other = other
         self.flush()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
+        """Register the open connection."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._link.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came in; an empty piece is the connection's end."""
+        """Queue bytes that came in; an empty piece is the connection's end."""
         delay = self._link.weather(is_near=self._is_near).delay_seconds
         self._waiting.append((asyncio.get_running_loop().time() + delay, data))
         self.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed; rule 2."""
+        """Pass the connection's end on; rule 2."""
         del exc
         self._link.remove(self)
-        if self._is_near and self._link.weather(is_near=True).is_cut:
+        if self._is_near and self._link.weather(is_near=True).is_partitioned:
             self._waiting.clear()
             if self._other is not None:
                 self._other.abort()
@@ -174,7 +174,7 @@ class _Half(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._other is None or self._link.weather(is_near=self._is_near).is_cut:
+        if self._other is None or self._link.weather(is_near=self._is_near).is_partitioned:
             return
         while self._waiting:
             due, data = self._waiting[0]

@@ -1,6 +1,6 @@
 """Creates a topic because a client asked for its metadata (``auto.create.topics.enable``).
 
-The client is answered UNKNOWN_TOPIC_OR_PARTITION all the same and asks again; the controller creates the topic with
+The client gets UNKNOWN_TOPIC_OR_PARTITION nevertheless and asks again; the controller creates the topic with
 num.partitions and default.replication.factor. One attempt at a time for a name. Source: AutoTopicCreationManager.
 """
 
@@ -32,12 +32,12 @@ class AutoTopics:
         self._controller = controller
         self._peers = peers
         self._timeout_ms = timeout_ms
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._in_progress: dict[str, asyncio.Task[None]] = {}
 
     def create(self, topic: str) -> None:
-        """Begin to create a topic, if nobody has yet."""
-        if topic not in self._under_way:
-            self._under_way[topic] = asyncio.get_running_loop().create_task(self._create(topic))
+        """Begin to create a topic, unless an attempt is in progress."""
+        if topic not in self._in_progress:
+            self._in_progress[topic] = asyncio.get_running_loop().create_task(self._create(topic))
 
     async def _create(self, topic: str) -> None:
         try:
@@ -47,17 +47,19 @@ class AutoTopics:
             request = topics_pb2.CreateTopicsRequest(
                 timeout_ms=self._timeout_ms, topics=[topics_pb2.NewTopic(name=topic)]
             )
-            answer = await self._peers.admin(controller.address).CreateTopics(request, timeout=self._timeout_ms / 1000)
-            if answer.topics[0].status.error:
-                LOG.info("Topic %s was not created: %s", topic, answer.topics[0].status.message)
+            response = await self._peers.admin(controller.address).CreateTopics(
+                request, timeout=self._timeout_ms / 1000
+            )
+            if response.topics[0].status.error:
+                LOG.info("Topic %s was not created: %s", topic, response.topics[0].status.message)
         except grpc.aio.AioRpcError as problem:
             LOG.info("Topic %s was not created: %s", topic, problem.details())
         finally:
-            self._under_way.pop(topic, None)
+            self._in_progress.pop(topic, None)
 
     async def close(self) -> None:
-        """Give up what is under way."""
-        tasks = list(self._under_way.values())
+        """Cancel the attempts in progress."""
+        tasks = list(self._in_progress.values())
         for task in tasks:
             task.cancel()
         if tasks:

@@ -1,9 +1,9 @@
-"""What this broker was told of the cluster: live brokers, and each partition's leader, ISR and replicas.
+"""What this broker knows of the cluster: live brokers, and each partition's leader, ISR and replicas.
 
 Filled by UpdateMetadata alone, in the order in which the controller sent it; it may lag behind ZooKeeper and
-behind other brokers' caches. Live brokers are always replaced whole, partitions one by one. Serves the core
+behind other brokers' caches. The live brokers are always replaced together, partitions one by one. Serves the core
 (``ports.Metadata``), the controller's waiting admin requests (``MetadataView``) and clients.
-Source: ZkMetadataCache (kafka-behaviour 8.20).
+Source: Kafka's ZkMetadataCache.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ class MetadataCache:
         self._names: dict[str, str] = {}
         self._changed = asyncio.Event()
         self.is_filled = False
-        """Whether the controller has told anything since the start."""
+        """Whether the controller has sent metadata since the start."""
 
     def update(self, request: UpdateMetadataRequest) -> set[str]:
-        """Take over what the controller says. Returns the topics that are gone."""
+        """Take over what the controller sends; return the topics that were deleted."""
         self._brokers = {endpoint.broker_id: endpoint for endpoint in request.live_brokers}
         self._live = frozenset(self._brokers)
-        gone: set[str] = set()
+        deleted: set[str] = set()
         for entry in request.partitions:
             topic, partition = entry.state.topic_partition
             if entry.deleted:
                 partitions = self._topics.get(topic, {})
                 partitions.pop(partition, None)
                 if not partitions and self._topics.pop(topic, None) is not None:
-                    gone.add(topic)
+                    deleted.add(topic)
                     self._set_id(topic, "")
             else:
                 self._topics.setdefault(topic, {})[partition] = entry
@@ -50,7 +50,7 @@ class MetadataCache:
         self.is_filled = True
         self._changed.set()
         self._changed = asyncio.Event()
-        return gone
+        return deleted
 
     def _set_id(self, topic: str, topic_id: str) -> None:
         """Remember a topic's id, which is another one when the topic was created again; empty: it has none."""
@@ -68,7 +68,7 @@ class MetadataCache:
         return topic_partition.partition in self._topics.get(topic_partition.topic, {})
 
     def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
-        """Who leads the partition."""
+        """Return the partition's leader and its epoch; None while it has no leader."""
         entry = self._topics.get(topic_partition.topic, {}).get(topic_partition.partition)
         if entry is None or entry.state.leader == NO_LEADER:
             return None
@@ -90,7 +90,7 @@ class MetadataCache:
     # For the controller's admin requests
 
     def leader_of(self, topic_partition: TopicPartition, /) -> int | None:
-        """The leader's id; None while there is none or it is not alive."""
+        """Return the leader's id; None while there is none or it is not alive."""
         hint = self.leader_hint(topic_partition)
         return hint.leader if hint is not None and hint.leader in self._live else None
 
@@ -126,5 +126,5 @@ class MetadataCache:
         return self._ids.get(topic)
 
     def partitions(self, topic: str) -> Mapping[int, UpdateMetadataPartition]:
-        """A topic's partitions by index; empty for an unknown topic."""
+        """Return a topic's partitions by index; empty for an unknown topic."""
         return dict(sorted(self._topics.get(topic, {}).items()))

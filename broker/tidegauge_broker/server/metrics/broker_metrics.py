@@ -20,7 +20,7 @@ from tidegauge_controller.controller import Controller
 
 
 class BrokerMetrics:
-    """Meters where they are wanted, and the endpoint that tells them.
+    """A broker's meters, and the endpoint that serves them; both only where ``metrics.listener`` is set.
 
     Args:
         address: ``metrics.listener``; empty for no metrics.
@@ -37,13 +37,13 @@ class BrokerMetrics:
             events.observer = self._meters.noted
 
     def service(self, **parts: Any) -> BrokerService:
-        """The service, with a watch on it where metrics are wanted."""
+        """Return the broker's service, which records metrics where ``metrics.listener`` is set."""
         return MeteredService(self._meters, **parts) if self._address else BrokerService(**parts)
 
     def assembled(
         self, service: BrokerService, replicas: ReplicaManager, metadata: MetadataCache, controller: Controller
     ) -> None:
-        """The parts are put together; nothing runs yet."""
+        """Take over the broker's parts, which are put together and do not run yet."""
         self._service, self._replicas = service, replicas
         self._metadata, self._controller = metadata, controller
         if self._address:
@@ -63,12 +63,12 @@ class BrokerMetrics:
         """Serve it no more."""
         await self._endpoint.close()
 
-    def _follower_fetched(self, leader: int, answers: Sequence[FetchedPartition]) -> None:
-        for answer in answers:
-            partition = self._replicas.core.partition(answer.topic_partition)
+    def _follower_fetched(self, leader: int, partitions: Sequence[FetchedPartition]) -> None:
+        for fetched in partitions:
+            partition = self._replicas.core.partition(fetched.topic_partition)
             if partition is not None:
                 end = partition.log_end_offset
-                self._meters.follower_fetched(answer.topic_partition, leader, answer.high_watermark, end)
+                self._meters.follower_fetched(fetched.topic_partition, leader, fetched.high_watermark, end)
 
     def _page(self) -> str:
         return exposition(families(self._snapshot()))

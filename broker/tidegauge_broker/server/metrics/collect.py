@@ -66,7 +66,7 @@ class Snapshot:
         is_controller: whether it is the active controller.
         purgatories: operations that wait, by Kafka's name of the purgatory.
         meters: its counters.
-        offline_directories: log folders that failed.
+        offline_directories: log directories that failed.
         connections: open ones, by the listener's name.
     """
 
@@ -115,7 +115,7 @@ def _replica_manager(now: Snapshot) -> Iterator[Family]:
     counts = {
         "partitioncount": ("Replicas on this broker.", len(now.replicas)),
         "leadercount": ("Partitions that this broker leads.", len(led)),
-        "offlinereplicacount": ("Replicas here whose log folder failed.", sum(_is_offline(r) for r in now.replicas)),
+        "offlinereplicacount": ("Replicas here whose log directory failed.", sum(_is_offline(r) for r in now.replicas)),
         "underreplicatedpartitions": ("Partitions led here with replicas out of the ISR.", sum(map(_is_under, led))),
         "underminisrpartitioncount": ("Partitions led here below min.insync.replicas.", sum(map(_is_below, led))),
         "reassigningpartitions": (
@@ -198,7 +198,7 @@ def _partitions(now: Snapshot) -> Iterator[Family]:
 
 def _logs(now: Snapshot) -> Iterator[Family]:
     offline = "kafka_log_logmanager_offlinelogdirectorycount"
-    yield _gauge(offline, "Log folders of this broker that failed.", now.offline_directories)
+    yield _gauge(offline, "Log directories of this broker that failed.", now.offline_directories)
     end = Family("kafka_log_log_logendoffset", "gauge", "Log end offset of the local replica.")
     start = Family("kafka_log_log_logstartoffset", "gauge", "Log start offset of the local replica.")
     size = Family("kafka_log_log_size", "gauge", "Bytes of the local replica.")
@@ -247,9 +247,9 @@ def _topics(meters: Meters) -> Iterator[Family]:
 
 def _requests(meters: Meters) -> Iterator[Family]:
     name = "kafka_network_requestmetrics"
-    count = Family(f"{name}_requests_total", "counter", "Requests answered.")
-    errors = Family(f"{name}_errors_total", "counter", "Requests with an error in their answer.")
-    times = Family(f"{name}_totaltimems", "summary", "Time from a request's arrival to its answer, in ms.")
+    count = Family(f"{name}_requests_total", "counter", "Requests with a response.")
+    errors = Family(f"{name}_errors_total", "counter", "Requests with an error in their response.")
+    times = Family(f"{name}_totaltimems", "summary", "Time from a request's arrival to its response, in ms.")
     for request, meter in sorted(meters.requests.items()):
         count.add(meter.count, request=request)
         errors.add(meter.errors, request=request)

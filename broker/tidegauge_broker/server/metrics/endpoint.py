@@ -1,7 +1,7 @@
 """The HTTP end of the metrics: GET /metrics on an address of its own, nothing else.
 
 Contract: one request a connection; a request that does not come within ``PATIENCE_SECONDS`` or is longer than
-``MOST_BYTES`` is dropped. The page is made when it is asked for, on the loop: it costs nothing while nobody asks.
+``MOST_BYTES`` is dropped. The page is made when it is asked for, on the loop: it costs nothing until then.
 """
 
 from __future__ import annotations
@@ -82,17 +82,17 @@ class MetricsEndpoint:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self.answer(head))
+                writer.write(self.respond(head))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked has gone, or never asked
+            pass  # the client closed the connection, or sent no request
         finally:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    def answer(self, head: bytes) -> bytes:
-        """The whole answer to a request's head."""
+    def respond(self, head: bytes) -> bytes:
+        """Return the complete response to a request's head."""
         method, _, rest = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
         path = rest.split(" ", 1)[0].split("?", 1)[0]
         if path != "/metrics":
@@ -102,7 +102,7 @@ class MetricsEndpoint:
         try:
             page = self._page()
         except Exception:
-            LOG.exception("The metrics can't be told")
+            LOG.exception("The metrics could not be collected")
             return _response("500 Internal Server Error", "See the broker's log\n", _PLAIN, method)
         return _response("200 OK", page, CONTENT_TYPE, method)
 

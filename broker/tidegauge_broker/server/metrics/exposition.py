@@ -39,7 +39,7 @@ class Family:
 
 
 def exposition(families: Iterable[Family]) -> str:
-    """The page that Prometheus reads; families without samples are left out.
+    """Return the page that Prometheus reads; families without samples are left out.
 
     Raises:
         ValueError: a name is illegal, or a family or a sample stands there twice.

@@ -1,6 +1,6 @@
-"""The broker's service with a watch on it; a broker without metrics has the plain one and pays nothing.
+"""The broker's service, recording metrics; a broker without metrics has the plain one and pays nothing.
 
-``TotalTimeMs`` is from the request's arrival in the service to its answer, the wait in the purgatory included.
+``TotalTimeMs`` is from the request's arrival in the service to its response, the wait in purgatory included.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidegauge_broker.server.service.broker_service import BrokerService, FetchR
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import ClusterView
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class MeteredService(BrokerService):
@@ -60,9 +60,9 @@ class MeteredService(BrokerService):
         """Read; a follower's bytes are counted apart from consumers'."""
         begin = time.monotonic()
         is_consumer = request.replica_id == CONSUMER
-        answer = await super().fetch(caller, request)
+        response = await super().fetch(caller, request)
         failed = False
-        for result, records in answer.partitions:
+        for result, records in response.partitions:
             counter = self._meters.topic(result.topic_partition.topic)
             counter["bytesout" if is_consumer else "replicationbytesout"] += len(records)
             counter["totalfetchrequests"] += is_consumer
@@ -70,16 +70,16 @@ class MeteredService(BrokerService):
                 failed = True
                 counter["failedfetchrequests"] += is_consumer
         self._took("FetchConsumer" if is_consumer else "FetchFollower", begin, failed=failed)
-        return answer
+        return response
 
     def list_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
     ) -> tuple[OffsetResult, int]:
-        """Timed."""
+        """Look up an offset, timed."""
         begin = time.monotonic()
-        answer = super().list_offset(topic_partition, current_leader_epoch, timestamp_ms)
-        self._took("ListOffsets", begin, failed=answer[0].error is not ErrorCode.NONE)
-        return answer
+        result = super().list_offset(topic_partition, current_leader_epoch, timestamp_ms)
+        self._took("ListOffsets", begin, failed=result[0].error is not ErrorCode.NONE)
+        return result
 
     def metadata(
         self,
@@ -89,36 +89,36 @@ class MeteredService(BrokerService):
         may_create: bool,
         names_missing_listeners: bool = False,
     ) -> ClusterView:
-        """Timed."""
+        """Describe the cluster, timed."""
         begin = time.monotonic()
         view = super().metadata(caller, topics, may_create=may_create, names_missing_listeners=names_missing_listeners)
         self._took("Metadata", begin)
         return view
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> PartitionsResponse:
-        """Timed."""
+        """Become leader or follower, timed."""
         return await self._timed("LeaderAndIsr", super().leader_and_isr(request))
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
-        """Timed."""
+        """Fill the metadata cache, timed."""
         begin = time.monotonic()
         error = super().update_metadata(request)
         self._took("UpdateMetadata", begin, failed=error is not ErrorCode.NONE)
         return error
 
     async def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
-        """Timed."""
+        """Stop replicas, timed."""
         return await self._timed("StopReplica", super().stop_replica(request))
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Timed."""
+        """Decide about proposed ISRs, timed."""
         return await self._timed("AlterPartition", super().alter_partition(request))
 
-    async def _timed(self, name: str, work: Awaitable[Answer]) -> Answer:
+    async def _timed(self, name: str, work: Awaitable[Result]) -> Result:
         begin = time.monotonic()
-        answer = await work
-        self._took(name, begin, failed=getattr(answer, "error", ErrorCode.NONE) is not ErrorCode.NONE)
-        return answer
+        result = await work
+        self._took(name, begin, failed=getattr(result, "error", ErrorCode.NONE) is not ErrorCode.NONE)
+        return result
 
     def _took(self, name: str, begin: float, *, failed: bool = False) -> None:
         self._meters.request(name).took((time.monotonic() - begin) * 1000, failed=failed)

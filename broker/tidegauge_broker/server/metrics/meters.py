@@ -30,14 +30,14 @@ class RequestMeter:
         self._latest_ms: deque[float] = deque(maxlen=RESERVOIR)
 
     def took(self, milliseconds: float, *, failed: bool = False) -> None:
-        """A request was answered."""
+        """Count a request whose response is ready, and record its time."""
         self.count += 1
         self.errors += failed
         self.sum_ms += milliseconds
         self._latest_ms.append(milliseconds)
 
     def quantiles(self) -> dict[float, float]:
-        """Times of the latest requests: the smallest that so large a share of them does not exceed."""
+        """Return quantiles of the latest times in ms: the smallest that this share of requests does not exceed."""
         times = sorted(self._latest_ms)
         return {share: times[min(len(times) - 1, int(share * len(times)))] for share in QUANTILES} if times else {}
 
@@ -51,17 +51,17 @@ class Meters:
         self.counts: Counter[str] = Counter()
         self.broker_state = 0
         self.lags: dict[TopicPartition, tuple[int, int]] = {}
-        """What this broker's followers lacked at their last answer: leader, records."""
+        """Lag of this broker's followers at their last fetch response: the leader, and the missing records."""
 
     def request(self, name: str) -> RequestMeter:
-        """Those of a kind of requests."""
+        """Return the meter of one kind of requests."""
         meter = self.requests.get(name)
         if meter is None:
             meter = self.requests[name] = RequestMeter()
         return meter
 
     def topic(self, name: str) -> Counter[str]:
-        """Those of a topic."""
+        """Return the counters of a topic."""
         counter = self.topics.get(name)
         if counter is None:
             counter = self.topics[name] = Counter()
@@ -70,7 +70,7 @@ class Meters:
     def noted(
         self, kind: str, cause: str, fields: Mapping[str, Any], topic_partition: TopicPartition | None = None
     ) -> None:
-        """A state changed; called with every note for the event log."""
+        """Count a change of state; called with every note for the event log."""
         if kind == "log_end_offset" and cause == "Produce" and topic_partition is not None:
             self.topic(topic_partition.topic)["messagesin"] += fields["new"] - fields["old"]
         elif kind == "isr" and cause == "AlterPartition":
@@ -84,7 +84,7 @@ class Meters:
             self.counts[f"session {fields['state']}"] += 1
 
     def _isr_committed(self, old: Sequence[int], new: Sequence[int]) -> None:
-        """The controller's verdict is in: as proposed, or back to what it was."""
+        """Count the controller's verdict on a proposed ISR: accepted, or rejected and rolled back."""
         if len(new) < len(old):
             self.counts["isrshrinks"] += 1
         elif len(new) > len(old):
@@ -93,6 +93,6 @@ class Meters:
             self.counts["failedisrupdates"] += 1
 
     def follower_fetched(self, at: TopicPartition, leader: int, high_watermark: int, log_end_offset: int) -> None:
-        """A leader's answer was taken in; the lag is what Kafka's fetcher reports: the leader's HW less the own LEO."""
+        """Record a follower's lag after a fetch response, as Kafka's fetcher does: leader's HW minus its own LEO."""
         if high_watermark >= 0:
             self.lags[at] = (leader, max(0, high_watermark - log_end_offset))

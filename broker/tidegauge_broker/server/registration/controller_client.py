@@ -1,9 +1,9 @@
-"""What this broker asks of the active controller: where it is, and patience until it answers.
+"""What this broker asks of the active controller: it finds the controller and retries until it responds.
 
-Kafka sends such requests to the broker in ``/controller`` and, when that one is gone, not the controller any more,
-or silent, looks again and retries. One thing is quicker here: a request to a controller that is frozen is given up
-when another one is known, not only when its time is over (docs/not-emulated.md). Source:
-NodeToControllerChannelManager, AlterPartitionManager, RPCProducerIdManager (kafka-behaviour 1.8, 8.10, 12.3).
+Kafka sends such requests to the broker in ``/controller`` and, when that broker is dead, silent, or no longer the
+controller, looks again and retries. One thing is quicker here: a request to a frozen controller is given up when
+another one is known, not only after its timeout (docs/not-emulated.md). Source: NodeToControllerChannelManager,
+AlterPartitionManager, RPCProducerIdManager.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ LOOK_AGAIN_SECONDS = 0.1
 _RETRIED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
 
-class _Unanswered(Exception):
-    """There was no controller, or it did not answer; says which."""
+class _NoResponse(Exception):
+    """There was no controller, or it did not respond; the message says which."""
 
 
 class ControllerClient:
-    """Requests to whichever broker is the controller.
+    """Requests to the active controller.
 
     Args:
         broker_id: this broker.
         broker_epoch: its registration.
-        controller_id: who is the controller, or None.
+        controller_id: returns the controller's id; None while there is none.
         metadata: where brokers are reached.
         peers: channels.
         settings: broker settings.
-        logical_clock: goes with the requests, and takes in the answers'.
+        logical_clock: goes with the requests, and is advanced by the responses.
     """
 
     def __init__(
@@ -74,38 +74,38 @@ class ControllerClient:
         self._shutdown_retries = settings.integer("controlled.shutdown.max.retries")
         self._shutdown_backoff_seconds = settings.integer("controlled.shutdown.retry.backoff.ms") / 1000
 
-    async def _ask(self, send: Callable[[ControllerServiceAsyncStub], Awaitable[Answer]]) -> Answer:
-        """Ask whoever is the controller now; give up when somebody else is.
+    async def _ask(self, send: Callable[[ControllerServiceAsyncStub], Awaitable[Response]]) -> Response:
+        """Send a request to the active controller; give up when another broker becomes the controller.
 
         Raises:
-            _Unanswered: there is no controller, or it does not answer.
+            _NoResponse: there is no controller, or it does not respond.
         """
         controller_id = self._controller_id()
         endpoint = None if controller_id is None else self._metadata.endpoint(controller_id)
         if endpoint is None:
-            raise _Unanswered("there is no controller right now")
+            raise _NoResponse("there is no controller right now")
         call = asyncio.ensure_future(send(self._peers.controller(endpoint.address)))
         try:
             while not call.done():
                 await asyncio.wait({call}, timeout=LOOK_AGAIN_SECONDS)
                 if not call.done() and self._controller_id() not in {None, controller_id}:
-                    raise _Unanswered(f"broker {controller_id} is no longer the controller")
+                    raise _NoResponse(f"broker {controller_id} is no longer the controller")
             return call.result()
         except grpc.aio.AioRpcError as problem:
-            raise _Unanswered(problem.details()) from problem
+            raise _NoResponse(problem.details()) from problem
         finally:
             call.cancel()
 
     async def alter_partition(self, proposals: list[IsrProposal]) -> dict[TopicPartition, IsrVerdict]:
-        """The controller's verdicts; tries until there is a controller that answers."""
-        told = ""
+        """Return the controller's verdicts; retry until a controller responds."""
+        logged = ""
         while True:
             try:
                 response = await self._alter_partition_once(proposals)
-            except _Unanswered as problem:
-                if str(problem) != told:
-                    told = str(problem)
-                    LOG.info("AlterPartition: %s", told)
+            except _NoResponse as problem:
+                if str(problem) != logged:
+                    logged = str(problem)
+                    LOG.info("AlterPartition: %s", logged)
             else:
                 if response.error is ErrorCode.NONE:
                     return {verdict.topic_partition: verdict for verdict in response.partitions}
@@ -125,14 +125,14 @@ class ControllerClient:
         return wire.from_alter_partition_response(message)
 
     async def allocate_producer_ids(self) -> tuple[ErrorCode, int, int]:
-        """A block of producer ids: error, first id, count. One attempt."""
+        """Ask once for a block of producer ids; return error, first id and count."""
         request = control_pb2.AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         try:
-            answer = await self._ask(lambda stub: stub.AllocateProducerIds(request, timeout=self._timeout_seconds))
-        except _Unanswered as problem:
+            response = await self._ask(lambda stub: stub.AllocateProducerIds(request, timeout=self._timeout_seconds))
+        except _NoResponse as problem:
             LOG.info("AllocateProducerIds: %s", problem)
             return ErrorCode.NOT_CONTROLLER, 0, 0
-        return wire.from_error(answer.error), answer.first_producer_id, answer.count
+        return wire.from_error(response.error), response.first_producer_id, response.count
 
     async def controlled_shutdown(self) -> bool:
         """Have this broker's leaders moved away. False when that did not succeed in the configured attempts."""
@@ -142,12 +142,12 @@ class ControllerClient:
                 await asyncio.sleep(self._shutdown_backoff_seconds)
             request.logical_time = self._logical_clock.value
             try:
-                answer = await self._ask(lambda stub: stub.ControlledShutdown(request, timeout=self._timeout_seconds))
-            except _Unanswered as problem:
+                response = await self._ask(lambda stub: stub.ControlledShutdown(request, timeout=self._timeout_seconds))
+            except _NoResponse as problem:
                 LOG.warning("Controlled shutdown: %s", problem)
                 continue
-            self._logical_clock.receive(answer.logical_time)
-            error, remaining = wire.from_remaining_partitions(answer)
+            self._logical_clock.receive(response.logical_time)
+            error, remaining = wire.from_remaining_partitions(response)
             if error is ErrorCode.NONE and not remaining:
                 return True
             LOG.warning(
@@ -157,11 +157,11 @@ class ControllerClient:
 
 
 class AlterPartitionManager:
-    """Carries proposals to the controller, all that wait in one request, one request at a time."""
+    """Sends proposals to the controller: all pending ones in one request, one request in flight."""
 
-    def __init__(self, client: ControllerClient, tell_verdict: Callable[[IsrProposal, IsrVerdict], None]) -> None:
+    def __init__(self, client: ControllerClient, apply_verdict: Callable[[IsrProposal, IsrVerdict], None]) -> None:
         self._client = client
-        self._tell_verdict = tell_verdict
+        self._apply_verdict = apply_verdict
         self._waiting: list[IsrProposal] = []
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -184,12 +184,12 @@ class AlterPartitionManager:
                     await asyncio.sleep(RETRY_SECONDS)  # the core may propose the same again
                 for proposal in proposals:
                     unknown = IsrVerdict(proposal.topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
-                    self._tell_verdict(proposal, verdicts.get(proposal.topic_partition, unknown))
+                    self._apply_verdict(proposal, verdicts.get(proposal.topic_partition, unknown))
         finally:
             self._task = None
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the request in flight."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
@@ -199,7 +199,7 @@ class AlterPartitionManager:
 class ProducerIds:
     """Ids for idempotent producers, from blocks of the controller's (``/latest_producer_id_block``).
 
-    While no id is at hand the asker gets COORDINATOR_LOAD_IN_PROGRESS and tries again. The next block is asked for
+    While no id is at hand the client gets COORDINATOR_LOAD_IN_PROGRESS and retries. The next block is asked for
     when nine tenths of the current one are used.
     """
 
@@ -212,7 +212,7 @@ class ProducerIds:
         self._task: asyncio.Task[None] | None = None
 
     def next(self) -> int | None:
-        """An id that nobody else has; None while there is none at hand."""
+        """Return an unused id; None while no block is at hand."""
         if self._next_id >= self._block_end and self._coming is not None:
             first, count = self._coming
             self._coming = None
@@ -236,7 +236,7 @@ class ProducerIds:
             self._task = None
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the request in flight."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

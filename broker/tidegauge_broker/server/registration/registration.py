@@ -1,14 +1,15 @@
 """This broker in ZooKeeper: its znode ``/brokers/ids/N``, its broker epoch, and a new session after an expired one.
 
 Rules:
-- The broker epoch is the czxid of the znode (kafka-behaviour 8.9). As Kafka's, the znode is created with null data and
-  set in one transaction, so its version is 1 (7.1).
-- A znode of another session is not ours to touch: after ``kill -9`` the old one lives until its session ends. Kafka
-  gives up then; we wait for it to go and say so (docs/not-emulated.md).
+- The broker epoch is the czxid of the znode. As in Kafka (KafkaZkClient.registerBroker), the znode is created with null
+  data and set in one transaction, so its version is 1.
+- A znode of another session is never deleted: after ``kill -9`` the old one stays until its session expires. Kafka
+  gives up then; a broker here waits until it is deleted, and logs that (docs/not-emulated.md).
 - At its start, not at a renewal, a broker refuses to advertise an address that another registered broker advertises
-  (KafkaServer.createBrokerInfo): clients of the one would meet the other.
+  (KafkaServer.createBrokerInfo): clients of one broker would reach the other.
 - An expired session takes the znode with it. The controller candidate resigns at once; once there is a new session
-  the broker registers again, with a new broker epoch, and only then stands for controller again (8.2, 8.3).
+  the broker registers again, with a new broker epoch, and only then stands for controller again (KafkaController's
+  RegisterBrokerAndReelect).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Candidate(Protocol):
 
 
 async def prepare_cluster(zookeeper: ZooKeeper, make_cluster_id: Callable[[], str]) -> str:
-    """Create the persistent znodes that are missing; returns the cluster's id, made by whoever comes first.
+    """Create the persistent znodes that are missing; return the cluster's id, which the first broker makes.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, what stands there is no cluster id.
@@ -80,7 +81,7 @@ async def prepare_cluster(zookeeper: ZooKeeper, make_cluster_id: Callable[[], st
 
 
 async def _ensure_paths(zookeeper: ZooKeeper, paths: Sequence[str]) -> None:
-    """Make persistent znodes and their parents where they are missing, with two waits for the answer, not two for each.
+    """Make persistent znodes and their parents where they are missing, with two round trips, not two for each.
 
     Requests of a session are carried out in their order, so a parent comes before its child. Where a connection broke
     on the way and that did not hold, the paths are made one after the other.
@@ -151,7 +152,7 @@ class Registration:
             LOG.info("The session ended during the registration; the next one will repeat it")
 
     async def register(self) -> None:
-        """Create the znode, after an older session's one has gone.
+        """Create the znode, once that of an older session is deleted.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, another broker with this id and another address is alive, or what stands
@@ -170,12 +171,12 @@ class Registration:
                     raise
                 if await self._is_ours(path):
                     break
-                await self._wait_until_gone(path)
+                await self._wait_until_deleted(path)
                 continue
             break
         stat = await self._zookeeper.exists(path)
         if stat is None:
-            raise SessionExpired(f"{path} went right after its creation")
+            raise SessionExpired(f"{path} was deleted right after its creation")
         LOG.info("Registered broker %d at path %s with broker epoch %d", self._node.broker_id, path, stat.czxid)
         self._registered(stat.czxid)
 
@@ -188,7 +189,7 @@ class Registration:
                 data, _ = await self._zookeeper.get(broker_path(int(child)))
                 other = BrokerNode.decode(int(child), data)
             except (NoNode, MalformedZnode):
-                continue  # it has just gone, or is nobody's address
+                continue  # it has just been deleted, or holds no address
             if taken := sorted(ours & {listener.address for listener in other.listeners}):
                 raise TidegaugeError(
                     ErrorCode.INVALID_REQUEST,
@@ -197,11 +198,11 @@ class Registration:
                 )
 
     async def _is_ours(self, path: str) -> bool:
-        """A create that was sent twice meets its own first success."""
+        """Return whether this session made the znode: a create that was sent twice meets its own first success."""
         stat = await self._zookeeper.exists(path)
         return stat is not None and stat.ephemeral_owner == self._zookeeper.session_id
 
-    async def _wait_until_gone(self, path: str) -> None:
+    async def _wait_until_deleted(self, path: str) -> None:
         try:
             data, stat = await self._zookeeper.get(path)
         except NoNode:
@@ -214,16 +215,16 @@ class Registration:
                 "under it; every broker needs a broker.id of its own",
             )
         LOG.warning(
-            "The znode %s still belongs to session 0x%x of this broker's earlier life; waiting until ZooKeeper ends it",
+            "The znode %s still belongs to session 0x%x of this broker's previous incarnation; waiting for its expiry",
             path,
             stat.ephemeral_owner,
         )
-        gone = asyncio.Event()
+        deleted = asyncio.Event()
 
         async def look() -> None:
             now = await self._zookeeper.exists(path)
             if now is None or now.ephemeral_owner != stat.ephemeral_owner:
-                gone.set()
+                deleted.set()
 
         looks: set[asyncio.Task[None]] = set()
 
@@ -234,12 +235,12 @@ class Registration:
 
         watch = self._zookeeper.watch_data(path, look_again)
         try:
-            await gone.wait()
+            await deleted.wait()
         finally:
             watch.cancel()
 
     def _other(self, data: bytes) -> BrokerNode:
-        """Who is registered in our place; what cannot be read is not waited for: it need not be ours."""
+        """Return the broker that holds this id; an unreadable one is not waited for: it may be another broker's."""
         try:
             return BrokerNode.decode(self._node.broker_id, data)
         except MalformedZnode as problem:
@@ -250,7 +251,7 @@ class Registration:
             ) from None
 
     async def close(self) -> None:
-        """Renew no more."""
+        """Stop renewing the registration."""
         self._candidate = None
         if self._renewal is not None:
             self._renewal.cancel()

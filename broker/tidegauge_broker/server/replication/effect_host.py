@@ -64,7 +64,7 @@ class Outlets:
         leadership_changed: called with each leadership of a coordinator's partition that was gained or lost, within
             the step: before its control request is answered, and before anything else happens on the event loop.
         log_dir_failed: called with a log directory that went offline.
-        replicas_failed: called when replicas went offline whose directory did not.
+        replicas_failed: called when replicas went offline although their directory did not.
         halt: called with a defect of the core; must end the process at once.
     """
 
@@ -82,7 +82,7 @@ class EffectHost:
     Args:
         events: the event log.
         outlets: the process around the replicas.
-        replicas_failed: called with replicas that have gone offline.
+        replicas_failed: called with replicas that went offline.
     """
 
     def __init__(
@@ -109,21 +109,21 @@ class EffectHost:
 
     def respond_to_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
         """Set the future's result, unless its caller has left."""
-        self._answer(token, results)
+        self._set_result(token, results)
 
-    def respond_to_fetch(self, token: object, answer: FetchResults) -> None:
+    def respond_to_fetch(self, token: object, results: FetchResults) -> None:
         """Set the future's result and count its bytes, unless its caller has left."""
         assert isinstance(token, FetchToken)
         if token.room is not None and not token.done():
-            token.room.hold(sum(len(records) for _, records in answer))
-        self._answer(token, answer)
+            token.room.hold(sum(len(records) for _, records in results))
+        self._set_result(token, results)
 
     def respond_to_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
         """Set the future's result, unless its caller has left."""
-        self._answer(token, results)
+        self._set_result(token, results)
 
     @staticmethod
-    def _answer(token: object, result: object) -> None:
+    def _set_result(token: object, result: object) -> None:
         assert isinstance(token, asyncio.Future)
         if not token.done():
             token.set_result(result)

@@ -1,15 +1,15 @@
 """Replica fetchers: for each leader that this broker follows, one task and one stream.
 
-Contract: the core says what to ask (``next_round``) and judges the answer; this module carries both. One request is
-outstanding at a time. A request names only the partitions that changed since the stream's last one, and those that
+Contract: the core says what to ask (``next_round``) and judges the response; this module carries both. One request is
+in flight at a time. A request names only the partitions that changed since the stream's last one, and those that
 it fetches no longer (KIP-227's idea on a stream). A new stream starts from nothing, so a broken one needs no repair.
-A partition that began to follow anew is named as both: nothing that the leader remembers of it holds.
+A partition that began to follow again is named as both: the leader's memory of it no longer holds.
 
 By the older truncation rules the core asks where epochs end before it fetches; that is a call of its own.
 
-Whatever goes wrong with a round (no connection, no answer within replica.socket.timeout.ms, a refusal of the whole)
-is told to the core as ``round_failed``; it pauses the partitions for replica.fetch.backoff.ms.
-Source: ReplicaFetcherManager, AbstractFetcherThread (kafka-behaviour 2.6, 3.8).
+Every failure of a round (no connection, no response within replica.socket.timeout.ms, an error of the whole response)
+is reported to the core as ``round_failed``; it pauses the partitions for replica.fetch.backoff.ms.
+Source: ReplicaFetcherManager, AbstractFetcherThread.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RoundFailed(Exception):
 
 @dataclass(slots=True)
 class FetcherIdentity:
-    """What each request says of its sender."""
+    """What each request says about its sender."""
 
     broker_id: int
     cluster_id: str
@@ -72,7 +72,7 @@ class _Fetcher:
     def __init__(self, leader: int, owner: Fetchers) -> None:
         self.leader = leader
         self.look_again = asyncio.Event()
-        self.under_way: FetchRound | EpochRound | None = None
+        self.in_flight: FetchRound | EpochRound | None = None
         self._owner = owner
         self._stream: _Stream | None = None
         self._last_problem = ""
@@ -95,7 +95,7 @@ class _Fetcher:
                     else:
                         await self._fetch(chosen)
                 except (RoundFailed, grpc.aio.AioRpcError, asyncio.InvalidStateError) as problem:
-                    self._tell(problem)
+                    self._log(problem)
                     self._drop_stream()
                     manager.round_failed(self.leader, chosen.request_id)
                 except asyncio.CancelledError:
@@ -110,7 +110,7 @@ class _Fetcher:
             self._drop_stream()
 
     def _go_on(self, chosen: FetchRound | EpochRound | None) -> None:
-        self.under_way = chosen
+        self.in_flight = chosen
         self._owner.round_changed()
 
     async def _wait(self, until_ms: int | None) -> None:
@@ -164,7 +164,7 @@ class _Fetcher:
             self._stream.call.cancel()
             self._stream = None
 
-    def _tell(self, problem: Exception) -> None:
+    def _log(self, problem: Exception) -> None:
         text = str(problem)
         if isinstance(problem, grpc.aio.AioRpcError):
             text = problem.details() or problem.code().name
@@ -236,15 +236,15 @@ class Fetchers:
         fetcher.task.add_done_callback(self._ending.discard)
 
     def round_changed(self) -> None:
-        """A fetcher begins a round or ends one."""
+        """Notify those that wait: a fetcher begins or ends a round."""
         if self._round_change is not None:
             self._round_change.set_result(None)
             self._round_change = None
 
     async def until_left_out(self, topic_partition: TopicPartition, patience_seconds: float) -> None:
-        """Wait until no round that names the partition is under way; one that lasts longer is broken off.
+        """Wait until no round that names the partition is in flight; cancel one that takes longer.
 
-        Its answer, if one was on the way, is lost then, as with a broken connection.
+        The response of a cancelled round is lost, as with a broken connection.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_seconds):
@@ -258,7 +258,7 @@ class Fetchers:
             self.changed([fetcher.leader])
 
     def _naming(self, topic_partition: TopicPartition) -> list[_Fetcher]:
-        return [fetcher for fetcher in self._fetchers.values() if _names(fetcher.under_way, topic_partition)]
+        return [fetcher for fetcher in self._fetchers.values() if _names(fetcher.in_flight, topic_partition)]
 
     async def close(self) -> None:
         """End all fetchers."""
@@ -308,23 +308,23 @@ class Fetchers:
         """Give the core a leader's response to a round.
 
         Raises:
-            RoundFailed: the leader refused the whole.
+            RoundFailed: the leader responded with an error of the whole request.
         """
         self.logical_clock.receive(response.logical_time)
         error = convert.from_error(response.error)
         if error is not ErrorCode.NONE:
             raise RoundFailed(error, response.error_message or error.name)
-        answers = [convert.from_fetch_result(result) for result in response.partitions]
-        self.manager.fetch_response_received(chosen.leader, chosen.request_id, answers)
+        partitions = [convert.from_fetch_result(result) for result in response.partitions]
+        self.manager.fetch_response_received(chosen.leader, chosen.request_id, partitions)
 
     def take_epochs(self, chosen: EpochRound, response: offsets_pb2.OffsetsForLeaderEpochResponse) -> None:
         """Give the core a leader's response to a round that asked where epochs end."""
         self.logical_clock.receive(response.logical_time)
-        answers = [convert.from_epoch_end_result(result) for result in response.partitions]
-        self.manager.epoch_ends_received(chosen.leader, chosen.request_id, answers)
+        ends = [convert.from_epoch_end_result(result) for result in response.partitions]
+        self.manager.epoch_ends_received(chosen.leader, chosen.request_id, ends)
 
     def request_for(self, chosen: FetchRound, *, first: bool) -> fetch_pb2.ReplicaFetchRequest:
-        """A round's request without its partitions; the first of a stream says where it belongs."""
+        """Return a round's request without its partitions; the first of a stream names cluster and truncation rule."""
         settings = self._settings
         request = fetch_pb2.ReplicaFetchRequest(
             request_id=chosen.request_id,

@@ -1,7 +1,7 @@
 """Runs the cleaner: looks every log.cleaner.backoff.ms for logs to compact, until there are none.
 
 What blocks is done in the log pool, what changes a log on the event loop; see ``tidegauge_broker.log.cleaner``.
-Source: Kafka's LogCleaner (kafka-behaviour 6.6).
+Source: Kafka's LogCleaner.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Peers:
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     def new_channel(self, address: str) -> grpc.aio.Channel:
-        """A channel of the caller's own, to be closed by it; it knows of no earlier failure."""
+        """Return a channel that the caller owns and closes; it has no back-off from an earlier failure."""
         return self._open_channel(address)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
@@ -35,15 +35,15 @@ class Peers:
         return channel
 
     def replication(self, address: str) -> ReplicationServiceAsyncStub:
-        """What followers ask of leaders."""
+        """Return the stub for requests of followers to leaders."""
         return ReplicationServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
 
     def controller(self, address: str) -> ControllerServiceAsyncStub:
-        """What brokers ask of the controller."""
+        """Return the stub for requests of brokers to the controller."""
         return ControllerServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
 
     def admin(self, address: str) -> AdminServiceAsyncStub:
-        """What administrators ask of the controller."""
+        """Return the stub for requests of admins to the controller."""
         return AdminServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
 
     async def close(self) -> None:

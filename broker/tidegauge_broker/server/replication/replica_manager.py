@@ -1,21 +1,21 @@
 """Runs the core: one event at a time, its effects carried out in order before the next.
 
 Contract: everything here happens on the event loop, without an await between an event and the last of its effects;
-so nobody ever sees a half-done step. Appends and reads are done right here: they go to the page cache (ADR 0001).
-Making new replicas' logs and all that may block on the disk goes to the log pool.
+so a half-done step is never visible. Appends and reads happen on the loop: they go to the page cache (ADR 0001).
+Log creation and other blocking disk I/O run in the log pool.
 
-Control requests are taken one after the other, each to its end, even if its sender goes away: between its parts it
-waits for the pool. The leader epochs that a LeaderAndIsr makes are in force at once and on the disk before it is
-answered: the writes of many partitions go together, and nobody else waits for them. (What a process loses that is
-killed in between, recovery finds in the batches; an epoch without a batch is nobody's history.)
+Control requests are handled one after the other, each to its end, even if its sender disconnects: between its parts it
+waits for the pool. The leader epochs that a LeaderAndIsr makes are in force at once, and on the disk before the
+response: the writes of many partitions are made together, and only this request waits for them. (A process that is
+killed in between loses them; recovery finds them in the batches, and an epoch without a batch has no record.)
 
 Invariants:
-- Every token gets exactly one answer. When an effect fails, its replica goes offline, and with it those of its log
+- Every token gets exactly one response. When an effect fails, its replica goes offline, and with it those of its log
   directory if that failed; all other partitions of the step go on (``replica/effect_executor.py``).
-- Nothing is reported before it is written: answers come behind the log effects of their step (``effects.py``).
-- A defect in what the core's partitions share leaves a state that nobody can trust: the broker halts, as if killed.
+- Nothing is reported before it is written: responses follow the log effects of their step (``effects.py``).
+- A defect in what the core's partitions share leaves a state that can't be trusted: the broker halts, as if killed.
 
-Source: Kafka's ReplicaManager (kafka-behaviour 2).
+Source: Kafka's ReplicaManager.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ Decision = TypeVar("Decision")
 
 
 def topic_rules(values: Values) -> TopicRules:
-    """A topic's settings as the core needs them."""
+    """Return a topic's settings as the core needs them."""
     return TopicRules(
         min_insync_replicas=values.integer("min.insync.replicas"),
         max_message_bytes=values.integer("max.message.bytes"),
@@ -124,7 +124,7 @@ class ReplicaManager:
         outlets: what is called in the process around the replicas.
 
     Attributes:
-        fetched: called with each answer of a leader that was taken in; metrics set it.
+        fetched: called with each fetch response of a leader that was taken in; metrics set it.
     """
 
     def __init__(
@@ -156,15 +156,15 @@ class ReplicaManager:
     # Clients and followers
 
     def produce(self, request: ProduceRequest) -> asyncio.Future[Sequence[ProduceResult]]:
-        """Append at once; the future is done when acks is fulfilled. Cancel it when nobody waits any more."""
-        answer: asyncio.Future[Sequence[ProduceResult]] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(self._forget_if_cancelled)
-        self._execute(self._decided(lambda: self.core.produce(request, answer, self._now_ms())))
-        return answer
+        """Append at once; the future is done when acks is fulfilled. Cancel it when its caller no longer waits."""
+        token: asyncio.Future[Sequence[ProduceResult]] = asyncio.get_running_loop().create_future()
+        token.add_done_callback(self._forget_if_cancelled)
+        self._execute(self._decided(lambda: self.core.produce(request, token, self._now_ms())))
+        return token
 
-    def _forget_if_cancelled(self, answer: asyncio.Future[Sequence[ProduceResult]]) -> None:
-        if answer.cancelled():
-            self.core.cancel(answer)
+    def _forget_if_cancelled(self, token: asyncio.Future[Sequence[ProduceResult]]) -> None:
+        if token.cancelled():
+            self.core.cancel(token)
 
     async def fetch(self, request: FetchRequest, room: ResponseRoom | None = None) -> FetchResults:
         """Read now, or as soon as there is enough to read.
@@ -173,47 +173,48 @@ class ReplicaManager:
             request: of a consumer or a follower.
             room: the memory that the response may take; it holds the response's bytes afterwards.
         """
-        answer = FetchToken(room)
-        self._execute(self._decided(lambda: self.core.fetch(request, answer, self._now_ms())))
+        token = FetchToken(room)
+        self._execute(self._decided(lambda: self.core.fetch(request, token, self._now_ms())))
         try:
-            answered = await answer
+            results = await token
         except asyncio.CancelledError:
-            self.core.cancel(answer)
+            self.core.cancel(token)
             if room is not None:
                 room.release()
             raise
         if request.replica_id != CONSUMER and self.core.leader_quota.is_limited:
-            for result, records in answered:
+            for result, records in results:
                 if records:
                     self.core.note_sent(result.topic_partition, len(records), self._now_ms())
-        return answered
+        return results
 
     def list_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
     ) -> tuple[OffsetResult, int]:
-        """The offset for a time, and the timestamp found (-1 where none was looked up)."""
-        answer = self.core.list_offset(topic_partition, current_leader_epoch, timestamp_ms)
-        if not isinstance(answer, TimeLookup):
-            return answer, -1
+        """Return the offset for a time, and the timestamp found (-1 where none was looked up)."""
+        found_or_lookup = self.core.list_offset(topic_partition, current_leader_epoch, timestamp_ms)
+        if not isinstance(found_or_lookup, TimeLookup):
+            return found_or_lookup, -1
+        lookup = found_or_lookup
         log = self.logs.get(topic_partition)
         if log is None:
-            return answer.nothing, -1
-        if answer.timestamp_ms == MAX_TIMESTAMP:
-            found = log.find_largest_timestamp(answer.upper_bound)
+            return lookup.nothing, -1
+        if lookup.timestamp_ms == MAX_TIMESTAMP:
+            found = log.find_largest_timestamp(lookup.upper_bound)
         else:
-            found = log.find_offset_by_time(answer.timestamp_ms, answer.upper_bound)
+            found = log.find_offset_by_time(lookup.timestamp_ms, lookup.upper_bound)
         if found is None:
-            return answer.nothing, -1
-        return OffsetResult(offset=found[0], leader_epoch=answer.leader_epoch), found[1]
+            return lookup.nothing, -1
+        return OffsetResult(offset=found[0], leader_epoch=lookup.leader_epoch), found[1]
 
     async def delete_records(self, wanted: Sequence[RecordsToDelete], timeout_ms: int) -> Sequence[DeleteRecordsResult]:
-        """Raise log start offsets; returns when all live replicas have followed, or the time is over."""
-        answer: asyncio.Future[Sequence[DeleteRecordsResult]] = asyncio.get_running_loop().create_future()
-        self._execute(self._decided(lambda: self.core.delete_records(wanted, timeout_ms, answer, self._now_ms())))
+        """Raise log start offsets; return when all live replicas have followed, or after the timeout."""
+        token: asyncio.Future[Sequence[DeleteRecordsResult]] = asyncio.get_running_loop().create_future()
+        self._execute(self._decided(lambda: self.core.delete_records(wanted, timeout_ms, token, self._now_ms())))
         try:
-            return await answer
+            return await token
         except asyncio.CancelledError:
-            self.core.cancel(answer)
+            self.core.cancel(token)
             raise
 
     # The controller
@@ -265,7 +266,7 @@ class ReplicaManager:
             owed = self._log_effects.owed_epochs()
         if owed:
             await self._in_log_pool(lambda: self.logs.write_epochs(owed))
-            self._tell_of_failures()
+            self._report_failures()
         return self._as_carried_out(response)
 
     async def _create_logs(self, wanted: Sequence[LeaderAndIsrPartition]) -> Mapping[TopicPartition, StorageError]:
@@ -304,55 +305,55 @@ class ReplicaManager:
             self.logs.delete_all(deleted)
         except TidegaugeError as problem:
             LOG.error("Logs could not be deleted: %s", problem.message)  # noqa: TRY400 - the sentence says it all
-            self._tell_of_failures()
+            self._report_failures()
         errors = dict(self._as_carried_out(response).partitions)
-        errors |= {at: ErrorCode.KAFKA_STORAGE_ERROR for at, folder in homes.items() if folder.offline}
+        errors |= {at: ErrorCode.KAFKA_STORAGE_ERROR for at, home in homes.items() if home.offline}
         return PartitionsResponse(response.error, errors)
 
     def isr_verdict(self, proposal: IsrProposal, verdict: IsrVerdict) -> None:
-        """The controller's answer to a proposal."""
+        """Apply the controller's verdict on a proposal."""
         self._execute(self._decided(lambda: self.core.isr_verdict(proposal, verdict, self._now_ms())))
 
     # Fetchers
 
     def fetch_response_received(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
-        """A leader answered a round."""
+        """Take in a leader's fetch response."""
         self._execute(
             self._decided(lambda: self.core.fetch_response_received(leader, request_id, partitions, self._now_ms()))
         )
         if self.fetched is not None:
             self.fetched(leader, partitions)
 
-    def epoch_ends_received(self, leader: int, request_id: int, answers: Sequence[EpochEndResult]) -> None:
-        """A leader told where epochs end."""
-        self._execute(self._decided(lambda: self.core.epoch_ends_received(leader, request_id, answers, self._now_ms())))
+    def epoch_ends_received(self, leader: int, request_id: int, ends: Sequence[EpochEndResult]) -> None:
+        """Take in a leader's response that says where epochs end."""
+        self._execute(self._decided(lambda: self.core.epoch_ends_received(leader, request_id, ends, self._now_ms())))
 
     def next_round(self, leader: int, admits: Admits | None) -> FetchRound | EpochRound | Wait:
         """Return what to ask a leader now, of the partitions that are admitted."""
         return self._decided(lambda: self.core.next_round(leader, self._now_ms(), admits))
 
     def round_failed(self, leader: int, request_id: int) -> None:
-        """A round got no answer."""
+        """Give up a round that got no response."""
         self._execute(self._decided(lambda: self.core.round_failed(leader, request_id, self._now_ms())))
 
     # The log
 
     async def delete_old_segments(self) -> None:
-        """Retention: old segments go, the log start offsets follow. On the loop: it only renames files."""
+        """Apply retention: remove old segments and raise log start offsets. On the loop: it only renames files."""
         self._log_start_advanced(self.logs.housekeeping(self.core.high_watermarks()))
-        self._tell_of_failures()
+        self._report_failures()
 
     def delete_old_segments_of_compacted(self) -> None:
-        """The same for compacted logs, which the cleaner looks after."""
+        """Apply retention to compacted logs; the cleaner calls this."""
         self._log_start_advanced(self.logs.housekeeping_of_compacted(self.core.high_watermarks()))
-        self._tell_of_failures()
+        self._report_failures()
 
-    def _tell_of_failures(self) -> None:
+    def _report_failures(self) -> None:
         for directory in self.logs.offline_directories:
             self.directory_failed(directory)
 
     def _log_start_advanced(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Retention removed old segments."""
+        """Raise the log start offsets of logs whose old segments retention removed."""
         for at, offset in starts.items():
             self._execute(self._decided(lambda at=at, offset=offset: self.core.log_start_advanced(at, offset)))  # type: ignore[misc] # bound here
 
@@ -366,8 +367,8 @@ class ReplicaManager:
         self._arm_timer()
 
     def _replicas_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """The executor took replicas offline: with their directory, or one by one."""
-        self._tell_of_failures()
+        """Report replicas that the executor took offline, with their directory or one by one."""
+        self._report_failures()
         logs = (self.logs.get(at) for at in topic_partitions)
         if any(log is None or not log.log_directory.offline for log in logs):
             self._outlets.replicas_failed()
@@ -375,7 +376,7 @@ class ReplicaManager:
     # Steps
 
     def _decided(self, decide: Callable[[], Decision]) -> Decision:
-        """Return what the core decides. What it meets at no partition of its own halts the broker."""
+        """Return what the core decides. A failure that belongs to no single partition halts the broker."""
         try:
             return decide()
         except Exception as problem:
@@ -407,7 +408,7 @@ class ReplicaManager:
         due_ms = self.core.next_deadline_ms()
         if self._timer is not None:
             if due_ms >= self._timer_ms:
-                return  # the timer rings earlier and will be set anew then
+                return  # the timer fires earlier and is set again then
             self._timer.cancel()
         self._timer_ms = due_ms
         delay_seconds = max(0, due_ms - self._now_ms()) / 1000
@@ -426,7 +427,7 @@ class ReplicaManager:
                 loop.call_soon_threadsafe(self._directory_failed_soon, directory)
 
         self.logs.on_directory_failure = failed
-        self._tell_of_failures()
+        self._report_failures()
         self._arm_timer()
 
     def _directory_failed_soon(self, directory: Path) -> None:

@@ -194,7 +194,7 @@ class BrokerService:
     def admit_follower(self, cluster_id: str, truncation_rule: str) -> tuple[ErrorCode, str]:
         """Return why a broker must not replicate from here: it is of another cluster, or truncates by another rule.
 
-        One truncation rule holds for a whole cluster: two rules would not agree on where logs diverge.
+        One truncation rule holds for the cluster: two rules would not agree on where logs diverge.
         """
         own_rule = self.settings.text("replica.truncation.rule")
         if cluster_id != self.cluster_id:
@@ -212,14 +212,14 @@ class BrokerService:
     def list_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
     ) -> tuple[OffsetResult, int]:
-        """The offset for a time, and the timestamp that was found (-1: none)."""
+        """Return the offset for a time, and the timestamp that was found (-1: none)."""
         try:
             return self._replicas.list_offset(topic_partition, current_leader_epoch, timestamp_ms)
         except TidegaugeError as problem:
             return OffsetResult(problem.code, problem.message), -1
 
     def offset_for_leader_epoch(self, question: EpochLookup) -> EpochEndResult:
-        """Where an epoch ends here, if this broker leads."""
+        """Return where an epoch ends here, if this broker leads."""
         return self._replicas.core.offset_for_leader_epoch(question)
 
     async def delete_records(self, wanted: Sequence[RecordsToDelete], timeout_ms: int) -> Sequence[DeleteRecordsResult]:
@@ -413,7 +413,7 @@ class BrokerService:
             return DescribedConfigs(problem.code, problem.message)
         return DescribedConfigs(entries=views, applied_change=self.configs.applied_change)
 
-    # The controller tells
+    # Requests of the controller
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> PartitionsResponse:
         """Become leader or follower."""
@@ -430,10 +430,10 @@ class BrokerService:
         return error
 
     async def until_startup_complete(self) -> None:
-        """Return once the controller has told all that the latest registration brings: metadata, roles, elections.
+        """Return once the controller has sent all that the latest registration brings: metadata, roles, elections.
 
         Call it when this broker has registered. What was sent to an earlier process in its place, or for an earlier
-        registration, may still come and does not count; the controller may be quicker than ZooKeeper's answer.
+        registration, may still come and does not count; the controller may be quicker than ZooKeeper's response.
         """
         while self._complete_for < self._replicas.core.broker_epoch:
             self._complete.clear()
@@ -443,18 +443,18 @@ class BrokerService:
         """Stop replicas."""
         return await self._replicas.stop_replica(request)
 
-    # Brokers ask the controller
+    # Requests of brokers to the controller
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """A leader's proposals."""
+        """Pass a leader's proposals to the controller."""
         return await self._controller.alter_partition(request)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, list[TopicPartition]]:
-        """A broker wants to stop."""
+        """Ask the controller to move leaders away from a broker that stops."""
         return await self._controller.controlled_shutdown(broker_id, broker_epoch)
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, int, int]:
-        """A block of producer ids."""
+        """Ask the controller for a block of producer ids."""
         return await self._controller.allocate_producer_ids(broker_id, broker_epoch)
 
 

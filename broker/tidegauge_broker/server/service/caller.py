@@ -1,4 +1,4 @@
-"""Who sends a request, in the terms that every wire can give. Pure."""
+"""The sender of a request, in the terms that every wire can give. Pure."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def endpoints_through(listener: str, brokers: Iterable[Endpoint]) -> list[Endpoi
 def partition_view(
     entry: UpdateMetadataPartition, live: Collection[int], registered: Collection[int] = ()
 ) -> PartitionView:
-    """Return what a client is told of a partition; rule 2.
+    """Return a client's view of a partition; rule 2.
 
     Args:
         entry: what the controller sent.

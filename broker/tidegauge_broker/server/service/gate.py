@@ -1,7 +1,8 @@
-"""What stands between the wires and the service: a gate that refuses, delays, or answers requests in its place.
+"""What stands between the wires and the service: a gate that refuses or delays requests, or responds in its place.
 
-The gate decides by API, caller and its own rules, for every wire; a wire says who calls, breaks the connection when the
-gate says so, and puts an injected error into its own form of the response. A broker has no gate unless the lab is on.
+The gate decides by API, caller and its own rules, for every wire; a wire names the caller, breaks the connection when
+the gate says so, and puts an injected error into its own form of the response. A broker has no gate unless the lab is
+on.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Gate(Protocol):
         """Refuse a call that must not begin.
 
         Raises:
-            CallRefused: its caller is cut off.
+            CallRefused: its caller is partitioned from this broker.
         """
         ...
 
@@ -77,6 +78,6 @@ class Gate(Protocol):
         """Let one request pass after its delay; return the error that its response is to carry.
 
         Raises:
-            CallRefused: the request is lost, or its caller is cut off.
+            CallRefused: the request is lost, or its caller is partitioned from this broker.
         """
         ...

@@ -5,11 +5,11 @@ is in memory until its client has read it, therefore:
 
 Rules:
     1. A connection whose unwritten responses hold ``fetch.max.bytes`` gets no further one: its next requests wait until
-       it has read. (Kafka serves one request of a connection at a time.) What a waiting fetch wants to gather before it
-       is answered (fetch.min.bytes) counts as if it were there.
+       it has read. (Kafka serves one request of a connection at a time.) What a waiting fetch wants to gather before
+       its response (fetch.min.bytes) counts as if it were there.
     2. All unwritten responses together hold at most ``queued.max.response.bytes``, as ``queued.max.request.bytes``
-       bounds requests in Kafka. The limit is applied when the records are read; the batch that reaches it is whole.
-       The last eighth is for responses without records: metadata is served when fetches have to wait.
+       bounds requests in Kafka. The limit is applied when the records are read; the batch that reaches it is kept
+       complete. The last eighth is for responses without records: metadata is served when fetches have to wait.
     3. A response takes at most a quarter of what is free, but always a batch, and a connection that holds more than a
        quarter of what is free gets no further one: connections that do not read leave room for those that do (dynamic
        thresholds: Choudhury and Hahne 1998).

@@ -24,7 +24,7 @@ class WireListeners:
 
     Args:
         listeners: what to bind, and which wire each one speaks.
-        service: answers requests.
+        service: handles requests.
         offered: the services of the gRPC listeners.
         settings: of the broker.
         security: certificates and key of the listeners with TLS.
@@ -72,7 +72,7 @@ class WireListeners:
         await self._offered.set_health(READY_SERVICE, serving=is_ready)
 
     async def stop(self, grace_seconds: float | None = STOP_GRACE_SECONDS) -> None:
-        """Serve no more; calls in flight have this long to end."""
+        """Stop serving; ``grace_seconds`` is the timeout of calls in flight."""
         await self._kafka.stop()
         await self._grpc.stop(grace_seconds)
 

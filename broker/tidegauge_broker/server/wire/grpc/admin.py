@@ -16,7 +16,7 @@ from tidegauge_controller import wire
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 
 Context = grpc.aio.ServicerContext[Any, Any]
-# What a client does not say means preferred, and a broker. A number that is unknown here goes to the service as it is.
+# An unset field means preferred, and a broker. An unknown number is passed to the service.
 _ELECTION_TYPES: dict[int, int] = {
     topics_pb2.ELECTION_TYPE_UNSPECIFIED: ElectionType.PREFERRED,
     topics_pb2.ELECTION_TYPE_PREFERRED: ElectionType.PREFERRED,

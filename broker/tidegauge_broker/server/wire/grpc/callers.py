@@ -1,4 +1,4 @@
-"""Who makes a gRPC call: its peer, and the broker id that brokers with the lab send in the call's metadata."""
+"""The caller of a gRPC call: its peer, and the broker id that brokers with the lab send in the call's metadata."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CALLER_KEY = "tidegauge-broker-id"
 
 
 def caller_of(context: grpc.aio.ServicerContext[Any, Any], listener: str) -> Caller:
-    """Return who makes this call through the listener of this name."""
+    """Return the caller of this call through the listener of this name."""
     return Caller(context.peer(), listener, calling_broker(context.invocation_metadata()))
 
 

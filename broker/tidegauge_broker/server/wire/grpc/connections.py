@@ -1,9 +1,10 @@
 """A broker's connections, counted by listener and address, and ``max.connections.per.ip``.
 
-gRPC accepts connections by itself and tells nobody. But they are this process's own sockets: those bound to the port of
-a listener that have a peer. They are looked for when a metric is asked for, and, only where the limit is set,
+gRPC accepts connections by itself and reports none. But they are this process's own sockets: those bound to the port
+of a listener that have a peer. They are looked for when a metric is asked for, and, only where the limit is set,
 every ``LOOK_EVERY_SECONDS``: the first ones of an address stay, the others are shut down, which gRPC sees as
-a client that has gone. So a connection above the limit may live for that long (Kafka closes it as it accepts it).
+a client that has disconnected. So a connection above the limit may stay open for that time (Kafka closes it as it
+accepts it).
 
 Source: ConnectionQuotas, SocketServer (the sentence in the log).
 """
@@ -30,7 +31,7 @@ _DESCRIPTORS = Path("/dev/fd")
 
 
 class Peer(NamedTuple):
-    """Who is connected, and to which port."""
+    """The other end of a connection, and the port that it is connected to."""
 
     host: str
     port: int
@@ -63,7 +64,7 @@ class Connections:
             await self._task.close()
 
     def counts(self) -> dict[str, int]:
-        """Connections by the listener's name."""
+        """Return the number of connections by the listener's name."""
         found = Counter(self._listeners[peer.listener_port] for peer, _ in self._accepted())
         return {name: found[name] for name in self._listeners.values()}
 
@@ -108,7 +109,7 @@ class Connections:
 
 
 def _peer_of(descriptor: int) -> Peer | None:
-    """Who is at the other end of a descriptor; None: it is no connection by TCP. The descriptor stays as it is."""
+    """Return the other end of a descriptor, which stays as it is; None: it is no TCP connection."""
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         return None
     looked_at = socket.socket(fileno=descriptor)

@@ -37,7 +37,7 @@ class ControllerServicer(controller_service_pb2_grpc.ControllerServiceServicer):
     async def AllocateProducerIds(
         self, request: control_pb2.AllocateProducerIdsRequest, context: Context
     ) -> control_pb2.AllocateProducerIdsResponse:
-        """A block of producer ids."""
+        """Allocate a block of producer ids."""
         del context
         error, first, count = await self._service.allocate_producer_ids(request.broker_id, request.broker_epoch)
         return control_pb2.AllocateProducerIdsResponse(error=wire.to_error(error), first_producer_id=first, count=count)

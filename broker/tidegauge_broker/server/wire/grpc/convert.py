@@ -1,4 +1,4 @@
-"""The client and replication planes on the wire: ``replica.messages`` <-> protobuf. Nothing is decided here.
+"""Messages of the client and replication planes: ``replica.messages`` <-> protobuf. Nothing is decided here.
 
 What is -1 or None inside is an absent field outside. The control plane has its own such module,
 ``tidegauge_controller.wire``.
@@ -48,7 +48,7 @@ def _to_epoch_end(end: EpochEnd | None) -> common_pb2.EpochEndOffset | None:
 
 
 def from_produce(message: produce_pb2.ProduceRequest) -> ProduceRequest:
-    """A produce request."""
+    """Convert a produce request."""
     return ProduceRequest(
         message.acks,
         message.timeout_ms,
@@ -57,7 +57,7 @@ def from_produce(message: produce_pb2.ProduceRequest) -> ProduceRequest:
 
 
 def to_produce_response(correlation_id: int, results: Sequence[ProduceResult]) -> produce_pb2.ProduceResponse:
-    """The answer to a produce request."""
+    """Convert the response to a produce request."""
     return produce_pb2.ProduceResponse(
         correlation_id=correlation_id,
         partitions=[
@@ -77,7 +77,7 @@ def to_produce_response(correlation_id: int, results: Sequence[ProduceResult]) -
 
 
 def from_fetch_partition(message: fetch_pb2.FetchPartition) -> FetchPartition:
-    """What a reader wants of one partition."""
+    """Convert what a reader asks of one partition."""
     return FetchPartition(
         TopicPartition(message.topic, message.partition),
         message.fetch_offset,
@@ -89,7 +89,7 @@ def from_fetch_partition(message: fetch_pb2.FetchPartition) -> FetchPartition:
 
 
 def to_fetch_partition(wanted: FetchPartition) -> fetch_pb2.FetchPartition:
-    """What a follower wants of one partition."""
+    """Convert what a follower asks of one partition."""
     return fetch_pb2.FetchPartition(
         topic=wanted.topic_partition.topic,
         partition=wanted.topic_partition.partition,
@@ -102,7 +102,7 @@ def to_fetch_partition(wanted: FetchPartition) -> fetch_pb2.FetchPartition:
 
 
 def to_fetch_result(result: FetchResult) -> fetch_pb2.FetchPartitionResult:
-    """What one partition gave."""
+    """Convert the result of one partition, without its records."""
     return fetch_pb2.FetchPartitionResult(
         topic=result.topic_partition.topic,
         partition=result.topic_partition.partition,
@@ -117,7 +117,7 @@ def to_fetch_result(result: FetchResult) -> fetch_pb2.FetchPartitionResult:
 
 
 def from_fetch_result(message: fetch_pb2.FetchPartitionResult) -> FetchedPartition:
-    """A follower's view of one partition of an answer."""
+    """Convert one partition of a response into the follower's view of it."""
     return FetchedPartition(
         TopicPartition(message.topic, message.partition),
         from_error(message.error),
@@ -138,14 +138,14 @@ def _from_epoch_end(message: common_pb2.EpochEndOffset) -> EpochEnd:
     return EpochEnd(message.leader_epoch if message.HasField("leader_epoch") else -1, message.end_offset)
 
 
-def to_epoch_end_result(answer: EpochEndResult) -> offsets_pb2.OffsetForLeaderEpochResult:
+def to_epoch_end_result(result: EpochEndResult) -> offsets_pb2.OffsetForLeaderEpochResult:
     """Where an epoch ends."""
     return offsets_pb2.OffsetForLeaderEpochResult(
-        topic=answer.topic_partition.topic,
-        partition=answer.topic_partition.partition,
-        error=to_error(answer.error),
-        error_message="" if answer.error is ErrorCode.NONE else answer.error.name,
-        end=_to_epoch_end(answer.end),
+        topic=result.topic_partition.topic,
+        partition=result.topic_partition.partition,
+        error=to_error(result.error),
+        error_message="" if result.error is ErrorCode.NONE else result.error.name,
+        end=_to_epoch_end(result.end),
     )
 
 
@@ -161,9 +161,9 @@ def from_epoch_questions(message: offsets_pb2.OffsetsForLeaderEpochRequest) -> l
     ]
 
 
-def to_epoch_end_results(answers: Iterable[EpochEndResult]) -> offsets_pb2.OffsetsForLeaderEpochResponse:
-    """Convert a whole response."""
-    return offsets_pb2.OffsetsForLeaderEpochResponse(partitions=[to_epoch_end_result(answer) for answer in answers])
+def to_epoch_end_results(results: Iterable[EpochEndResult]) -> offsets_pb2.OffsetsForLeaderEpochResponse:
+    """Convert a response with all its partitions."""
+    return offsets_pb2.OffsetsForLeaderEpochResponse(partitions=[to_epoch_end_result(result) for result in results])
 
 
 def from_epoch_end_result(message: offsets_pb2.OffsetForLeaderEpochResult) -> EpochEndResult:
@@ -184,7 +184,7 @@ def to_epoch_question(question: EpochLookup) -> offsets_pb2.OffsetForLeaderEpoch
 
 
 def to_delete_records_result(result: DeleteRecordsResult) -> offsets_pb2.DeleteRecordsResult:
-    """One partition's low watermark."""
+    """Convert one partition's low watermark."""
     return offsets_pb2.DeleteRecordsResult(
         topic=result.topic_partition.topic,
         partition=result.topic_partition.partition,
@@ -195,22 +195,22 @@ def to_delete_records_result(result: DeleteRecordsResult) -> offsets_pb2.DeleteR
 
 
 def to_offset_result(
-    topic_partition: TopicPartition, answer: OffsetResult, timestamp_ms: int
+    topic_partition: TopicPartition, result: OffsetResult, timestamp_ms: int
 ) -> offsets_pb2.ListOffsetsResult:
-    """One partition's offset."""
+    """Convert one partition's offset."""
     return offsets_pb2.ListOffsetsResult(
         topic=topic_partition.topic,
         partition=topic_partition.partition,
-        error=to_error(answer.error),
-        error_message=answer.message,
-        offset=_known(answer.offset),
+        error=to_error(result.error),
+        error_message=result.message,
+        offset=_known(result.offset),
         timestamp_ms=_known(timestamp_ms),
-        leader_epoch=_known(answer.leader_epoch),
+        leader_epoch=_known(result.leader_epoch),
     )
 
 
 def to_replica(view: ReplicaView, on_disk: LogOnDisk) -> metadata_pb2.ReplicaDescription:
-    """The full truth about one replica."""
+    """Convert the complete description of one replica."""
     return metadata_pb2.ReplicaDescription(
         topic=view.topic_partition.topic,
         partition=view.topic_partition.partition,

@@ -1,4 +1,4 @@
-"""The service's gate before gRPC's calls: says who calls, ends calls, and puts errors into responses.
+"""The service's gate before gRPC's calls: names the caller, ends calls, and puts errors into responses.
 
 Rules:
     1. The Lab service and the health service pass no gate; SteppedRound is a follower's fetch and is met as one.
@@ -30,7 +30,7 @@ _FREE = ("/grpc.health.", "/grpc.reflection.", "/tidegauge.v1.LabService/")
 _STEPPED_ROUND = "/tidegauge.v1.LabService/SteppedRound"
 
 
-class _Answered(Exception):
+class _RespondedEarly(Exception):
     """The call ends with this response."""
 
     def __init__(self, response: Message) -> None:
@@ -74,7 +74,7 @@ class GatedCalls(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         if handler is None or (method.startswith(_FREE) and method != _STEPPED_ROUND):
             return handler
-        # The gate tells callers apart by broker only; a call's peer is not known before its handler runs.
+        # The gate distinguishes callers by broker only; a call's peer is not known before its handler runs.
         caller = Caller("", self._listener, calling_broker(handler_call_details.invocation_metadata))
         rpc = method.rpartition("/")[2]
         if handler.request_streaming and handler.response_streaming:
@@ -96,7 +96,7 @@ class GatedCalls(grpc.aio.ServerInterceptor):
                 injected = None if self._gate.is_open else await self._admit(call, request)
                 real = await handler.unary_unary(request, context)
                 return real if injected is None else _replaced(rpc, injected, request, real)
-            except _Answered as instead:
+            except _RespondedEarly as instead:
                 return instead.response
             except (CallRefused, asyncio.CancelledError) as problem:
                 refused = _why(call, problem)
@@ -118,7 +118,7 @@ class GatedCalls(grpc.aio.ServerInterceptor):
                     if other is not None and injection.is_for_the_whole(rpc):
                         return
                 return
-            except _Answered as instead:
+            except _RespondedEarly as instead:
                 yield instead.response
                 return
             except (CallRefused, asyncio.CancelledError) as problem:
@@ -161,7 +161,7 @@ class GatedCalls(grpc.aio.ServerInterceptor):
             raise CallRefused("injected by the lab", injected.status)
         if injection.METHODS[call.rpc].client_streaming and not injection.is_for_the_whole(call.rpc):
             return injected
-        raise _Answered(injection.refusal(injected.error, request, injection.answer_to(call.rpc)))
+        raise _RespondedEarly(injection.refusal(injected.error, request, injection.empty_response(call.rpc)))
 
 
 class _Requests:
@@ -196,7 +196,7 @@ def _replaced(rpc: str, injected: InjectedError, request: Message, response: Any
 
 
 def _why(call: _Call, problem: BaseException) -> CallRefused:
-    """Return how the call ends; a cancellation that is not the gate's goes on."""
+    """Return how the call ends; a cancellation that is not the gate's is raised again."""
     if isinstance(problem, CallRefused):
         return problem
     if not call.entry.broken_by:

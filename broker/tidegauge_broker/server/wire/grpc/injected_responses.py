@@ -1,9 +1,10 @@
 """The form of an injected error in gRPC: Kafka's error put where the RPC's response has a place for it.
 
 Rules:
-    1. An answer with an error of the whole carries it there. Else it names each partition of the request with the
-       error, as Kafka's ``getErrorResponse`` does. Else (Metadata, topics) every item of the real answer gets it.
-    2. An RPC that changes something, and whose answer has a place only in its items, can't fail so before its effect:
+    1. A response with a field for an error of the whole carries it there. Else it names each partition of the request
+       with the error, as Kafka's ``getErrorResponse`` does. Else (Metadata, topics) every item of the real response
+       gets it.
+    2. An RPC that changes something, and whose response has errors only in its items, can't fail so before its effect:
        ``after_effect`` is needed, or a gRPC status.
     3. ``Produce`` means ProduceStream too: which of the two a client uses is not the fault's business.
 """
@@ -65,58 +66,58 @@ def check(fault: lab_pb2.ErrorFault) -> None:
     if not _has_place(method.output_type):
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"the answer of {fault.rpc} has no place for an error; give a gRPC status instead",
+            f"the response of {fault.rpc} has no place for an error; give a gRPC status instead",
         )
     if not fault.after_effect and not can_refuse(fault.rpc):
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"{fault.rpc} can answer {ErrorCode.of(fault.error).name} only after its effect, or fail with a gRPC "
+            f"{fault.rpc} can respond with {ErrorCode.of(fault.error).name} only after its effect, or fail with a gRPC "
             "status before it",
         )
 
 
 def is_for_the_whole(rpc: str) -> bool:
-    """Whether the RPC's answer has a place for an error of the whole."""
+    """Whether the RPC's response has a field for an error of the whole."""
     return bool({"error", "status"} & set(METHODS[rpc].output_type.fields_by_name))
 
 
 def can_refuse(rpc: str) -> bool:
-    """Whether there is an answer with the error without any effect; rule 2."""
+    """Whether a response can carry the error without any effect of the request; rule 2."""
     method = METHODS[rpc]
     return is_for_the_whole(rpc) or _by_partition(method.input_type, method.output_type) or rpc in _READS
 
 
 def must_run(rpc: str) -> bool:
-    """Whether the answer is made from the real one, since the request does not say what it would name."""
+    """Whether the response is made from the real one, since the request does not say what it would name."""
     method = METHODS[rpc]
     return not is_for_the_whole(rpc) and not _by_partition(method.input_type, method.output_type)
 
 
-def answer_to(rpc: str) -> Message:
-    """An empty answer of this RPC."""
+def empty_response(rpc: str) -> Message:
+    """Return an empty response of this RPC."""
     return GetMessageClass(METHODS[rpc].output_type)()
 
 
-def refusal(error: int, request: Message, answer: AnyMessage) -> AnyMessage:
-    """Make of an empty answer the one that refuses the request."""
+def refusal(error: int, request: Message, response: AnyMessage) -> AnyMessage:
+    """Fill an empty response so that it refuses the request; return it."""
     for shared in ("correlation_id", "request_id"):
-        if shared in request.DESCRIPTOR.fields_by_name and shared in answer.DESCRIPTOR.fields_by_name:
-            setattr(answer, shared, getattr(request, shared))
-    if not {"error", "status"} & set(answer.DESCRIPTOR.fields_by_name):
+        if shared in request.DESCRIPTOR.fields_by_name and shared in response.DESCRIPTOR.fields_by_name:
+            setattr(response, shared, getattr(request, shared))
+    if not {"error", "status"} & set(response.DESCRIPTOR.fields_by_name):
         for asked in request.partitions:  # type: ignore[attr-defined]  # _by_partition holds: both have them
-            answer.partitions.add(topic=asked.topic, partition=asked.partition)  # type: ignore[attr-defined]  # the same
-    return with_error(error, answer)
+            response.partitions.add(topic=asked.topic, partition=asked.partition)  # type: ignore[attr-defined]  # the same
+    return with_error(error, response)
 
 
-def with_error(error: int, answer: AnyMessage) -> AnyMessage:
-    """Put the error into an answer; rule 1."""
-    if _put(error, answer):
-        return answer
-    for field, items in answer.ListFields():
+def with_error(error: int, response: AnyMessage) -> AnyMessage:
+    """Put the error into a response and return it; rule 1."""
+    if _put(error, response):
+        return response
+    for field, items in response.ListFields():
         if field.message_type is not None and _has_place(field.message_type):
             for item in items:
                 _put(error, item)
-    return answer
+    return response
 
 
 def _put(error: int, message: Message) -> bool:
@@ -139,9 +140,9 @@ def _has_place(descriptor: Descriptor) -> bool:
     )
 
 
-def _by_partition(request: Descriptor, answer: Descriptor) -> bool:
+def _by_partition(request: Descriptor, response: Descriptor) -> bool:
     """Whether both name partitions by topic and index."""
-    found = [descriptor.fields_by_name.get("partitions") for descriptor in (request, answer)]
+    found = [descriptor.fields_by_name.get("partitions") for descriptor in (request, response)]
     return all(
         field is not None
         and field.message_type is not None

@@ -1,9 +1,9 @@
 """gRPC's own lines on stderr: handshakes that failed become one sentence of the broker's log each.
 
-gRPC ends a failed TLS handshake by itself, and all it tells of it is a line of its C library on descriptor 2. Where a
-broker has a TLS listener, that descriptor becomes a pipe: what comes out of it is told as ``handshakes`` says, or
-passed on as it is. Python's own stderr and log go to the old descriptor directly, so that nothing of theirs gets lost.
-A client that fails again and again is told once in ``TELL_AGAIN_SECONDS``, with how often it was.
+gRPC ends a failed TLS handshake by itself, and its only report is a line of its C library on descriptor 2. Where a
+broker has a TLS listener, that descriptor becomes a pipe: its lines are logged as ``handshakes`` words them, or passed
+on as they are. Python's own stderr and log go to the old descriptor directly, so that nothing of theirs gets lost.
+A client that fails repeatedly is logged once in ``LOG_AGAIN_SECONDS``, with the number of failures.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import TextIO
 from tidegauge.handshakes import server_reason
 
 LOG = logging.getLogger("tidegauge.broker")
-TELL_AGAIN_SECONDS = 10.0
+LOG_AGAIN_SECONDS = 10.0
 _STDERR = 2
 
 
-class Told:
-    """What was told already, and when."""
+class LoggedReasons:
+    """The reasons that were logged already, and when."""
 
     def __init__(self) -> None:
         self._at: dict[str, float] = {}
         self._since: dict[str, int] = {}
 
     def sentence(self, reason: str, now_seconds: float) -> str | None:
-        """The sentence to log now; None: it was told lately."""
+        """Return the sentence to log now; None: it was logged recently."""
         last = self._at.get(reason)
-        if last is not None and now_seconds - last < TELL_AGAIN_SECONDS:
+        if last is not None and now_seconds - last < LOG_AGAIN_SECONDS:
             self._since[reason] = self._since.get(reason, 0) + 1
             return None
         self._at[reason] = now_seconds
@@ -43,7 +43,7 @@ class Told:
 
 
 def take_over() -> None:
-    """Begin; for the rest of the process."""
+    """Take over descriptor 2 for the rest of the process."""
     kept = os.fdopen(os.dup(_STDERR), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
     reading, writing = os.pipe()
     os.dup2(writing, _STDERR)
@@ -57,7 +57,7 @@ def take_over() -> None:
 
 
 def _pass_on(reading: int, kept: TextIO) -> None:
-    told = Told()
+    logged = LoggedReasons()
     with os.fdopen(reading, encoding="utf-8", errors="backslashreplace") as lines:
         for line in lines:
             reason = server_reason(line)
@@ -65,6 +65,6 @@ def _pass_on(reading: int, kept: TextIO) -> None:
                 kept.write(line)
                 kept.flush()
                 continue
-            sentence = told.sentence(reason, time.monotonic())
+            sentence = logged.sentence(reason, time.monotonic())
             if sentence is not None:
                 LOG.warning("%s", sentence)

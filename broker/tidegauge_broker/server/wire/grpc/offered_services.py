@@ -1,6 +1,6 @@
 """What a gRPC listener offers: the broker's services, health, reflection, and what the lab adds.
 
-Health is SERVING for the whole broker as soon as it listens, and for ``READY_SERVICE`` once the controller has sent all
+Health is SERVING for the broker as soon as it listens, and for ``READY_SERVICE`` once the controller has sent all
 that the broker's registration brings.
 """
 
@@ -88,6 +88,6 @@ class OfferedServices:
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(ReflectionServicer(names), server)
 
     async def set_health(self, service: str, *, serving: bool) -> None:
-        """Say whether a service serves; the empty name stands for the whole broker."""
+        """Say whether a service serves; the empty name stands for the broker."""
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         await self._health.set(service, status)

@@ -1,7 +1,7 @@
-"""Reads a local replica's log as it is, up to its log end offset, whoever leads: for accountants, not for consumers.
+"""Reads a local replica's log as it is, up to its log end offset, leader or not: for accountants, not for consumers.
 
 Rules:
-- Offsets and bytes of an answer are of one moment: they are read on the event loop, between two steps of the core.
+- Offsets and bytes of a response are of one moment: they are read on the event loop, between two steps of the core.
 - Reading counts for nothing: no remote log end offset, no caught-up clock, no purgatory.
 - The first read without an offset begins at the log start offset.
 
@@ -23,7 +23,7 @@ from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_controller import wire
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Most bytes of an answer, whatever is asked for."""
+"""Maximum size of the records in a response, whatever the request asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ReplicaPart:
         leader_epoch: -1 before the first LeaderAndIsr.
         file: the segment file in which ``records`` begins.
         file_position: the byte in it at which it begins.
-        error: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE, the file holds no whole batch there; or NONE.
+        error: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE, the file holds no complete batch there; or NONE.
     """
 
     leader_epoch: int
@@ -51,7 +51,7 @@ class ReplicaPart:
 def read_replica(
     replicas: ReplicaManager, topic_partition: TopicPartition, from_offset: int | None, max_bytes: int
 ) -> ReplicaPart:
-    """A part of the local replica.
+    """Return a part of the local replica.
 
     Raises:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, no replica is here; KAFKA_STORAGE_ERROR, it is offline.
@@ -81,7 +81,7 @@ def read_replica(
 
 
 class ReplicaLogServicer(replica_log_service_pb2_grpc.ReplicaLogServiceServicer):
-    """The same on the wire."""
+    """The methods of ``replica_log_service.proto``."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas

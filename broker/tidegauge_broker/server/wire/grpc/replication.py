@@ -61,7 +61,7 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
                 partitions = [
                     (convert.to_fetch_result(result), records)
                     for result, records in response.partitions
-                    if session.is_worth_telling(result, records)
+                    if session.has_news(result, records)
                 ]
                 yield RecordsResponse(fetch_pb2.ReplicaFetchResponse(request_id=message.request_id), partitions)
             finally:  # the response has been written, or the stream has ended

@@ -1,14 +1,14 @@
-"""Before a handler sees a request: bytes that are no message, and messages made to cost memory, are refused in words.
+"""Rejects malformed or memory-exhausting requests with a descriptive status, before a handler sees them.
 
 Rules:
-    1. Bytes that are no message of the type: INVALID_ARGUMENT with a sentence, no traceback in the broker's log. A
-       stream ends with that.
-    2. A request of ``MOST_ELEMENTS`` elements at most, however deep they lie: in a repeated field two bytes become some
+    1. Bytes that can't be parsed as the message: INVALID_ARGUMENT with a sentence, and no traceback in the broker's
+       log. It ends a stream.
+    2. A request has at most ``MAX_ELEMENTS`` elements, at any depth: in a repeated field two bytes become some
        hundred in memory, so a request that keeps ``socket.request.max.bytes`` could take gigabytes. They are counted
        before anything is made of them, and only where the request is long enough to hold too many. Kafka refuses
        arrays that are longer than what follows them, and has no more of a limit.
-    3. Where the ZooKeeper session ends while a request is worked on, nobody knows whether it took effect: UNAVAILABLE,
-       as when the connection is lost, and clients ask again.
+    3. If the ZooKeeper session ends while a request is handled, its outcome is unknown: UNAVAILABLE, as when the
+       connection is lost, and clients retry.
 
 It stands where services are added, so that a call pays nothing for it.
 """
@@ -26,7 +26,7 @@ from google.protobuf.message import DecodeError
 
 from tidegauge_controller.zookeeper import Closed, SessionExpired
 
-MOST_ELEMENTS = 200_000
+MAX_ELEMENTS = 200_000
 _LEAST_ELEMENT_BYTES = 2
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
@@ -37,7 +37,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class MalformedRequest(Exception):
-    """What came is not taken for a request."""
+    """The bytes are not accepted as a request; the message says why."""
 
 
 class GuardedServer:
@@ -46,21 +46,21 @@ class GuardedServer:
     Args:
         server: takes their handlers, guarded.
         around: given a service's full name, a method's name and its handler, returns what stands around that handler.
-        most_elements: of a request.
+        max_elements: of a request.
     """
 
     def __init__(
         self,
         server: grpc.aio.Server,
         around: Callable[[str, str, Any], Any] = lambda _service, _method, handler: handler,
-        most_elements: int = MOST_ELEMENTS,
+        max_elements: int = MAX_ELEMENTS,
     ) -> None:
         self._server = server
         self._around = around
-        self._most_elements = most_elements
+        self._max_elements = max_elements
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Sequence[grpc.GenericRpcHandler]) -> None:
-        """The generated code gives the same handlers by name, too; those are taken."""
+        """Ignore these: the generated code gives the same handlers by name, too."""
 
     def add_registered_method_handlers(self, service_name: str, handlers: Mapping[str, Any]) -> None:
         """Add a service's methods."""
@@ -68,8 +68,8 @@ class GuardedServer:
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service_name, guarded),))
 
     def _guarded(self, handler: Any) -> Any:
-        """A handler whose requests were looked at."""
-        read = reader(handler.request_deserializer, self._most_elements)
+        """Return a handler whose requests are checked first."""
+        read = reader(handler.request_deserializer, self._max_elements)
         write = handler.response_serializer
         if handler.request_streaming:
             return grpc.stream_stream_rpc_method_handler(_stream_stream(handler.stream_stream), read, write)
@@ -78,15 +78,15 @@ class GuardedServer:
         return grpc.unary_unary_rpc_method_handler(_unary_unary(handler.unary_unary), read, write)
 
 
-def reader(deserialize: Callable[[bytes], Any], most_elements: int) -> Callable[[bytes], Any]:
-    """Reads a message, or gives a function that raises why not: gRPC would log a traceback of an error in here."""
+def reader(deserialize: Callable[[bytes], Any], max_elements: int) -> Callable[[bytes], Any]:
+    """Return a reader of messages that returns a MalformedRequest instead: gRPC logs a traceback of what is raised."""
     shape = _Shape(deserialize.__self__.DESCRIPTOR)  # type: ignore[attr-defined]  # a class method of the message's type
-    short_bytes = most_elements * _LEAST_ELEMENT_BYTES
+    short_bytes = max_elements * _LEAST_ELEMENT_BYTES
 
     def read(data: bytes) -> Any:
         try:
             if len(data) > short_bytes:
-                shape.check(data, most_elements)
+                shape.check(data, max_elements)
             return deserialize(data)
         except (DecodeError, MalformedRequest) as problem:
             text = str(problem) if isinstance(problem, MalformedRequest) else f"it is no {shape.name}"
@@ -110,21 +110,21 @@ def _unary_unary(handle: Any) -> Any:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method is not offered here")
         except (SessionExpired, Closed):
             await context.abort(
-                grpc.StatusCode.UNAVAILABLE, "The broker's ZooKeeper session ended before this was answered; ask again"
+                grpc.StatusCode.UNAVAILABLE, "The broker's ZooKeeper session ended before the response; retry"
             )
 
     return guarded
 
 
 def _unary_stream(handle: Any) -> Any:
-    if not inspect.isasyncgenfunction(handle):  # one that writes its answers itself, as the health service's Watch
+    if not inspect.isasyncgenfunction(handle):  # one that writes its responses itself, as the health service's Watch
         return _unary_unary(handle)
 
     async def guarded(request: Any, context: Context) -> AsyncIterator[Any]:
         if isinstance(request, MalformedRequest):
             await _refuse(request, context)
-        async for answer in handle(request, context):
-            yield answer
+        async for response in handle(request, context):
+            yield response
 
     return guarded
 
@@ -132,8 +132,8 @@ def _unary_stream(handle: Any) -> Any:
 def _stream_stream(handle: Any) -> Any:
     async def guarded(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         try:
-            async for answer in handle(_sound(requests), context):
-                yield answer
+            async for response in handle(_sound(requests), context):
+                yield response
         except MalformedRequest as problem:
             await _refuse(problem, context)
 
@@ -160,10 +160,10 @@ class _Shape:
             elif field.is_repeated and field.type not in _TEXTS:
                 self._packed.add(field.number)
 
-    def check(self, data: bytes, most_elements: int) -> None:
+    def check(self, data: bytes, max_elements: int) -> None:
         """Hold the limit; raises MalformedRequest."""
-        if self._count(memoryview(data), most_elements) < 0:
-            raise MalformedRequest(f"it has more than {most_elements} elements; ask for fewer at a time")
+        if self._count(memoryview(data), max_elements) < 0:
+            raise MalformedRequest(f"it has more than {max_elements} elements; ask for fewer at a time")
 
     def _count(self, data: memoryview, left: int) -> int:
         """How many elements may still come after these; negative: too many. Bytes that are no message end it."""
@@ -187,7 +187,7 @@ class _Shape:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number and where it ends; beyond the end of the data there is nothing but zeros."""
+    """Return a number and where it ends; beyond the end of the data there are only zeros."""
     number = shift = 0
     while at < len(data):
         byte = data[at]

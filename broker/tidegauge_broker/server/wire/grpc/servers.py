@@ -1,4 +1,4 @@
-"""The gRPC servers of a broker: one for each listener, so that an answer can name the addresses of its listener.
+"""The gRPC servers of a broker: one for each listener, so that a response can name the addresses of its listener.
 
 The rules are ``wire.limits``'; gRPC holds them in its own way:
     1. ``max.connections.per.ip``: see ``connections``.
@@ -34,7 +34,7 @@ from tidegauge_broker.server.wire.limits import Limits
 
 STOP_GRACE_SECONDS = 0.2
 HANDSHAKE_MS = 20_000
-SIGN_OF_LIFE_MS = 20_000
+KEEPALIVE_TIMEOUT_MS = 20_000
 """Keepalive timeout: how long a peer has to respond to a ping."""
 
 
@@ -49,7 +49,7 @@ def grpc_options(limits: Limits) -> tuple[tuple[str, int], ...]:
         ("grpc.max_send_message_length", -1),
         ("grpc.max_connection_idle_ms", limits.idle_ms),
         ("grpc.keepalive_time_ms", limits.idle_ms),
-        ("grpc.keepalive_timeout_ms", SIGN_OF_LIFE_MS),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.max_concurrent_streams", limits.calls_per_connection),
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
@@ -57,7 +57,7 @@ def grpc_options(limits: Limits) -> tuple[tuple[str, int], ...]:
 
 
 def tls_of(settings: Values, security: Security) -> grpc.ServerCredentials:
-    """What TLS listeners show and want.
+    """Return the credentials of the TLS listeners.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, a certificate or an authority is missing.
@@ -112,7 +112,7 @@ class RpcServers:
         self.connections.watch()
 
     async def stop(self, grace_seconds: float | None = STOP_GRACE_SECONDS) -> None:
-        """Serve no more; calls under way have this long to end."""
+        """Stop serving; ``grace_seconds`` is the timeout of calls in flight."""
         await self.connections.close()
         for server in self._servers:
             await server.stop(grace=grace_seconds)

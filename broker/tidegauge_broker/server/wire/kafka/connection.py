@@ -8,7 +8,7 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
        the socket and the client reads. Only a Produce may begin behind Produces that wait for their acks; batches
        are appended, and responses sent, in the order of the requests. Kafka itself waits; a client sees no difference.
     3. While a request waits for its turn nothing more is read, so a connection holds one read's worth of requests.
-    4. With acks=0 there is no response; an error closes the connection, since nothing else could tell the client.
+    4. With acks=0 there is no response; an error closes the connection, since nothing else could notify the client.
     5. Record batches are copied once between the socket and the log: out of the buffer that all connections read into.
        A response's go from the buffer that the log has read to the socket as they are (``os.writev``); only what the
        socket does not take at once is copied, and everything under TLS.
@@ -174,7 +174,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _all_written(self) -> None:
-        """Count the responses no longer: they are written, or nobody reads them any more."""
+        """Count the responses no longer: they are written, or the connection is closed."""
         unwritten, self._unwritten = self._unwritten, []
         for pending in unwritten:
             pending.release()
@@ -207,7 +207,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _split(self, data: bytes) -> None:
-        """Cut bytes into frames; what is left waits for more, a larger frame in a buffer of its own."""
+        """Split bytes into frames; an incomplete frame waits for more, a larger one in a buffer of its own."""
         view = memoryview(data)
         at, end = 0, len(data)
         while end - at >= 4 and self._problem is None:

@@ -1,10 +1,11 @@
 """The service's gate before Kafka's requests: delays and losses, and errors in Kafka's form of the response.
 
 Rules:
-    1. A request that is lost, or whose caller is cut off, closes its connection; so does an injected gRPC status.
+    1. A request that is lost, or whose caller is partitioned from this broker, closes its connection; so does an
+       injected gRPC status.
     2. An error stands in each item of a response that has one (partitions, topics, resources), else at its top.
-    3. Before its effect, a Produce is answered with the error for each of its partitions, and any other request that
-       changes something with the error at the top of its response; one whose response has no such place is not
+    3. Before its effect, a Produce gets the error for each of its partitions, and any other request that changes
+       something gets it at the top of its response; one whose response has no such place is not
        handled, and its connection is closed. A request that only reads is handled, and its response carries the error.
     4. Faults name APIs as gRPC does; ``API_NAMES`` has those that Kafka calls otherwise.
 """
@@ -124,7 +125,7 @@ def _put(response: Any, error: int) -> None:
 
 
 def _items(message: Any) -> Iterator[Any]:
-    """The outermost parts of a message that have an error code of their own."""
+    """Yield the outermost parts of a message that have an error code of their own."""
     for field in dataclasses.fields(message):
         value = getattr(message, field.name)
         if isinstance(value, (list, tuple)):

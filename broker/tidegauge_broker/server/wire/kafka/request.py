@@ -1,4 +1,4 @@
-"""What a handler is given and what it may return."""
+"""The arguments of a request handler, and what it may return."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ SILENT = Silent()
 
 @dataclass(slots=True)
 class Context:
-    """Through what a request came.
+    """The context of a request.
 
     Attributes:
-        service: answers it.
-        caller: the connection; a client is told addresses of its listener only.
+        service: handles it.
+        caller: the connection; a client gets addresses of its listener only.
         sessions: fetch sessions of all connections of this broker.
         now_ms: the broker's clock.
         header: of the request.

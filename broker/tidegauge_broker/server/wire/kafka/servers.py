@@ -41,7 +41,7 @@ class KafkaServers:
 
     Args:
         listeners: those that speak Kafka's protocol are bound.
-        service: answers requests.
+        service: handles requests.
         settings: of the broker.
         security: certificate and key for the listeners with TLS.
         now_ms: the broker's clock.
@@ -201,7 +201,7 @@ class _KafkaListener:
                 await self._server.wait_closed()
 
     def close_idle(self, idle_ms: int) -> None:
-        """Close what has had no request for so long."""
+        """Close connections that had no request for ``idle_ms``."""
         latest_ms = self._now_ms() - idle_ms
         for connection in [one for one in self.connections if one.is_idle and one.used_ms <= latest_ms]:
             connection.close()

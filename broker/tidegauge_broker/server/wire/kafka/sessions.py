@@ -6,7 +6,7 @@ Epochs begin at 1 and follow one another; 2147483647 is followed by 1. A session
 to requests with topic ids, never to both. A partition that gave records goes to the end of the session's order, so that
 the others come first when the next response is full.
 A full cache gives up a session that was idle for ``EVICTION_MS``, or a smaller one that is as old; otherwise the client
-gets no session and goes on with full fetches.
+gets no session and continues with full fetches.
 Source: FetchSession, FetchSessionCache, CachedPartition.maybeUpdateResponseData (KIP-227), FetchManager.newContext.
 """
 
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """What one client has asked for so far, and been told."""
+    """What one client has asked for, and which offsets it has been sent."""
 
     id: int
     uses_ids: bool
@@ -56,29 +56,29 @@ class FetchSession:
     used_ms: int
     epoch: int = 1
     partitions: dict[Place, Asked] = field(default_factory=dict)
-    told: dict[Place, tuple[int, int]] = field(default_factory=dict)
+    sent: dict[Place, tuple[int, int]] = field(default_factory=dict)
 
     def update(self, asked: Mapping[Place, Asked], forgotten: Iterable[Place]) -> None:
         """Take in an incremental request."""
         for place, wanted in asked.items():
             before = self.partitions.get(place)
             if before is not None and before.current_leader_epoch != wanted.current_leader_epoch:
-                self.told.pop(place, None)
+                self.sent.pop(place, None)
             self.partitions[place] = wanted
         for place in forgotten:
             self.partitions.pop(place, None)
-            self.told.pop(place, None)
+            self.sent.pop(place, None)
 
     def has_news(self, place: Place, result: FetchResult, records: bytes) -> bool:
         """Return whether the response must name this partition, and remember what it says."""
         offsets = (result.high_watermark, result.log_start_offset)
         if result.error is not ErrorCode.NONE or result.diverging is not None:
-            self.told.pop(place, None)
+            self.sent.pop(place, None)
             return True
         if result.preferred_read_replica is not None:
             return True
-        changed = self.told.get(place) != offsets
-        self.told[place] = offsets
+        changed = self.sent.get(place) != offsets
+        self.sent[place] = offsets
         if records:
             self.partitions[place] = self.partitions.pop(place)
         return changed or bool(records)
@@ -124,7 +124,7 @@ class FetchSessionCache:
         uses_ids: bool,
         now_ms: int,
     ) -> Opened | ErrorCode:
-        """Return what a request is about, or the error of the whole request."""
+        """Return what a request is about, or the request's error."""
         if session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             self._sessions.pop(session_id, None)
             if session_epoch == FINAL_EPOCH or not asked:

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (45), version 0: begin, replace or (null replicas) cancel reassignments (KIP-455).
 
-At the controller only; elsewhere the whole response is NOT_CONTROLLER.
+At the controller only; elsewhere the response is NOT_CONTROLLER.
 Source: ``KafkaApis.handleAlterPartitionReassignmentsRequest``, ``KafkaController.alterPartitionReassignments``.
 """
 

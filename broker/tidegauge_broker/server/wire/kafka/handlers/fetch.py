@@ -88,7 +88,7 @@ async def _handle(request: FetchRequest, context: Context) -> FetchResponse | He
     reads, pending = await _read(request, opened.partitions, context)
     session = opened.session
     if session is not None:
-        reads = _told(session, reads, everything=opened.is_new)
+        reads = _with_news(session, reads, everything=opened.is_new)
     message = _response(reads, context, 0 if session is None else session.id, request.isolation_level)
     return Held(message, pending)
 
@@ -111,7 +111,7 @@ def _asked(item: FetchPartition) -> Asked:
     )
 
 
-def _told(session: FetchSession, reads: list[_Read], *, everything: bool) -> list[_Read]:
+def _with_news(session: FetchSession, reads: list[_Read], *, everything: bool) -> list[_Read]:
     """Return what the response names: all at the start of a session, then what is new."""
     return [read for read in reads if session.has_news(read.place, read.result, read.records) or everything]
 

@@ -58,8 +58,8 @@ def _partition(
     if item.timestamp < 0 and version < _FIRST_VERSIONS.get(item.timestamp, version + 1):
         return ListOffsetsPartitionResponse(at.partition, ErrorCode.UNSUPPORTED_VERSION)
     timestamp = EARLIEST if item.timestamp in {EARLIEST_LOCAL, LATEST_TIERED} else item.timestamp
-    answer, found_ms = context.service.list_offset(at, known_epoch(item.current_leader_epoch), timestamp)
-    error = answer.error
+    result, found_ms = context.service.list_offset(at, known_epoch(item.current_leader_epoch), timestamp)
+    error = result.error
     if error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_WITH_OFFSET_NOT_AVAILABLE:
         error = ErrorCode.LEADER_NOT_AVAILABLE
     if error is not ErrorCode.NONE or item.timestamp == LATEST_TIERED:
@@ -67,16 +67,16 @@ def _partition(
     return ListOffsetsPartitionResponse(
         at.partition,
         timestamp=found_ms,
-        offset=answer.offset,
-        leader_epoch=-1 if answer.offset < 0 else answer.leader_epoch,
+        offset=result.offset,
+        leader_epoch=-1 if result.offset < 0 else result.leader_epoch,
     )
 
 
 def _old_style(at: TopicPartition, item: ListOffsetsPartition, context: Context) -> ListOffsetsPartitionResponse:
-    answer, _ = context.service.list_offset(at, None, item.timestamp)
-    if answer.error is not ErrorCode.NONE:
-        return ListOffsetsPartitionResponse(at.partition, answer.error)
-    offsets = [] if answer.offset < 0 else [answer.offset]
+    result, _ = context.service.list_offset(at, None, item.timestamp)
+    if result.error is not ErrorCode.NONE:
+        return ListOffsetsPartitionResponse(at.partition, result.error)
+    offsets = [] if result.offset < 0 else [result.offset]
     if item.timestamp == LATEST and item.max_num_offsets > 1:
         earliest, _ = context.service.list_offset(at, None, EARLIEST)
         if earliest.error is ErrorCode.NONE and earliest.offset not in offsets:

@@ -34,10 +34,10 @@ def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForL
 
 
 def _partition(topic: str, item: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
-    question = EpochLookup(
+    lookup = EpochLookup(
         TopicPartition(topic, item.partition), item.leader_epoch, known_epoch(item.current_leader_epoch)
     )
-    answer = context.service.offset_for_leader_epoch(question)
-    if answer.error is not ErrorCode.NONE:
-        return EpochEndOffset(answer.error, item.partition)
-    return EpochEndOffset(0, item.partition, answer.end.epoch, answer.end.end_offset)
+    result = context.service.offset_for_leader_epoch(lookup)
+    if result.error is not ErrorCode.NONE:
+        return EpochEndOffset(result.error, item.partition)
+    return EpochEndOffset(0, item.partition, result.end.epoch, result.end.end_offset)

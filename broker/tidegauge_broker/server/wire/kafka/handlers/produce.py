@@ -1,8 +1,8 @@
 """Produce (0), versions 0-11: append record batches, one for each partition, and respond when acks is fulfilled.
 
 Versions 0 to 2 carry the message formats before RecordBatch v2 and are responded to with
-UNSUPPORTED_FOR_MESSAGE_FORMAT, partition by partition: no client of Kafka 0.11 or later sends them unless it is told
-to, but librdkafka needs them advertised to send compressed batches (KAFKA-18659).
+UNSUPPORTED_FOR_MESSAGE_FORMAT, partition by partition: no client of Kafka 0.11 or later sends them unless it is
+configured to, but librdkafka needs them advertised to send compressed batches (KAFKA-18659).
 With acks=0 there is no response, and an error closes the connection. NOT_LEADER_OR_FOLLOWER names the leader and its
 address from version 10 on (KIP-951). zstd needs version 7.
 Source: ``KafkaApis.handleProduceRequest``, ``ProduceRequest.validateRecords``.
@@ -90,7 +90,7 @@ def _problem(records: Buffer | None, context: Context, at: TopicPartition) -> Er
         return ErrorCode.INVALID_RECORD
     batch_length, magic, attributes = _BATCH.unpack_from(records, _LENGTH_AT)
     if magic != MAGIC or LENGTH_PREFIX_BYTES + batch_length != len(records):
-        return ErrorCode.INVALID_RECORD  # of another format, cut off, or more than one batch
+        return ErrorCode.INVALID_RECORD  # of another format, incomplete, or more than one batch
     if attributes & COMPRESSION_MASK == _ZSTD and context.version < _FIRST_WITH_ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     return None
