@@ -62,7 +62,7 @@ class Outlets:
         propose_isr: called with each proposal for the controller.
         fetchers_changed: called with the leaders whose fetchers must look again.
         leadership_changed: called with each leadership of a coordinator's partition that was gained or lost, within
-            the step: before its control request is answered, and before anything else happens on the event loop.
+            the step: before the response to its control request, and before anything else happens on the event loop.
         log_dir_failed: called with a log directory that went offline.
         replicas_failed: called when replicas went offline although their directory did not.
         halt: called with a defect of the core; must end the process at once.
