@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench
 
-.PHONY: help demo test transcripts durations test-long simulate-compiled simulate-long soak soak-spark compose-test bench differential check format pictures proto proto-drift faults faults-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long simulate-compiled simulate-long soak soak-spark compose-test bench differential check format pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -58,7 +58,7 @@ compose-test: .venv ## docker-compose.yml for real, where a Docker engine runs o
 bench: .venv java ## Tidegauge beside Apache Kafka, in one run (takes a while).
 	$(BIN)/python bench/compare.py
 
-check: .venv proto-drift faults-drift kafka-messages-drift ## Format, lint, types, import rules, proto lint, drift of generated code.
+check: .venv proto-drift faults-drift mirrors-drift kafka-messages-drift ## Format, lint, types, import rules, proto lint, drift of generated code.
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy proto/tidegauge broker/tidegauge_broker controller/tidegauge_controller client/tidegauge_client spark_jobs/tidegauge_spark spark_jobs/pyspark_tidegauge.py lab/tidegauge_lab proof/tidegauge_proof
@@ -97,6 +97,12 @@ faults: .venv ## Write what derives from the declared faults: methods in Python,
 
 faults-drift: .venv # Fails when they are not those of the declarations.
 	$(BIN)/python tools/generate-faults.py --check
+
+mirrors: .venv ## Generate the synchronous mirrors of the client and of the pytest plugin from their asynchronous classes.
+	$(BIN)/python tools/generate-mirrors.py
+
+mirrors-drift: .venv # Fails when they are not those of the asynchronous classes.
+	$(BIN)/python tools/generate-mirrors.py --check
 
 kafka-messages: .venv ## Generate the messages of Kafka's protocol from Kafka's definitions (needs Maven).
 	$(BIN)/python tools/generate-kafka-messages.py

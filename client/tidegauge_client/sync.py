@@ -2,197 +2,167 @@
 
 ``SyncProducer.send`` returns a ``concurrent.futures.Future``; every other method waits for its result. Objects may be
 used from any thread. Errors are those of the asynchronous classes.
+
+Made by tools/generate-mirrors.py from ``Producer`` and ``Consumer`` and ``Admin``; change them instead.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal, Unpack
 
-from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge.security import Security
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin, OffsetAndTimestamp, TopicConfig
+from tidegauge_client.admin_configs import ConfigEntry
+from tidegauge_client.admin_reassignments import OngoingReassignment
+from tidegauge_client.admin_records import Outcomes
+from tidegauge_client.bootstrap import SecurityArguments
+from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.consumer import Consumer
-from tidegauge_client.metadata import ClusterInfo, TopicInfo
-from tidegauge_client.partition_queue import RecordMetadata
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, TopicIdentity, TopicInfo
 from tidegauge_client.producer import Producer
-from tidegauge_client.records import Headers
 from tidegauge_client.sender import Counters
 from tidegauge_client.subscription import ConsumerRecord
-
-Result = TypeVar("Result")
-Inner = TypeVar("Inner", Producer, Consumer, Admin)
+from tidegauge_client.sync_base import Facade, LoopThread, ProducerFacade, made_on
 
 
-class LoopThread:
-    """An event loop in a daemon thread."""
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-
-    def submit(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Start a coroutine on the loop.
-
-        Raises:
-            TidegaugeError: INVALID_REQUEST, the loop is closed.
-        """
-        if self._loop.is_closed():
-            coroutine.close()
-            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "it is closed")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine to its end; Ctrl-C cancels it."""
-        future = self.submit(coroutine)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
-
-    def close(self) -> None:
-        """End the loop and its thread; idempotent."""
-        if self._loop.is_closed():
-            return
-        self.submit(_cancel_others()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _cancel_others() -> None:
-    """Cancel everything that is pending when the loop ends, for example after Ctrl-C."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-
-
-class _Facade(Generic[Inner]):
-    """Start, stop and context manager."""
-
-    _loop: LoopThread
-    _inner: Inner
-
-    def start(self) -> None:
-        """Find the cluster.
-
-        Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server responds.
-        """
-        try:
-            self._loop.run(self._inner.start())
-        except BaseException:
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        """Close; a producer first sends what is left. Idempotent."""
-        if self._loop._loop.is_closed():  # noqa: SLF001 - one module
-            return
-        try:
-            self._loop.run(self._inner.stop())
-        finally:
-            self._loop.close()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-
-async def _made(kind: type[Result], servers: str | Sequence[str], options: Mapping[str, Any]) -> Result:
-    """Build an object on the loop that it will use."""
-    return kind(servers, **options)  # type: ignore[call-arg]  # all three take servers and keywords
-
-
-class SyncProducer(_Facade[Producer]):
+class SyncProducer(ProducerFacade):
     """``Producer`` without ``await``; keywords are the same."""
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        acks: Literal["all", 0, 1, -1] = "all",
+        linger_ms: float = 0,
+        batch_size_bytes: int = 16_384,
+        compression: str = "none",
+        max_in_flight: int = 5,
+        delivery_timeout_ms: float = 120_000,
+        request_timeout_ms: float = 30_000,
+        buffer_memory_bytes: int = 33_554_432,
+        idempotence: bool | None = None,
+        max_request_size_bytes: int = 1_048_576,
+        retry_backoff_ms: float = 100,
+        max_block_ms: float = 60_000,
+        **security: Unpack[SecurityArguments],
+    ) -> None:
+        """Build the client; arguments are those of ``Producer``."""
         self._loop = LoopThread("tidegauge-producer")
-        self._inner = self._loop.run(_made(Producer, bootstrap_servers, options))
+        self._inner = made_on(
+            self._loop,
+            lambda: Producer(
+                bootstrap_servers,
+                acks=acks,
+                linger_ms=linger_ms,
+                batch_size_bytes=batch_size_bytes,
+                compression=compression,
+                max_in_flight=max_in_flight,
+                delivery_timeout_ms=delivery_timeout_ms,
+                request_timeout_ms=request_timeout_ms,
+                buffer_memory_bytes=buffer_memory_bytes,
+                idempotence=idempotence,
+                max_request_size_bytes=max_request_size_bytes,
+                retry_backoff_ms=retry_backoff_ms,
+                max_block_ms=max_block_ms,
+                **security,
+            ),
+        )
 
     @property
     def counters(self) -> Counters:
         """Return the numbers of records sent, acknowledged, failed, and sent again."""
         return self._inner.counters
 
-    def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Headers = (),
-    ) -> Future[RecordMetadata]:
-        """Hand a record over, waiting for buffer memory if necessary; the future is the acknowledgement."""
-        acknowledged: Future[RecordMetadata] = Future()
-
-        def answered(future: asyncio.Future[RecordMetadata]) -> None:
-            if future.cancelled():
-                acknowledged.cancel()
-            elif (problem := future.exception()) is not None:
-                acknowledged.set_exception(problem)
-            else:
-                acknowledged.set_result(future.result())
-
-        async def hand_over() -> None:
-            promise = await self._inner.send(
-                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
-            )
-            promise.add_done_callback(answered)
-
-        self._loop.run(hand_over())
-        return acknowledged
-
     def flush(self) -> None:
-        """Wait until every record is acknowledged or has failed."""
+        """Send everything at once and wait until every record is acknowledged or has failed."""
         self._loop.run(self._inner.flush())
 
+    def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> TopicInfo:
+        """Return a topic's partitions, waiting for the metadata up to max_block_ms unless given another timeout.
 
-class SyncConsumer(_Facade[Consumer]):
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
+        """
+        return self._loop.run(self._inner.partitions_for(topic, timeout_ms=timeout_ms))
+
+    def topic_identity(self, topic: str) -> TopicIdentity:
+        """Return the ids of a topic and its cluster as this producer's metadata has them now; empty while unknown."""
+        return self._inner.topic_identity(topic)
+
+
+class SyncConsumer(Facade[Consumer]):
     """``Consumer`` without ``await``; keywords are the same."""
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        auto_offset_reset: Literal["latest", "earliest", "none"] = "latest",
+        fetch_max_wait_ms: int = 500,
+        fetch_min_bytes: int = 1,
+        fetch_max_bytes: int = 52_428_800,
+        max_partition_fetch_bytes: int = 1_048_576,
+        max_poll_records: int = 500,
+        request_timeout_ms: float = 30_000,
+        retry_backoff_ms: float = 100,
+        metadata_max_age_ms: float = 300_000,
+        check_crcs: bool = True,
+        **security: Unpack[SecurityArguments],
+    ) -> None:
+        """Build the client; arguments are those of ``Consumer``."""
         self._loop = LoopThread("tidegauge-consumer")
-        self._inner = self._loop.run(_made(Consumer, bootstrap_servers, options))
+        self._inner = made_on(
+            self._loop,
+            lambda: Consumer(
+                bootstrap_servers,
+                auto_offset_reset=auto_offset_reset,
+                fetch_max_wait_ms=fetch_max_wait_ms,
+                fetch_min_bytes=fetch_min_bytes,
+                fetch_max_bytes=fetch_max_bytes,
+                max_partition_fetch_bytes=max_partition_fetch_bytes,
+                max_poll_records=max_poll_records,
+                request_timeout_ms=request_timeout_ms,
+                retry_backoff_ms=retry_backoff_ms,
+                metadata_max_age_ms=metadata_max_age_ms,
+                check_crcs=check_crcs,
+                **security,
+            ),
+        )
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions."""
+        """Read exactly these partitions; the positions of those that stay are kept."""
 
         async def work() -> None:
             self._inner.assign(partitions)
 
         self._loop.run(work())
 
-    def subscribe(self, topics: Collection[str]) -> None:
-        """Read all partitions of these topics."""
-        self._loop.run(self._inner.subscribe(topics))
+    def subscribe(self, topics: Collection[str], *, timeout_ms: float = 60_000) -> None:
+        """Read all partitions of these topics; partitions added later are found with the metadata.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
+        """
+        self._loop.run(self._inner.subscribe(topics, timeout_ms=timeout_ms))
+
+    def topic_identity(self, topic: str) -> TopicIdentity:
+        """Return the ids of a topic and its cluster as this consumer's metadata has them now; empty while unknown."""
+        return self._inner.topic_identity(topic)
 
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions that are read."""
         return self._inner.assignment()
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Continue at an offset."""
+        """Continue at an offset.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, not assigned or negative.
+        """
 
         async def work() -> None:
             self._inner.seek(topic_partition, offset)
@@ -200,63 +170,322 @@ class SyncConsumer(_Facade[Consumer]):
         self._loop.run(work())
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Continue at the log start offset (none named: of all partitions)."""
+        """Continue at the log start offset (none named: of all partitions), looked up now.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, no leader responded in time.
+        """
         self._loop.run(self._inner.seek_to_beginning(partitions))
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Continue at the high watermark (none named: of all partitions)."""
+        """Continue at the high watermark (none named: of all partitions), looked up now.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, no leader responded in time.
+        """
         self._loop.run(self._inner.seek_to_end(partitions))
 
-    def position(self, topic_partition: TopicPartition) -> int:
-        """Return the offset of the next record that poll returns."""
-        return self._loop.run(self._inner.position(topic_partition))
+    def position(self, topic_partition: TopicPartition, *, timeout_ms: float = 60_000) -> int:
+        """Return the offset of the next record that poll returns; it is looked up first if there is none yet.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, not assigned; REQUEST_TIMED_OUT; OFFSET_OUT_OF_RANGE without a reset
+                policy.
+        """
+        return self._loop.run(self._inner.position(topic_partition, timeout_ms=timeout_ms))
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
-        """Return the high watermark as of the last fetch."""
+        """Return the high watermark as of the last fetch; None before the first."""
         return self._inner.high_watermark(topic_partition)
 
+    def troubles(self) -> dict[TopicPartition, TidegaugeError]:
+        """Return the partitions that can't be read at the moment, each with the reason; they are retried."""
+        return self._inner.troubles()
+
+    def take_notices(self) -> list[str]:
+        """Return what happened to positions since the last call, such as a reset by ``auto_offset_reset``."""
+
+        async def work() -> list[str]:
+            return self._inner.take_notices()
+
+        return self._loop.run(work())
+
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return the next records; none if the timeout passes first."""
+        """Return the next records as soon as there are some; none if the timeout passes first.
+
+        Raises:
+            TidegaugeError: OFFSET_OUT_OF_RANGE without a reset policy, CORRUPT_MESSAGE, or another error that is not
+                retriable. Positions are unchanged; ``seek`` skips the cause.
+        """
         return self._loop.run(self._inner.poll(timeout_ms, max_records))
 
 
-class SyncAdmin(_Facade[Admin]):
+class SyncAdmin(Facade[Admin]):
     """``Admin`` without ``await``; keywords are the same."""
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        request_timeout_ms: float = 30_000,
+        retry_backoff_ms: float = 100,
+        **security: Unpack[SecurityArguments],
+    ) -> None:
+        """Build the client; arguments are those of ``Admin``."""
         self._loop = LoopThread("tidegauge-admin")
-        self._inner = self._loop.run(_made(Admin, bootstrap_servers, options))
-
-    def metadata(self, topics: Collection[str] | None = None) -> ClusterInfo:
-        """Return one broker's view."""
-        return self._loop.run(self._inner.metadata(topics))
+        self._inner = made_on(
+            self._loop,
+            lambda: Admin(
+                bootstrap_servers, request_timeout_ms=request_timeout_ms, retry_backoff_ms=retry_backoff_ms, **security
+            ),
+        )
 
     def list_topics(self) -> list[str]:
         """Return all topics, sorted by name."""
         return self._loop.run(self._inner.list_topics())
 
     def describe_topics(self, topics: Collection[str]) -> list[TopicInfo]:
-        """Return the named topics, in the order given."""
+        """Return the named topics, in the order given.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or the topic's own error.
+        """
         return self._loop.run(self._inner.describe_topics(topics))
 
+    def describe_replicas(
+        self, topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
+    ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
+        """Return what each live broker holds of the topics (none named: all); None if a broker did not respond."""
+        return self._loop.run(self._inner.describe_replicas(topics, timeout_ms=timeout_ms))
+
+    def describe_replicas_of(
+        self, brokers: Sequence[BrokerInfo], topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
+    ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
+        """Return what the given brokers hold of the topics, by broker id; None for a broker that did not respond."""
+        return self._loop.run(self._inner.describe_replicas_of(brokers, topics, timeout_ms=timeout_ms))
+
     def describe_topic_config(self, topic: str) -> list[TopicConfig]:
-        """Return a topic's settings."""
+        """Return a topic's settings by name, defaults included.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
+        """
         return self._loop.run(self._inner.describe_topic_config(topic))
 
-    def describe_replicas(
-        self, topics: Collection[str] = ()
-    ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
-        """Return what each live broker holds; None for one that did not respond."""
-        return self._loop.run(self._inner.describe_replicas(topics))
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return offsets by time: -1 the high watermark, -2 the log start offset, -3 the largest timestamp, else ms.
 
-    def create_topic(self, name: str, **options: Any) -> str:
-        """Create a topic; keywords as ``Admin.create_topic``."""
-        return self._loop.run(self._inner.create_topic(name, **options))
+        A partition that holds no such record is left out, as in Kafka.
 
-    def wait_for_topic(self, name: str, *, timeout_ms: float = 30_000) -> None:
-        """Wait until every live broker knows the topic with its leaders."""
-        self._loop.run(self._inner.wait_for_topic(name, timeout_ms=timeout_ms))
+        Raises:
+            TidegaugeError: the last error of a broker, when the timeout has passed, or at once if it is not retriable.
+        """
+        return self._loop.run(self._inner.list_offsets(wanted, timeout_ms=timeout_ms))
 
-    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return offsets by time."""
-        return self._loop.run(self._inner.list_offsets(wanted))
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        assignment: Sequence[Sequence[int]] = (),
+        configs: Mapping[str, str] | None = None,
+        timeout_ms: float | None = None,
+    ) -> str:
+        """Create a topic; return its id when the controller's metadata shows a leader for each partition.
+
+        Raises:
+            TidegaugeError: what is wrong with the request, before anything is sent if that can be known;
+                TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, ... as the controller responds; REQUEST_TIMED_OUT, the
+                topic may exist all the same.
+        """
+        return self._loop.run(
+            self._inner.create_topic(
+                name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                assignment=assignment,
+                configs=configs,
+                timeout_ms=timeout_ms,
+            )
+        )
+
+    def delete_topic(self, name: str, *, timeout_ms: float | None = None) -> None:
+        """Delete a topic; return when the controller's metadata no longer shows it.
+
+        Replicas on dead brokers, and with them the topic's znodes, are deleted when their brokers return.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, or REQUEST_TIMED_OUT: the topic is
+                marked for deletion and will be deleted.
+        """
+        self._loop.run(self._inner.delete_topic(name, timeout_ms=timeout_ms))
+
+    def create_partitions(
+        self, name: str, total_count: int, *, assignment: Sequence[Sequence[int]] = (), timeout_ms: float | None = None
+    ) -> None:
+        """Add partitions to a topic; return when each has a leader in the controller's metadata.
+
+        Args:
+            name: the topic.
+            total_count: the number of partitions that it shall have.
+            assignment: broker ids of each *added* partition; empty: by Kafka's algorithm.
+            timeout_ms: how long to wait.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+                REASSIGNMENT_IN_PROGRESS, ... as the controller responds; REQUEST_TIMED_OUT, they may be added all the
+                same.
+        """
+        self._loop.run(self._inner.create_partitions(name, total_count, assignment=assignment, timeout_ms=timeout_ms))
+
+    def elect_leaders(
+        self, partitions: Collection[TopicPartition] | None, *, unclean: bool = False, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, TidegaugeError | None]:
+        """Elect the preferred leaders, or unclean ones where there is no leader.
+
+        Args:
+            partitions: the partitions; None: all that need an election.
+            unclean: whether any live replica may lead if no in-sync one is alive. Acknowledged records may be lost.
+            timeout_ms: how long to wait.
+
+        Returns:
+            For each partition None if a leader was elected, else why not: ELECTION_NOT_NEEDED,
+                PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, ...
+
+        Raises:
+            TidegaugeError: an error of the whole request.
+        """
+        return self._loop.run(self._inner.elect_leaders(partitions, unclean=unclean, timeout_ms=timeout_ms))
+
+    def wait_for_topic(self, name: str, *, partitions: int = 0, timeout_ms: float = 30_000) -> None:
+        """Wait until every live broker's metadata shows the topic with a leader for each partition.
+
+        Args:
+            name: the topic.
+            partitions: the minimum number of partitions.
+            timeout_ms: how long to wait.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, naming the broker that lags.
+        """
+        self._loop.run(self._inner.wait_for_topic(name, partitions=partitions, timeout_ms=timeout_ms))
+
+    def wait_for_topic_gone(self, name: str, *, timeout_ms: float = 30_000) -> None:
+        """Wait until no live broker's metadata shows the topic.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, naming the broker that lags.
+        """
+        self._loop.run(self._inner.wait_for_topic_gone(name, timeout_ms=timeout_ms))
+
+    def wait_for_epochs(self, leader_epochs: Mapping[TopicPartition, int], *, timeout_ms: float = 30_000) -> None:
+        """Wait until every live broker's metadata shows these leader epochs, or later ones.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, naming the broker that lags.
+        """
+        self._loop.run(self._inner.wait_for_epochs(leader_epochs, timeout_ms=timeout_ms))
+
+    def delete_records(
+        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
+    ) -> Outcomes:
+        """Delete the records below offsets, for good; -1 means the high watermark.
+
+        Args:
+            before_offsets: the first offset to keep, by partition.
+            timeout_ms: how long to wait for all live replicas.
+
+        Returns:
+            For each partition its low watermark (the smallest log start offset of the live replicas), or the error:
+            OFFSET_OUT_OF_RANGE, POLICY_VIOLATION, UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT, ...
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.
+        """
+        return self._loop.run(self._inner.delete_records(before_offsets, timeout_ms=timeout_ms))
+
+    def describe_topic_settings(self, topic: str) -> list[ConfigEntry]:
+        """Return all settings of a topic, by name.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
+        """
+        return self._loop.run(self._inner.describe_topic_settings(topic))
+
+    def describe_broker_settings(self, broker_id: int | None) -> list[ConfigEntry]:
+        """Return all settings of a broker, by name; None: those that are set for all brokers.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, there is no such live broker, or it does not respond.
+        """
+        return self._loop.run(self._inner.describe_broker_settings(broker_id))
+
+    def alter_topic_settings(self, topic: str, changes: Mapping[str, str], deleted: Collection[str] = ()) -> int:
+        """Set and remove settings of a topic; return the change's number, for ``wait_for_change``.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG with key and range; nothing was changed.
+        """
+        return self._loop.run(self._inner.alter_topic_settings(topic, changes, deleted))
+
+    def alter_broker_settings(
+        self, broker_id: int | None, changes: Mapping[str, str], deleted: Collection[str] = ()
+    ) -> int:
+        """Set and remove dynamic settings of a broker, or (None) of all; return the change's number.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, a setting is not dynamic; INVALID_CONFIG; BROKER_NOT_AVAILABLE.
+        """
+        return self._loop.run(self._inner.alter_broker_settings(broker_id, changes, deleted))
+
+    def wait_for_change(self, number: int, *, timeout_ms: float = 10_000) -> dict[int, bool]:
+        """Wait until every live broker has applied a change; return by broker id which have."""
+        return self._loop.run(self._inner.wait_for_change(number, timeout_ms=timeout_ms))
+
+    def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, TidegaugeError | None]:
+        """Start to move partitions to these replicas, or (None) cancel a reassignment."""
+        return self._loop.run(self._inner.alter_partition_reassignments(targets, timeout_ms=timeout_ms))
+
+    def list_partition_reassignments(
+        self, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OngoingReassignment]:
+        """Return the reassignments in progress, of these partitions or (None) of all.
+
+        Raises:
+            TidegaugeError: there is no controller, or it does not respond.
+        """
+        return self._loop.run(self._inner.list_partition_reassignments(partitions, timeout_ms=timeout_ms))
+
+    @property
+    def security(self) -> Security:
+        """Return how the client connects."""
+        return self._inner.security
+
+    def metadata(self, topics: Collection[str] | None = None) -> ClusterInfo:
+        """Return one broker's view of all topics, or of those named; an unknown topic carries its error.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.
+        """
+        return self._loop.run(self._inner.metadata(topics))
+
+    def metadata_of(
+        self, address: str, topics: Collection[str] | None = None, *, timeout_ms: float = PROBE_TIMEOUT_MS
+    ) -> ClusterInfo:
+        """Return the view of the broker at ``host:port``.
+
+        Raises:
+            TidegaugeError: it does not respond.
+        """
+        return self._loop.run(self._inner.metadata_of(address, topics, timeout_ms=timeout_ms))
+
+    def metadata_of_each(
+        self, brokers: Sequence[BrokerInfo], topics: Collection[str] | None = None
+    ) -> dict[int, ClusterInfo]:
+        """Return the views of some brokers by broker id; those that do not respond are left out."""
+        return self._loop.run(self._inner.metadata_of_each(brokers, topics))

@@ -27,7 +27,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.records import NewRecord, decode_batches, encode_batch
-from tidegauge_client.sync import LoopThread
+from tidegauge_client.sync_base import LoopThread
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.reading.topic_books import Sources, folders_of, read_and_audit
 from tidegauge_lab.local.cluster import LocalCluster

@@ -20,6 +20,7 @@ from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_lab.cli.inject import inject_disk, inject_error
 from tidegauge_lab.cli.isolate import isolate
+from tidegauge_lab.pytest_plugin.cluster import Cluster
 from tidegauge_lab.scenario.steps import STEPS, arguments_of
 from tidegauge_lab.switches.fault_calls import FaultCalls
 
@@ -66,7 +67,8 @@ def test_options_arguments_and_keywords_are_the_parameters(kind):
     assert options == {"--" + name.replace("_", "-") for name in names}
     assert list(arguments_of(STEPS[kind.name])) == ["broker", *names]
     keywords = [one.keyword for one in kind.parameters]
-    assert list(inspect.signature(getattr(FaultCalls, kind.name)).parameters) == ["self", "broker", *keywords]
+    for owner in (FaultCalls, Cluster):
+        assert list(inspect.signature(getattr(owner, kind.name)).parameters) == ["self", "broker", *keywords]
 
 
 def test_generated_methods_and_tables_are_those_of_the_declarations():

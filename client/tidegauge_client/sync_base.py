@@ -1,0 +1,150 @@
+"""What the synchronous clients of ``sync`` share: a loop in a thread, start and stop, and the producer's ``send``."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.admin import Admin
+from tidegauge_client.consumer import Consumer
+from tidegauge_client.partition_queue import RecordMetadata
+from tidegauge_client.producer import Producer
+from tidegauge_client.records import Headers
+
+Result = TypeVar("Result")
+Inner = TypeVar("Inner", Producer, Consumer, Admin)
+
+
+class LoopThread:
+    """An event loop in a daemon thread."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def submit(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Start a coroutine on the loop.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the loop is closed.
+        """
+        if self._loop.is_closed():
+            coroutine.close()
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "it is closed")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine to its end; Ctrl-C cancels it."""
+        future = self.submit(coroutine)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """End the loop and its thread; idempotent."""
+        if self._loop.is_closed():
+            return
+        self.submit(_cancel_others()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _cancel_others() -> None:
+    """Cancel everything that is pending when the loop ends, for example after Ctrl-C."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+class Facade(Generic[Inner]):
+    """Start, stop and context manager of a synchronous client."""
+
+    _loop: LoopThread
+    _inner: Inner
+
+    def start(self) -> None:
+        """Find the cluster.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server responds.
+        """
+        try:
+            self._loop.run(self._inner.start())
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Close; a producer first sends what is left. Idempotent."""
+        if self._loop._loop.is_closed():  # noqa: SLF001 - one module
+            return
+        try:
+            self._loop.run(self._inner.stop())
+        finally:
+            self._loop.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def made_on(loop: LoopThread, make: Callable[[], Result]) -> Result:
+    """Build an object on the loop that it will use."""
+
+    async def build() -> Result:
+        return make()
+
+    return loop.run(build())
+
+
+class ProducerFacade(Facade[Producer]):
+    """``send``, the one method whose result is not waited for."""
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Future[RecordMetadata]:
+        """Hand a record over, waiting for buffer memory if necessary; the future is the acknowledgement."""
+        acknowledged: Future[RecordMetadata] = Future()
+
+        def answered(future: asyncio.Future[RecordMetadata]) -> None:
+            if future.cancelled():
+                acknowledged.cancel()
+            elif (problem := future.exception()) is not None:
+                acknowledged.set_exception(problem)
+            else:
+                acknowledged.set_result(future.result())
+
+        async def hand_over() -> None:
+            promise = await self._inner.send(
+                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            )
+            promise.add_done_callback(answered)
+
+        self._loop.run(hand_over())
+        return acknowledged

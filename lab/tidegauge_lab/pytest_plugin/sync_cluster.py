@@ -1,0 +1,346 @@
+"""``AsyncCluster`` for plain tests: each method is done when it returns.
+
+Made by tools/generate-mirrors.py from ``AsyncCluster``; change them instead.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from tidegauge.errors import ErrorCode
+from tidegauge.faults.model import Direction, Plane, WantedFault
+from tidegauge_client.topic_description import TopicDescription
+from tidegauge_lab.local.cluster import Target
+from tidegauge_lab.pytest_plugin.aio import WAIT_SECONDS, AsyncCluster
+from tidegauge_lab.switches import BrokerSwitches, Fault, Step, Until
+
+__tracebackhide__ = True  # pytest: a report shows the test's own lines
+Result = TypeVar("Result")
+
+
+class SyncClusterBase(ABC):
+    """What the mirror needs.
+
+    Attributes:
+        aio: the same cluster for asyncio tests.
+    """
+
+    aio: AsyncCluster
+
+    @abstractmethod
+    def _run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine on the cluster's own loop."""
+
+
+class SyncCluster(SyncClusterBase):
+    """The methods of ``AsyncCluster`` without ``await``."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port,host:port`` of all brokers, whether they run or not."""
+        return self.aio.bootstrap_servers
+
+    @property
+    def kafka_bootstrap_servers(self) -> str:
+        """``host:port,host:port`` of all brokers for Kafka clients, whether they run or not."""
+        return self.aio.kafka_bootstrap_servers
+
+    @property
+    def bootstrap_server_list(self) -> list[str]:
+        """The same as a list of ``host:port``; of a cluster with TLS it also says how to speak there."""
+        return self.aio.bootstrap_server_list
+
+    def create_topic(
+        self,
+        name: str = "topic",
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        assignment: Sequence[Sequence[int]] = (),
+        configs: Mapping[str, str] | None = None,
+    ) -> str:
+        """Create a topic and wait until every broker knows its leaders.
+
+        Args:
+            name: how its name begins; what makes it unique is added.
+            partitions: 1 if nothing else is said.
+            replication_factor: 3 if nothing else is said, or as many as there are brokers.
+            assignment: instead of both, the replicas of each partition.
+            configs: the topic's settings.
+
+        Returns:
+            The whole name.
+        """
+        return self._run(
+            self.aio.create_topic(
+                name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                assignment=assignment,
+                configs=configs,
+            )
+        )
+
+    def describe(self, topic: str) -> TopicDescription:
+        """Metadata, settings, and what every replica says of itself."""
+        return self._run(self.aio.describe(topic))
+
+    def describe_text(self, topics: Collection[str]) -> str:
+        """The same as ``tidegauge describe-topic --replicas`` prints it."""
+        return self._run(self.aio.describe_text(topics))
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The broker that leads now.
+
+        Raises:
+            TidegaugeError: nobody does; or no broker answers, on a slow machine, for ``PATIENCE_SECONDS``.
+        """
+        return self._run(self.aio.leader_of(topic, partition))
+
+    def isr_of(self, topic: str, partition: int = 0) -> list[int]:
+        """The in-sync replicas, in stored order."""
+        return self._run(self.aio.isr_of(topic, partition))
+
+    def high_watermark_of(self, topic: str, partition: int = 0) -> int | None:
+        """The leader's high watermark; None while nobody leads."""
+        return self._run(self.aio.high_watermark_of(topic, partition))
+
+    def wait_leader(
+        self,
+        topic: str,
+        partition: int = 0,
+        leader: int | None = None,
+        *,
+        other_than: int | None = None,
+        timeout: float = WAIT_SECONDS,
+    ) -> int:
+        """Wait until there is a leader, or this one, or another than that one.
+
+        Returns:
+            Who leads.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        return self._run(self.aio.wait_leader(topic, partition, leader, other_than=other_than, timeout=timeout))
+
+    def wait_isr(self, topic: str, partition: int = 0, *, isr: Collection[int], timeout: float = WAIT_SECONDS) -> None:
+        """Wait until exactly these are in sync, in any order.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        self._run(self.aio.wait_isr(topic, partition, isr=isr, timeout=timeout))
+
+    def wait_hw(self, topic: str, partition: int = 0, *, hw: int, timeout: float = WAIT_SECONDS) -> None:
+        """Wait until the leader's high watermark is this or more.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        self._run(self.aio.wait_hw(topic, partition, hw=hw, timeout=timeout))
+
+    def wait_in_sync(self, topic: str | None = None, *, timeout: float = WAIT_SECONDS) -> None:
+        """Wait until all replicas of a topic, or of all, are in their ISR.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        self._run(self.aio.wait_in_sync(topic, timeout=timeout))
+
+    def kill(self, *targets: Target) -> None:
+        """SIGKILL to brokers, by id, or to ``ZOOKEEPER``."""
+        self._run(self.aio.kill(*targets))
+
+    def stop(self, *targets: Target) -> None:
+        """Controlled shutdown."""
+        self._run(self.aio.stop(*targets))
+
+    def pause(self, *targets: Target) -> None:
+        """SIGSTOP: alive and silent."""
+        self._run(self.aio.pause(*targets))
+
+    def resume(self, *targets: Target) -> None:
+        """SIGCONT."""
+        self._run(self.aio.resume(*targets))
+
+    def start(self, *targets: Target, held: Sequence[tuple[str, int]] = (), after_power_cut: bool = False) -> None:
+        """Start on the old data and port; done when it is registered and answers.
+
+        Args:
+            targets: broker ids, ``ZOOKEEPER``.
+            held: partitions, as ``(topic, 0)``, whose followers there are held from the start.
+            after_power_cut: what a broker never flushed is gone first.
+        """
+        self._run(self.aio.start(*targets, held=held, after_power_cut=after_power_cut))
+
+    def kill_leader(self, topic: str, partition: int = 0) -> int:
+        """Kill whoever leads the partition; returns who that was."""
+        return self._run(self.aio.kill_leader(topic, partition))
+
+    def controller(self) -> int:
+        """The active controller.
+
+        Raises:
+            TidegaugeError: there is none.
+        """
+        return self._run(self.aio.controller())
+
+    def restore(self) -> None:
+        """All processes up, nothing held, no fault in force (rule 3). Quick where nothing was done.
+
+        Raises:
+            TidegaugeError: a process does not start.
+            TimeLimitError: the cluster is not ready in time.
+        """
+        self._run(self.aio.restore())
+
+    def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
+        """Put a declared fault in force; ``isolate``, ``inject_error`` and ``inject_disk`` come here.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the broker refuses it; BROKER_NOT_AVAILABLE.
+        """
+        return self._run(self.aio.set_fault(broker, wanted))
+
+    def heal(self, *brokers: int) -> None:
+        """End all cuts, delays and losses of these brokers, or of all that run."""
+        self._run(self.aio.heal(*brokers))
+
+    def faults(self) -> list[BrokerSwitches]:
+        """What is in force on the brokers that run and answer."""
+        return self._run(self.aio.faults())
+
+    def clear_faults(self, *brokers: int) -> int:
+        """End all faults of these brokers, or of all that run, and release their followers; returns how many."""
+        return self._run(self.aio.clear_faults(*brokers))
+
+    def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
+        """Hold the partition's followers on these brokers: they fetch only when stepped."""
+        self._run(self.aio.hold_fetch(topic, partition, brokers=brokers))
+
+    def release_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
+        """Let them fetch by themselves again."""
+        self._run(self.aio.release_fetch(topic, partition, brokers=brokers))
+
+    def step_fetch(self, topic: str, partition: int = 0, *, broker: int, until: Until | str = Until.ANSWER) -> Step:
+        """One round of a held follower; what it changed."""
+        return self._run(self.aio.step_fetch(topic, partition, broker=broker, until=until))
+
+    def expire_session(self, broker: int) -> None:
+        """End the broker's ZooKeeper session on the server, at once."""
+        self._run(self.aio.expire_session(broker))
+
+    def sync(self, broker: int, topic: str | None = None, partition: int = 0) -> None:
+        """Flush a replica's log to the disk, or all of the broker: a power cut can't take it any more."""
+        self._run(self.aio.sync(broker, topic, partition))
+
+    def isolate(
+        self,
+        broker: int,
+        ends: Plane | str | Sequence[int],
+        direction: Direction | str = "both",
+        *,
+        delay_ms: int | None = None,
+        drop: float | None = None,
+        seed: int = 0,
+    ) -> Fault:
+        """Partition a broker from brokers, ZooKeeper or clients, one way or both; or delay or drop its calls.
+
+        Args:
+            broker: The broker.
+            ends: The other end: all other brokers, some of them, ZooKeeper, or clients.
+            direction: in: calls that arrive at the broker; out: calls it makes; responses belong to their calls.
+            delay_ms: Delay each message instead, in milliseconds.
+            drop: Drop each call with this probability instead.
+            seed: Seed of the random numbers.
+
+        Returns:
+            The fault as it is in force.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such fault; BROKER_NOT_AVAILABLE.
+        """
+        return self._run(self.aio.isolate(broker, ends, direction, delay_ms=delay_ms, drop=drop, seed=seed))
+
+    def inject_error(
+        self,
+        broker: int,
+        rpc: str,
+        error: ErrorCode | str = "NONE",
+        *,
+        grpc_status: str = "",
+        after_effect: bool = False,
+        nth: int = 1,
+        times: int = 1,
+        probability: float = 1.0,
+        seed: int = 0,
+    ) -> Fault:
+        """Make calls of an RPC fail at a broker.
+
+        Args:
+            broker: The broker.
+            rpc: RPC, by its name in the .proto files: Produce, Fetch, ReplicaFetch, LeaderAndIsr.
+            error: Error of Kafka's protocol in the response: NOT_ENOUGH_REPLICAS.
+            grpc_status: Or the gRPC status that ends the call: UNAVAILABLE.
+            after_effect: The call takes effect, and only its response is replaced.
+            nth: Ordinal of the first call affected.
+            times: Number of calls affected; 0: no limit.
+            probability: Probability with which each of them fails.
+            seed: Seed of the random numbers.
+
+        Returns:
+            The fault as it is in force.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such fault; BROKER_NOT_AVAILABLE.
+        """
+        return self._run(
+            self.aio.inject_error(
+                broker,
+                rpc,
+                error,
+                grpc_status=grpc_status,
+                after_effect=after_effect,
+                nth=nth,
+                times=times,
+                probability=probability,
+                seed=seed,
+            )
+        )
+
+    def inject_disk(
+        self,
+        broker: int,
+        *,
+        delay_ms: int | None = None,
+        errno: str = "",
+        operation: str = "",
+        path: str = "",
+        nth: int = 1,
+        times: int = 0,
+    ) -> Fault:
+        """Make a broker's disk slow, or make it fail.
+
+        Args:
+            broker: The broker.
+            delay_ms: Additional duration of each operation, in milliseconds.
+            errno: Or the error of the operating system with which each fails: EIO, ENOSPC.
+            operation: Only these operations; default: all.
+            path: Only files whose path contains this text.
+            nth: Ordinal of the first operation affected.
+            times: Number of operations affected; 0: no limit.
+
+        Returns:
+            The fault as it is in force.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such fault; BROKER_NOT_AVAILABLE.
+        """
+        return self._run(
+            self.aio.inject_disk(
+                broker, delay_ms=delay_ms, errno=errno, operation=operation, path=path, nth=nth, times=times
+            )
+        )
