@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes proto/tidegauge/kafka/messages from the message definitions inside kafka-clients' jar; --check only compares.
+"""Writes the messages of Kafka's protocol and the records of its coordinators; --check only compares.
 
-Names, types, versions, tags and defaults are taken; the sentences of the definitions are not. The jar comes from Maven
-Central, as for ``make bench``; ``--definitions FOLDER`` names a folder with the JSON files instead. Without Maven or
-its repository ``--check`` says so and passes: the recorded frames in tests/unit/kafka hold the messages too.
+Targets: proto/tidegauge/kafka/messages, from the message definitions inside kafka-clients' jar, and
+proto/tidegauge/kafka/coordinator, from those inside kafka-group-coordinator's. Names, types, versions, tags and
+defaults are taken; the sentences of the definitions are not. The jars come from Maven Central, as for ``make bench``;
+``--definitions FOLDER`` names a folder with the JSON files instead. Without Maven or its repository ``--check`` says so
+and passes: the recorded frames in tests/unit/kafka hold the messages too.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ from maven import Artifact, resolve  # noqa: E402 - found through the path above
 from tidegauge.kafka.apis import APIS, module_name  # noqa: E402 - the same
 
 KAFKA = "3.9.1"
-TARGET = ROOT / "proto/tidegauge/kafka/messages"
+TARGET = ROOT / "proto/tidegauge/kafka"
+MESSAGES, RECORDS = "messages", "coordinator"
+JARS = ("kafka-clients", "kafka-group-coordinator")
+RECORD_TYPES = ("OffsetCommit", "GroupMetadata")
+"""What the coordinators write: a definition of a key and one of a value each."""
 SPECIFIERS = {"bool": "boolean", "bytes": "binary"}
 PYTHON_TYPES = {"bool": "bool", "string": "str", "bytes": "bytes", "uuid": "bytes", "float64": "float"}
 Definition = Mapping[str, Any]
@@ -47,11 +53,14 @@ def _texts(folder: Path | None) -> Iterator[str]:
         for path in sorted(folder.glob("*.json")):
             yield path.read_text(encoding="utf-8")
         return
-    jars = resolve(f"kafka-clients-{KAFKA}", [Artifact("org.apache.kafka", "kafka-clients", KAFKA, alone=True)])
-    with zipfile.ZipFile(jars / f"kafka-clients-{KAFKA}.jar") as jar:
-        for name in jar.namelist():
-            if name.startswith("common/message/") and name.endswith(".json"):
-                yield jar.read(name).decode()
+    for artifact in JARS:
+        name = f"{artifact}-{KAFKA}"
+        with zipfile.ZipFile(
+            resolve(name, [Artifact("org.apache.kafka", artifact, KAFKA, alone=True)]) / f"{name}.jar"
+        ) as jar:
+            for entry in jar.namelist():
+                if entry.startswith("common/message/") and entry.endswith(".json"):
+                    yield jar.read(entry).decode()
 
 
 def snake(name: str) -> str:
@@ -60,7 +69,7 @@ def snake(name: str) -> str:
 
 
 class Module:
-    """One API's module: its request, its response and the structs inside them."""
+    """One module: an API's request and response, or a record's key and value, and the structs inside them."""
 
     def __init__(self) -> None:
         self.classes: dict[str, str] = {}
@@ -113,10 +122,9 @@ class Module:
             hint += " | None"
         return f"{hint} = {specifier}({', '.join(arguments)})"
 
-    def text(self, name: str, key: int, versions: str, flexible: str) -> str:
-        """Return the module."""
+    def text(self, facts: str) -> str:
+        """Return the module; ``facts`` is the first line of its docstring."""
         body = "\n\n\n".join(self.classes.values())
-        what = f"flexible in {flexible}" if flexible != "none" else "never flexible"
         imports = [
             "from dataclasses import dataclass",
             f"from tidegauge.kafka.fields import {', '.join(sorted(self.used))}",
@@ -125,7 +133,6 @@ class Module:
             imports.insert(0, "from collections.abc import Sequence")
         if "Records |" in body:
             imports.append("from tidegauge.kafka.records import Records")
-        facts = f"{name} (key {key}) of Kafka {KAFKA}: versions {versions}, {what}."
         head = f'"""{facts}\n\nGenerated: make kafka-messages.\n"""'
         return "\n".join([head, "", "from __future__ import annotations", "", *imports, "", "", body, ""])
 
@@ -145,9 +152,22 @@ def _default(field: Definition) -> str | None:
     return str(number) if number else None
 
 
+def _docstring(text: str) -> str:
+    return f'"""{text}"""\n'
+
+
+def _versions(definition: Definition) -> str:
+    flexible = definition["flexibleVersions"]
+    what = f"flexible in {flexible}" if flexible != "none" else "never flexible"
+    return f"versions {definition['validVersions']}, {what}"
+
+
 def modules(found: Mapping[str, Definition]) -> dict[str, str]:
-    """Return the text of every module by its file name."""
-    texts = {"__init__.py": '"""One module per API: requests and responses of Kafka\'s protocol as dataclasses."""\n'}
+    """Return the text of every module by its path below the target."""
+    texts = {
+        f"{MESSAGES}/__init__.py": _docstring("One module per API: requests and responses of Kafka's protocol."),
+        f"{RECORDS}/__init__.py": _docstring("One module per type of record of Kafka's coordinators: key and value."),
+    }
     for api in APIS.values():
         request, response = found[f"{api.name}Request"], found[f"{api.name}Response"]
         if request["apiKey"] != api.key:
@@ -155,15 +175,22 @@ def modules(found: Mapping[str, Definition]) -> dict[str, str]:
         module = Module()
         module.add(request)
         module.add(response)
-        name = f"{module_name(api.name)}.py"
-        texts[name] = module.text(api.name, api.key, request["validVersions"], request["flexibleVersions"])
+        facts = f"{api.name} (key {api.key}) of Kafka {KAFKA}: {_versions(request)}."
+        texts[f"{MESSAGES}/{module_name(api.name)}.py"] = module.text(facts)
+    for record in RECORD_TYPES:
+        key, value = found[f"{record}Key"], found[f"{record}Value"]
+        module = Module()
+        module.add(key)
+        module.add(value)
+        facts = f"{record} of Kafka {KAFKA}: key {_versions(key)}; value {_versions(value)}."
+        texts[f"{RECORDS}/{module_name(record)}.py"] = module.text(facts)
     return {name: _formatted(text) for name, text in texts.items()}
 
 
 def _formatted(text: str) -> str:
     ruff = [str(Path(sys.executable).parent / "ruff"), "--config", str(ROOT / "pyproject.toml")]
     for step in (["check", "--select", "I", "--fix", "--quiet", "-"], ["format", "--quiet", "-"]):
-        command = [ruff[0], step[0], *ruff[1:], "--stdin-filename", str(TARGET / "x.py"), *step[1:]]
+        command = [ruff[0], step[0], *ruff[1:], "--stdin-filename", str(TARGET / MESSAGES / "x.py"), *step[1:]]
         text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     return text
 
@@ -179,13 +206,18 @@ def main() -> int:
     except Unavailable as problem:
         sys.stderr.write(f"Kafka's message definitions can't be had here, nothing was compared: {problem}\n")
         return 0 if options.check else 1
-    present = {path.name: path.read_text(encoding="utf-8") for path in TARGET.glob("*.py")}
+    present = {
+        f"{folder}/{path.name}": path.read_text(encoding="utf-8")
+        for folder in (MESSAGES, RECORDS)
+        for path in (TARGET / folder).glob("*.py")
+    }
     differing = sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
     if options.check:
         if differing:
             sys.stderr.write(f"Not as Kafka {KAFKA} defines them: {', '.join(differing)}. Run: make kafka-messages\n")
         return 1 if differing else 0
-    TARGET.mkdir(exist_ok=True)
+    for folder in (MESSAGES, RECORDS):
+        (TARGET / folder).mkdir(exist_ok=True)
     for name in differing:
         if name in wanted:
             (TARGET / name).write_text(wanted[name], encoding="utf-8")

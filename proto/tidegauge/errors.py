@@ -43,6 +43,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    INVALID_COMMIT_OFFSET_SIZE = 28
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_SASL_MECHANISM = 33
     ILLEGAL_SASL_STATE = 34
@@ -198,6 +199,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
             "The session timeout is outside the range that the broker allows.",
         ),
         (e.REBALANCE_IN_PROGRESS, no, no, definite, "The group is rebalancing; the member must rejoin."),
+        (e.INVALID_COMMIT_OFFSET_SIZE, no, no, definite, "The committed offsets are larger than a batch may be."),
         (e.INVALID_TIMESTAMP, no, no, definite, "A record's timestamp is outside the allowed range."),
         (e.UNSUPPORTED_SASL_MECHANISM, no, no, definite, "The broker does not support the SASL mechanism."),
         (e.ILLEGAL_SASL_STATE, no, no, definite, "The request is not allowed in this state of SASL authentication."),

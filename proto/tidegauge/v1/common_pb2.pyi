@@ -81,6 +81,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The session timeout is outside the range that the broker allows."""
     ERROR_CODE_REBALANCE_IN_PROGRESS: _ErrorCode.ValueType  # 27
     """The group is rebalancing; the member must rejoin."""
+    ERROR_CODE_INVALID_COMMIT_OFFSET_SIZE: _ErrorCode.ValueType  # 28
+    """The committed offsets are larger than a batch may be."""
     ERROR_CODE_INVALID_TIMESTAMP: _ErrorCode.ValueType  # 32
     """A record's timestamp is outside the allowed range."""
     ERROR_CODE_UNSUPPORTED_SASL_MECHANISM: _ErrorCode.ValueType  # 33
@@ -263,6 +265,8 @@ ERROR_CODE_INVALID_SESSION_TIMEOUT: ErrorCode.ValueType  # 26
 """The session timeout is outside the range that the broker allows."""
 ERROR_CODE_REBALANCE_IN_PROGRESS: ErrorCode.ValueType  # 27
 """The group is rebalancing; the member must rejoin."""
+ERROR_CODE_INVALID_COMMIT_OFFSET_SIZE: ErrorCode.ValueType  # 28
+"""The committed offsets are larger than a batch may be."""
 ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 32
 """A record's timestamp is outside the allowed range."""
 ERROR_CODE_UNSUPPORTED_SASL_MECHANISM: ErrorCode.ValueType  # 33

@@ -1,1 +1,1 @@
-"""One module per API: requests and responses of Kafka's protocol as dataclasses."""
+"""One module per API: requests and responses of Kafka's protocol."""

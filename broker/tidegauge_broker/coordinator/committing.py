@@ -1,0 +1,151 @@
+"""OffsetCommit and OffsetFetch.
+
+Source: GroupCoordinator (doCommitOffsets), GroupMetadataManager (storeOffsets, getOffsets).
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import FetchedOffset, OffsetCommit, OffsetCommitResult, OffsetFetch, OffsetFetchResult
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.coordinator.group.checks import member_error
+from tidegauge_broker.coordinator.group.group import Group
+from tidegauge_broker.coordinator.group.phases import Phases
+from tidegauge_broker.coordinator.group.states import COMPLETING, DEAD, EMPTY
+from tidegauge_broker.coordinator.group.storing import MOVED_ERRORS, TOO_LARGE_ERRORS, UNAVAILABLE_ERRORS
+from tidegauge_broker.coordinator.offsets import CommittedOffset
+from tidegauge_broker.coordinator.records import OFFSETS_BASE_SEQUENCE, Record, batch_of, offset_key, offset_value
+from tidegauge_broker.coordinator.runtime import Runtime
+
+_DEFAULT = -1
+_NOTHING = FetchedOffset()
+_UNSTABLE = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+
+class Committing:
+    """Handles the offsets of the groups of a coordinator."""
+
+    def __init__(self, runtime: Runtime, phases: Phases) -> None:
+        self._runtime = runtime
+        self._phases = phases
+
+    def commit(self, group: Group, request: OffsetCommit, token: object) -> None:
+        """Handle an OffsetCommit: it is answered when its batch is committed."""
+        error = _commit_error(group, request)
+        if error is not ErrorCode.NONE:
+            self._runtime.respond(token, failed_commit(request, error))
+            return
+        if group.state is not EMPTY:
+            self._phases.restart_session(group, group.members[request.member_id])
+        results: dict[TopicPartition, ErrorCode] = {}
+        commits = self._accepted(request, results)
+        if not commits:
+            self._runtime.respond(token, OffsetCommitResult(results))
+            return
+        group.offsets.prepare(commits)
+
+        def outcome(error: ErrorCode, base_offset: int) -> None:
+            if error is ErrorCode.NONE:
+                self._runtime.counters.offset_commits += 1
+                if group.state is not DEAD:
+                    group.offsets.complete(commits, base_offset)
+            elif group.state is not DEAD:
+                group.offsets.fail(commits)
+            answer = _client_error(error)
+            self._runtime.respond(
+                token,
+                OffsetCommitResult({partition: results.get(partition, answer) for partition in results | commits}),
+            )
+
+        records = [
+            Record(offset_key(group.group_id, topic_partition), offset_value(committed))
+            for topic_partition, committed in commits.items()
+        ]
+        compression = self._runtime.settings.offsets_topic_compression_codec
+        batch = batch_of(records, self._runtime.now_ms, OFFSETS_BASE_SEQUENCE, compression)
+        self._runtime.append(group.partition, batch, outcome)
+
+    def _accepted(
+        self, request: OffsetCommit, results: dict[TopicPartition, ErrorCode]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return what is to be stored, and put the errors of other partitions into ``results``."""
+        now_ms = self._runtime.now_ms
+        retention_ms = request.retention_time_ms
+        expires_ms = None if retention_ms == _DEFAULT else now_ms + retention_ms
+        limit = self._runtime.settings.offset_metadata_max_bytes
+        commits: dict[TopicPartition, CommittedOffset] = {}
+        for one in request.offsets:
+            metadata = one.metadata or ""
+            if not _fits(metadata, limit):
+                results[one.topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            committed_ms = now_ms if one.commit_timestamp_ms == _DEFAULT else one.commit_timestamp_ms
+            commits[one.topic_partition] = CommittedOffset(
+                one.offset, one.leader_epoch, metadata, committed_ms, expires_ms
+            )
+        return commits
+
+
+def fetch_offsets(group: Group | None, request: OffsetFetch) -> OffsetFetchResult:
+    """Return the committed offsets of a group; a group that does not exist has none.
+
+    No member and no generation is checked. With ``require_stable`` a partition with a commit in flight gives
+    UNSTABLE_OFFSET_COMMIT, except that a request for all partitions knows only those with a materialised offset.
+    """
+    partitions = request.partitions
+    if group is None:
+        return OffsetFetchResult(offsets=dict.fromkeys(partitions or (), _NOTHING))
+    offsets = group.offsets
+    found: dict[TopicPartition, FetchedOffset] = {}
+    for topic_partition in offsets.materialised if partitions is None else partitions:
+        if request.require_stable and offsets.is_unstable(topic_partition):
+            found[topic_partition] = _UNSTABLE
+            continue
+        committed = offsets.get(topic_partition)
+        found[topic_partition] = (
+            _NOTHING
+            if committed is None
+            else FetchedOffset(committed.offset, committed.leader_epoch, committed.metadata)
+        )
+    return OffsetFetchResult(offsets=found)
+
+
+def failed_commit(request: OffsetCommit, error: ErrorCode) -> OffsetCommitResult:
+    """Return the result that gives every partition of a commit the same error."""
+    return OffsetCommitResult({one.topic_partition: error for one in request.offsets})
+
+
+def _commit_error(group: Group, request: OffsetCommit) -> ErrorCode:
+    """Return why a commit is refused (GroupCoordinator.validateOffsetCommit); NONE if it may be stored.
+
+    A group without members takes commits from anyone who names no generation: administrators and consumers that assign
+    their partitions themselves (KAFKA-14201). During the join phase members of the generation before still commit: that
+    is how consumers commit when partitions are revoked.
+    """
+    names_member = request.generation >= 0 or request.member_id or request.group_instance_id is not None
+    if request.generation < 0 and group.state is EMPTY:
+        return ErrorCode.NONE
+    if not names_member:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = member_error(group, request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is COMPLETING else ErrorCode.NONE
+
+
+def _fits(metadata: str, limit: int) -> bool:
+    """Return whether a commit's metadata is within the limit, which counts UTF-16 units as Java's ``length`` does."""
+    return len(metadata) * 2 <= limit or len(metadata.encode("utf-16-be", "surrogatepass")) // 2 <= limit
+
+
+def _client_error(error: ErrorCode) -> ErrorCode:
+    """Return what a client is told of a failed append (GroupMetadataManager.maybeConvertOffsetCommitError)."""
+    if error in UNAVAILABLE_ERRORS:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error in MOVED_ERRORS:
+        return ErrorCode.NOT_COORDINATOR
+    if error in TOO_LARGE_ERRORS:
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return error

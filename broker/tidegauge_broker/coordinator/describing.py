@@ -1,0 +1,109 @@
+"""What groups look like: to clients (DescribeGroups, ListGroups) and to the lab (views)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tidegauge.groups import CLASSIC, DescribedMember, DescribeGroupResult, ListedGroup, ListGroups
+from tidegauge_broker.coordinator.group.group import Group
+from tidegauge_broker.coordinator.group.member import Member
+from tidegauge_broker.coordinator.group.states import DEAD, EMPTY, STABLE
+from tidegauge_broker.coordinator.timers import Timer
+from tidegauge_broker.coordinator.views import CommittedOffsetView, Gauges, GroupView, MemberView
+
+
+def described(group_id: str, group: Group | None) -> DescribeGroupResult:
+    """Return a group as DescribeGroups shows it: one that does not exist is Dead, without an error."""
+    if group is None:
+        return DescribeGroupResult(group_id, state=DEAD.value)
+    is_stable = group.state is STABLE
+    protocol_name = (group.protocol_name or "") if is_stable else ""
+    return DescribeGroupResult(
+        group_id,
+        state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_name=protocol_name,
+        members=tuple(
+            DescribedMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.metadata(protocol_name) if is_stable else b"",
+                member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ),
+    )
+
+
+def listed(groups: Iterable[Group], request: ListGroups) -> list[ListedGroup]:
+    """Return the groups that pass the filters; states and types are compared without regard to case."""
+    states = {state.lower() for state in request.states}
+    types = {name.lower() for name in request.types}
+    if types and CLASSIC not in types:
+        return []
+    return [
+        ListedGroup(group.group_id, group.protocol_type or "", group.state.value)
+        for group in groups
+        if not states or group.state.value.lower() in states
+    ]
+
+
+def viewed(group: Group) -> GroupView:
+    """Return the full truth about a group."""
+    protocol_name = group.protocol_name
+    return GroupView(
+        group_id=group.group_id,
+        partition=group.partition,
+        state=group.state,
+        state_since_ms=-1 if group.state_since_ms is None else group.state_since_ms,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=protocol_name,
+        leader=group.leader,
+        members=tuple(_viewed_member(member, protocol_name) for member in group.members.values()),
+        pending_members=tuple(group.pending_members),
+        phase_deadline_ms=_deadline_ms(group.sync_phase if group.phase is None else group.phase),
+        reason=group.reason,
+        offsets={
+            topic_partition: CommittedOffsetView(
+                committed.offset, committed.leader_epoch, committed.metadata, committed.commit_timestamp_ms
+            )
+            for topic_partition, (_, committed) in group.offsets.materialised.items()
+        },
+        pending_offsets=tuple(group.offsets.pending),
+    )
+
+
+def _viewed_member(member: Member, protocol_name: str | None) -> MemberView:
+    supported = {protocol.name: protocol.metadata for protocol in member.protocols}
+    parked = "JoinGroup" if member.join_token is not None else "SyncGroup" if member.sync_token is not None else ""
+    return MemberView(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        supported.get(protocol_name or "", b""),
+        member.assignment,
+        parked,
+        _deadline_ms(member.session),
+    )
+
+
+def _deadline_ms(timer: Timer | None) -> int | None:
+    return timer.deadline_ms if timer is not None and timer.action is not None else None
+
+
+def counted(groups: Iterable[Group]) -> Gauges:
+    """Return how many groups there are by state, and how many offsets they have."""
+    by_state: Counter[str] = Counter()
+    offsets = 0
+    all_groups = list(groups)
+    for group in all_groups:
+        by_state[group.state.value] += 1
+        offsets += len(group.offsets.materialised)
+    return Gauges({state: by_state[state.value] for state in type(EMPTY)}, offsets)

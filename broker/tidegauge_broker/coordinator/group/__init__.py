@@ -1,0 +1,1 @@
+"""One consumer group: its states, its members, its join and sync phases."""

@@ -1,0 +1,129 @@
+"""The committed offsets of one group: materialised, pending, and pending in a transaction.
+
+A commit is pending from its append until the batch is committed. Which of two commits wins is decided by the offset of
+their batches in the log, so that it is the same live and after a load (KAFKA-14505); for a transactional commit that is
+the batch of the commit, not that of the marker.
+Source: the offset part of Kafka's GroupMetadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from tidegauge.groups import NO_LEADER_EPOCH
+from tidegauge.partition import TopicPartition
+
+
+class CommittedOffset(NamedTuple):
+    """What was committed for a partition.
+
+    Attributes:
+        expire_timestamp_ms: from the retention time of OffsetCommit v2 to v4; None: offsets.retention.minutes counts.
+    """
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int | None = None
+
+
+class LoggedOffset(NamedTuple):
+    """A commit and the offset of its batch in __consumer_offsets."""
+
+    batch_offset: int
+    committed: CommittedOffset
+
+
+class Offsets:
+    """The offsets of a group by partition."""
+
+    def __init__(self) -> None:
+        self.materialised: dict[TopicPartition, LoggedOffset] = {}
+        self.pending: dict[TopicPartition, CommittedOffset] = {}
+        self.pending_transactional: dict[int, dict[TopicPartition, LoggedOffset]] = {}
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is an offset of any kind: such a group is not removed."""
+        return bool(self.materialised or self.pending or self.pending_transactional)
+
+    def get(self, topic_partition: TopicPartition) -> CommittedOffset | None:
+        """Return the materialised offset of a partition."""
+        logged = self.materialised.get(topic_partition)
+        return None if logged is None else logged.committed
+
+    def is_unstable(self, topic_partition: TopicPartition) -> bool:
+        """Return whether a commit for the partition is in flight, plain or transactional (KIP-447)."""
+        return topic_partition in self.pending or any(
+            topic_partition in offsets for offsets in self.pending_transactional.values()
+        )
+
+    def prepare(self, commits: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Take commits that are being appended."""
+        self.pending.update(commits)
+
+    def complete(self, commits: Mapping[TopicPartition, CommittedOffset], batch_offset: int) -> None:
+        """Materialise commits whose batch is committed, unless a newer batch came first.
+
+        A partition that has no pending commit any more was deleted meanwhile: its offset does not come back.
+        """
+        for topic_partition, committed in commits.items():
+            if topic_partition not in self.pending:
+                continue
+            self._materialise(topic_partition, LoggedOffset(batch_offset, committed))
+            if self.pending[topic_partition] == committed:
+                del self.pending[topic_partition]
+
+    def fail(self, commits: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Forget commits whose append failed, unless a later one has taken the place."""
+        for topic_partition, committed in commits.items():
+            if self.pending.get(topic_partition) == committed:
+                del self.pending[topic_partition]
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Remove all offsets of these partitions; return those that had a materialised one, for tombstones."""
+        removed: list[TopicPartition] = []
+        for topic_partition in partitions:
+            self.pending.pop(topic_partition, None)
+            for offsets in self.pending_transactional.values():
+                offsets.pop(topic_partition, None)
+            if self.materialised.pop(topic_partition, None) is not None:
+                removed.append(topic_partition)
+        return removed
+
+    def expire(
+        self,
+        now_ms: int,
+        retention_ms: int,
+        retained_since_ms: Callable[[CommittedOffset], int],
+        subscribed_topics: Collection[str] = (),
+    ) -> list[TopicPartition]:
+        """Remove the offsets whose retention has passed and return their partitions.
+
+        Args:
+            now_ms: the time.
+            retention_ms: offsets.retention.minutes, in ms.
+            retained_since_ms: gives the time from which an offset's retention counts.
+            subscribed_topics: topics whose offsets stay.
+        """
+        expired = [
+            topic_partition
+            for topic_partition, (_, committed) in self.materialised.items()
+            if topic_partition.topic not in subscribed_topics
+            and topic_partition not in self.pending
+            and (
+                now_ms - retained_since_ms(committed) >= retention_ms
+                if committed.expire_timestamp_ms is None
+                else now_ms >= committed.expire_timestamp_ms
+            )
+        ]
+        for topic_partition in expired:
+            del self.materialised[topic_partition]
+        return expired
+
+    def _materialise(self, topic_partition: TopicPartition, logged: LoggedOffset) -> None:
+        current = self.materialised.get(topic_partition)
+        if current is None or current.batch_offset < logged.batch_offset:
+            self.materialised[topic_partition] = logged

@@ -1,0 +1,205 @@
+"""One led partition of __consumer_offsets: its state, and the groups that live there.
+
+The states and their order are a table, from which docs/groups.md draws its diagram.
+Source: ownedPartitions, loadingPartitions and groupMetadataCache of Kafka's GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import DeleteGroupResult, OffsetDelete, OffsetDeleteResult
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.coordinator.group.group import Group
+from tidegauge_broker.coordinator.group.phases import Phases
+from tidegauge_broker.coordinator.group.states import DEAD, EMPTY, STABLE
+from tidegauge_broker.coordinator.loading import Loader
+from tidegauge_broker.coordinator.records import GROUP_BASE_SEQUENCE, Record, batch_of, group_key, offset_key
+from tidegauge_broker.coordinator.runtime import Runtime
+
+Selection = Callable[[Group], Sequence[TopicPartition]]
+"""Removes offsets from a group, and returns the partitions of those that were materialised."""
+
+
+class ShardState(Enum):
+    """What a broker can do for the groups of a partition."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    UNLOADED = "unloaded"
+
+
+class ShardTransition(NamedTuple):
+    """One row: ``old`` is None before the first load."""
+
+    old: ShardState | None
+    new: ShardState
+    when: str
+
+
+SHARD_TRANSITIONS = (
+    ShardTransition(None, ShardState.LOADING, "elected, and no other partition is loading"),
+    ShardTransition(ShardState.LOADING, ShardState.ACTIVE, "the log was read to its LEO, or could not be read"),
+    ShardTransition(ShardState.ACTIVE, ShardState.UNLOADED, "resigned"),
+)
+_ALLOWED = frozenset((row.old, row.new) for row in SHARD_TRANSITIONS)
+
+
+class Shard:
+    """A partition that this broker leads.
+
+    Attributes:
+        leader_epoch: at which this broker took over; a higher one under the same leader does not change it.
+        loader: takes the records while the shard is loading.
+        loading_since_ms: when the load was asked for, for the time that it took.
+    """
+
+    def __init__(self, runtime: Runtime, phases: Phases, partition: int, leader_epoch: int, since_ms: int) -> None:
+        self._runtime = runtime
+        self._phases = phases
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.loading_since_ms = since_ms
+        self.loader = Loader(partition)
+        self.groups: dict[str, Group] = {}
+        self.state: ShardState | None = None
+        self._change_state(ShardState.LOADING)
+
+    def _change_state(self, new: ShardState, **fields: object) -> None:
+        assert (self.state, new) in _ALLOWED, f"A shard may not change from {self.state} to {new}"
+        self.state = new
+        self._runtime.note(
+            "coordinator", str(self.partition), state=new.value, leader_epoch=self.leader_epoch, **fields
+        )
+
+    def activate(self, problem: str) -> None:
+        """End the load: enter the groups that were read, none if the log could not be read, and serve them."""
+        runtime = self._runtime
+        name = f"__consumer_offsets-{self.partition}"
+        loaded = [] if problem else self.loader.groups(runtime.now_ms)
+        self.loader = Loader(self.partition)
+        if problem:
+            runtime.log(f"Error loading offsets from {name}: {problem}", "error")
+        for group in loaded:
+            self.groups[group.group_id] = group
+            self._phases.resume(group)
+        took_ms = runtime.now_ms - self.loading_since_ms
+        runtime.log(
+            f"Finished loading offsets and group metadata from {name} in {took_ms} milliseconds for epoch "
+            f"{self.leader_epoch}"
+        )
+        self._change_state(ShardState.ACTIVE, groups=len(self.groups), load_ms=took_ms)
+
+    def unload(self) -> None:
+        """Answer what is parked with NOT_COORDINATOR, and forget the groups."""
+        for group in self.groups.values():
+            self._phases.unload(group)
+        self._runtime.log(
+            f"Finished unloading __consumer_offsets-{self.partition} for coordinator epoch {self.leader_epoch}. "
+            f"Removed {len(self.groups)} cached groups."
+        )
+        self.groups = {}
+        self._change_state(ShardState.UNLOADED)
+
+    def group_for_join(self, group_id: str, member_id: str) -> Group | None:
+        """Return a group, or None; a JoinGroup without member id creates it, whatever becomes of the request."""
+        return self.groups.get(group_id) if member_id else self.group_or_new(group_id)
+
+    def group_or_new(self, group_id: str) -> Group:
+        """Return a group, which is created Empty in memory if there is none."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self.partition, self._runtime.now_ms)
+        return group
+
+    # Removal
+
+    def delete_group(self, group_id: str) -> DeleteGroupResult:
+        """Delete a group without members, with its offsets. The tombstones are not waited for."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return DeleteGroupResult(ErrorCode.GROUP_ID_NOT_FOUND)
+        if group.state is not EMPTY:
+            return DeleteGroupResult(ErrorCode.NON_EMPTY_GROUP)
+        self._phases.change_state(group, DEAD, "deleted")
+        removed = self.clean(group, lambda group: group.offsets.remove(list(group.offsets.materialised)))
+        self._runtime.log(f"The following groups were deleted: {group_id}. A total of {removed} offsets were removed.")
+        return DeleteGroupResult()
+
+    def delete_offsets(self, request: OffsetDelete) -> OffsetDeleteResult:
+        """Delete offsets of a group, except for topics that its members are subscribed to (KIP-496)."""
+        group = self.groups.get(request.group_id or "")
+        if group is None:
+            return OffsetDeleteResult(ErrorCode.GROUP_ID_NOT_FOUND)
+        if group.state is not EMPTY and not group.is_consumer_group:
+            return OffsetDeleteResult(ErrorCode.NON_EMPTY_GROUP)
+        has_members = group.state is not EMPTY
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for topic_partition in request.partitions:
+            subscribed = has_members and group.is_subscribed_to(topic_partition.topic)
+            errors[topic_partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+        eligible = [topic_partition for topic_partition, error in errors.items() if error is ErrorCode.NONE]
+        if eligible:
+            removed = self.clean(group, lambda group: group.offsets.remove(eligible))
+            self._runtime.counters.offset_deletions += removed
+        return OffsetDeleteResult(partitions=errors)
+
+    def remove_partitions(self, partitions: Sequence[TopicPartition]) -> int:
+        """Remove the offsets of deleted partitions from all groups; return how many."""
+        return sum(self.clean(group, lambda group: group.offsets.remove(partitions)) for group in self._all())
+
+    def expire_offsets(self) -> int:
+        """Remove what has been retained long enough, and groups that have nothing left; return how many offsets."""
+        return sum(self.clean(group, self._expire) for group in self._all())
+
+    def _all(self) -> list[Group]:
+        return list(self.groups.values())
+
+    def _expire(self, group: Group) -> list[TopicPartition]:
+        """Remove a group's expired offsets (KIP-211; GroupMetadata.removeExpiredOffsets).
+
+        A group whose members left keeps its offsets from that moment on; a Stable consumer group keeps those of its
+        subscriptions; a group that never had members keeps each from its commit; any other keeps all.
+        """
+        now_ms, retention_ms = self._runtime.now_ms, self._runtime.settings.offsets_retention_ms
+        offsets = group.offsets
+        if group.protocol_type is None:
+            return offsets.expire(now_ms, retention_ms, lambda committed: committed.commit_timestamp_ms)
+        if group.state is EMPTY:
+            since_ms = group.state_since_ms
+            return offsets.expire(
+                now_ms,
+                retention_ms,
+                lambda committed: committed.commit_timestamp_ms if since_ms is None else since_ms,
+            )
+        if group.state is STABLE and group.is_consumer_group and group.topics is not None:
+            return offsets.expire(now_ms, retention_ms, lambda committed: committed.commit_timestamp_ms, group.topics)
+        return []
+
+    def clean(self, group: Group, select: Selection) -> int:
+        """Remove offsets from a group, and the group if it has nothing left; append their tombstones.
+
+        A group in generation 0 has no record, so it gets no tombstone (GroupMetadataManager.cleanupGroupMetadata).
+
+        Returns:
+            How many materialised offsets were removed.
+        """
+        runtime = self._runtime
+        removed = select(group)
+        if group.state is EMPTY and not group.offsets.has_any:
+            runtime.log(f"Group {group.group_id} transitioned to Dead in generation {group.generation}")
+            self._phases.change_state(group, DEAD, "no offsets are left")
+        tombstones = [Record(offset_key(group.group_id, topic_partition), None) for topic_partition in removed]
+        if group.state is DEAD:
+            self._phases.stop_timers(group)
+            del self.groups[group.group_id]
+            if group.generation > 0:
+                tombstones.append(Record(group_key(group.group_id), None))
+        if tombstones:
+            compression = runtime.settings.offsets_topic_compression_codec
+            batch = batch_of(tombstones, runtime.now_ms, GROUP_BASE_SEQUENCE, compression)
+            runtime.append_unacknowledged(self.partition, batch)
+        return len(removed)

@@ -1,0 +1,91 @@
+"""Deadlines of the group coordinator: sessions, join and sync phases, members that were given an id, expiration runs.
+
+Contract: a timer runs its action once, in the order of deadlines, unless it is cancelled or postponed first. A timer
+that is only postponed, as by every heartbeat, costs no heap operation until its first deadline has passed.
+Source: Kafka's DelayedOperationPurgatory as GroupCoordinator uses it for heartbeats and rebalances.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+COMPACTION_MINIMUM = 1000
+"""Maximum number of cancelled timers in the heap, beyond the live ones, before it is compacted."""
+
+
+class Timer:
+    """One deadline in ms; ``action`` is None once it has run or was cancelled."""
+
+    __slots__ = ("action", "cause", "deadline_ms", "queued_ms")
+
+    def __init__(self, deadline_ms: int, cause: str, action: Callable[[], None]) -> None:
+        self.deadline_ms = deadline_ms
+        self.queued_ms = deadline_ms
+        self.cause = cause
+        self.action: Callable[[], None] | None = action
+
+
+class Timers:
+    """All timers of a coordinator."""
+
+    def __init__(self) -> None:
+        self._queue: list[tuple[int, int, Timer]] = []
+        self._sequence = 0
+        self._live = 0
+
+    def __len__(self) -> int:
+        return self._live
+
+    def start(self, deadline_ms: int, cause: str, action: Callable[[], None]) -> Timer:
+        """Return a timer that runs an action at a deadline; ``cause`` names it in the event log."""
+        timer = Timer(deadline_ms, cause, action)
+        self._live += 1
+        self._push(timer)
+        return timer
+
+    def postpone(self, timer: Timer, deadline_ms: int) -> None:
+        """Give a live timer another deadline."""
+        timer.deadline_ms = deadline_ms
+        if deadline_ms < timer.queued_ms:
+            self._push(timer)
+
+    def cancel(self, timer: Timer | None) -> None:
+        """Have a timer never run; one that has run, and None, are left alone."""
+        if timer is not None and timer.action is not None:
+            timer.action = None
+            self._live -= 1
+            if len(self._queue) > 2 * self._live + COMPACTION_MINIMUM:
+                self._queue = [entry for entry in self._queue if entry[2].action is not None]
+                heapq.heapify(self._queue)
+
+    def take_expired(self, now_ms: int) -> tuple[str, Callable[[], None]] | None:
+        """Remove the timer with the earliest deadline that has passed, and return its cause and action; else None."""
+        queue = self._queue
+        while queue and queue[0][0] <= now_ms:
+            queued_ms, _, timer = heapq.heappop(queue)
+            action = timer.action
+            if action is None or queued_ms != timer.queued_ms:
+                continue
+            if timer.deadline_ms > now_ms:
+                self._push(timer)
+                continue
+            timer.action = None
+            self._live -= 1
+            return timer.cause, action
+        return None
+
+    def next_deadline_ms(self) -> int | None:
+        """Return a time in ms at or before which nothing expires; None without timers.
+
+        A postponed timer counts with its earlier deadline: looking then costs one step without effect.
+        """
+        queue = self._queue
+        while queue and (queue[0][2].action is None or queue[0][0] != queue[0][2].queued_ms):
+            heapq.heappop(queue)
+        return queue[0][0] if queue else None
+
+    def _push(self, timer: Timer) -> None:
+        self._sequence += 1
+        timer.queued_ms = timer.deadline_ms
+        heapq.heappush(self._queue, (timer.deadline_ms, self._sequence, timer))

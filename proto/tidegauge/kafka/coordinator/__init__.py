@@ -1,0 +1,1 @@
+"""One module per type of record of Kafka's coordinators: key and value."""

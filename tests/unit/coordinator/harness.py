@@ -1,0 +1,227 @@
+"""A coordinator with one partition's log beside it: appends are committed at once, unless a test holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import (
+    GroupRequest,
+    GroupResult,
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
+    LeavingMember,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    Protocol,
+    SyncGroup,
+    SyncGroupResult,
+)
+from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import patch, read_header
+from tidegauge_broker.coordinator.coordinator import GroupCoordinator
+from tidegauge_broker.coordinator.effects import Append, Effect, LogLine, Note, ReadLog, Respond
+from tidegauge_broker.coordinator.events import (
+    Appended,
+    Elected,
+    LoadCompleted,
+    RecordsRead,
+    RequestArrived,
+    Resigned,
+)
+from tidegauge_broker.coordinator.settings import GroupSettings
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+INITIAL_DELAY_MS = 3_000
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's subscription of version 0."""
+    encoded = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
+    return b"\0\0" + len(topics).to_bytes(4, "big") + encoded + b"\xff\xff\xff\xff"
+
+
+class Harness:
+    """One broker's coordinator of one partition."""
+
+    def __init__(self, *, elected: bool = True, log: Sequence[bytes] = (), now_ms: int = 1_000_000, **settings: int):
+        settings.setdefault("partitions", 1)
+        self.now_ms = now_ms
+        self.log = list(log)
+        self.end_offset = sum(read_header(batch).record_count for batch in self.log)
+        self.coordinator = GroupCoordinator(GroupSettings(**settings), now_ms)
+        self.answers: dict[object, list[GroupResult]] = {}
+        self.notes: list[Note] = []
+        self.lines: list[LogLine] = []
+        self.held: list[tuple[int, int]] = []
+        self.holds = False
+        self.loads = True
+        self.append_error = ErrorCode.NONE
+        self.uuids: list[str] = []
+        self._tokens = 0
+        if elected:
+            self.elect(0)
+
+    # Driving
+
+    def elect(self, epoch: int, partition: int = 0) -> None:
+        self.carry_out(self.coordinator.handle(Elected(partition, epoch), self.now_ms))
+
+    def resign(self, epoch: int | None, partition: int = 0) -> None:
+        self.carry_out(self.coordinator.handle(Resigned(partition, epoch), self.now_ms))
+
+    def reload(self, epoch: int = 1) -> None:
+        """Lose and win the leadership."""
+        self.resign(epoch)
+        self.elect(epoch + 1)
+
+    def successor(self, **settings: int) -> Harness:
+        """Another broker that was elected on the same log."""
+        return Harness(log=self.log, now_ms=self.now_ms, **settings)
+
+    def carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Respond):
+                self.answers.setdefault(effect.token, []).append(effect.result)
+            elif isinstance(effect, Append):
+                self._append(effect)
+            elif isinstance(effect, ReadLog) and self.loads:
+                self.load(effect)
+            elif isinstance(effect, Note):
+                self.notes.append(effect)
+            elif isinstance(effect, LogLine):
+                self.lines.append(effect)
+
+    def load(self, effect: ReadLog) -> None:
+        for batch in self.log:
+            self.event(RecordsRead(effect.partition, effect.leader_epoch, batch))
+        self.event(LoadCompleted(effect.partition, effect.leader_epoch))
+
+    def event(self, event) -> None:
+        self.carry_out(self.coordinator.handle(event, self.now_ms))
+
+    def _append(self, effect: Append) -> None:
+        if self.append_error is not ErrorCode.NONE:
+            if effect.acks:
+                self.event(Appended(effect.append_id, self.append_error, -1))
+            return
+        batch = bytearray(effect.batch)
+        base_offset = self.end_offset
+        patch(batch, 0, base_offset, 0)
+        self.log.append(bytes(batch))
+        self.end_offset += read_header(batch).record_count
+        if not effect.acks:
+            return
+        if self.holds:
+            self.held.append((effect.append_id, base_offset))
+        else:
+            self.event(Appended(effect.append_id, ErrorCode.NONE, base_offset))
+
+    def release(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
+        """Commit, or fail, an append that is held."""
+        append_id, base_offset = self.held.pop(index)
+        self.event(Appended(append_id, error, base_offset))
+
+    def after(self, delay_ms: int) -> None:
+        """Let time pass, from deadline to deadline."""
+        end_ms = self.now_ms + delay_ms
+        while (deadline_ms := self.coordinator.next_deadline_ms()) is not None and deadline_ms <= end_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.carry_out(self.coordinator.step(self.now_ms))
+        self.now_ms = end_ms
+        self.carry_out(self.coordinator.step(end_ms))
+
+    # Requests
+
+    def send(self, request: GroupRequest) -> int:
+        """Send a request, and return its token."""
+        self._tokens += 1
+        event = RequestArrived(self._tokens, request, self.uuids.pop(0) if self.uuids else f"uuid{self._tokens}")
+        self.event(event)
+        return self._tokens
+
+    def answer(self, token: int) -> GroupResult:
+        """The one response to a request."""
+        results = self.answers.get(token, [])
+        assert len(results) == 1, f"{len(results)} responses"
+        return results[0]
+
+    def is_parked(self, token: int) -> bool:
+        return token not in self.answers
+
+    def ask(self, request: GroupRequest):
+        return self.answer(self.send(request))
+
+    def join(self, member_id: str = "", group: str = "g", **changes) -> int:
+        fields = {
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": REBALANCE_MS,
+            "protocol_type": "consumer",
+            "protocols": (Protocol("range", subscription("t")),),
+            "client_id": "c",
+            "client_host": "/127.0.0.1",
+            "requires_known_member_id": False,
+        } | changes
+        return self.send(JoinGroup(group_id=group, member_id=member_id, **fields))
+
+    def joined(self, token: int) -> JoinGroupResult:
+        result = self.answer(token)
+        assert isinstance(result, JoinGroupResult)
+        return result
+
+    def sync(self, member_id: str, generation: int = 1, assignments=(), group: str = "g", **changes) -> int:
+        return self.send(SyncGroup(group, generation, member_id, assignments=tuple(assignments), **changes))
+
+    def synced(self, token: int) -> SyncGroupResult:
+        result = self.answer(token)
+        assert isinstance(result, SyncGroupResult)
+        return result
+
+    def heartbeat(
+        self, member_id: str, generation: int = 1, group: str = "g", instance: str | None = None
+    ) -> ErrorCode:
+        return self.ask(Heartbeat(group, generation, member_id, instance)).error
+
+    def leave(self, *members: str | LeavingMember, group: str = "g"):
+        leaving = tuple(one if isinstance(one, LeavingMember) else LeavingMember(one) for one in members)
+        return self.ask(LeaveGroup(group, leaving))
+
+    def commit(self, offset: int = 1, partition: TopicPartition = T0, group: str = "g", **fields) -> int:
+        metadata = fields.pop("metadata", None)
+        return self.send(OffsetCommit(group, (OffsetToCommit(partition, offset, metadata=metadata),), **fields))
+
+    def committed(self, token: int) -> ErrorCode:
+        (error,) = self.answer(token).partitions.values()
+        return error
+
+    def offset(self, partition: TopicPartition = T0, group: str = "g", *, stable: bool = False):
+        return self.ask(OffsetFetch(group, (partition,), stable)).offsets[partition]
+
+    def group(self, group: str = "g"):
+        view = self.coordinator.group_view(group)
+        assert view is not None
+        return view
+
+    # Stories
+
+    def stable_group(self, members: int = 1, group: str = "g", **changes) -> list[str]:
+        """A Stable group in generation 1; returns the member ids, the leader's first."""
+        tokens = [self.join(group=group, **changes) for _ in range(members)]
+        self.after(2 * INITIAL_DELAY_MS)
+        ids = [self.joined(token).member_id for token in tokens]
+        self.sync_all(ids, group=group)
+        return ids
+
+    def sync_all(self, ids: Sequence[str], generation: int = 1, group: str = "g") -> list[int]:
+        """Have all members synchronise, the leader last, and assign each member its own id."""
+        assignments = [(member_id, member_id.encode()) for member_id in ids]
+        leader = self.group(group).leader
+        assert leader is not None
+        tokens = [self.sync(member_id, generation, group=group) for member_id in ids if member_id != leader]
+        return [*tokens, self.sync(leader, generation, assignments, group=group)]
