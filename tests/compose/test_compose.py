@@ -1,4 +1,4 @@
-"""`docker-compose up` starts ZooKeeper and three brokers; a broken container fails over and rejoins (row C1)."""
+"""`docker-compose up` starts ZooKeeper and three brokers; a broken container fails over and rejoins."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Faults of every kind for the soaks and for the matrix of faults and workloads: each by a name, begun and ended.
 
 One at a time, and after it every replica is waited for, so that one whole copy is always there: then nothing that was
-acknowledged with acks=all may ever be lost, whatever the fault was. Source: verification.md section 2.
+acknowledged with acks=all may ever be lost, whatever the fault was. See docs/chaos.md.
 """
 
 from __future__ import annotations

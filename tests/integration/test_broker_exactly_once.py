@@ -1,8 +1,8 @@
-"""The leader dies between its append and its answer: the next leader knows the batch, and each record stands once.
+"""The leader dies between its append and its response: the next leader knows the batch, and each record stands once.
 
-Row R3 and KIP-98 (kafka-behaviour 12.3): followers keep the producers' sequences from what they copy, so a retry
-that reaches the next leader is answered with the offset of the first try. The death is no matter of luck: one
-follower is frozen, so that acks=all can't be answered; the leader dies once the other follower has the records.
+KIP-98 (Kafka's ProducerStateManager): followers keep the producers' sequences from what they copy, so a retry that
+reaches the next leader gets the offset of the first attempt. The death is no matter of luck: one follower is frozen,
+so that acks=all cannot be fulfilled; the leader dies once the other follower has the records.
 
 What each round costs is a session of ZooKeeper (6 s), so there are few rounds; the long run has ten.
 """

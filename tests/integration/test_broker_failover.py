@@ -1,4 +1,4 @@
-"""Brokers die, freeze and come back: leaders from the ISR in AR order, nothing acknowledged lost (rows R1-R3, Z3, Z4).
+"""Brokers die, freeze and come back: leaders from the ISR in AR order, nothing acknowledged lost.
 
 Each test has a cluster of its own: it kills brokers.
 """
@@ -72,7 +72,7 @@ async def position(consumer, at: TopicPartition) -> int:
 
 
 async def test_a_killed_leader_is_replaced_from_the_isr_in_ar_order_and_returns_as_follower(own, admin):
-    """Rows R1, R2, Z6: the first live ISR member in AR order leads under epoch + 1; the old leader rejoins."""
+    """The first live ISR member in AR order leads under epoch + 1 (offlinePartitionLeaderElection); the old one rejoins."""
     before = await partitions(admin)
     # Not the controller: its successor would take the dead out of the ISRs first, and elect under one more epoch.
     controller = own.status()["controller"]["broker"]
@@ -103,7 +103,7 @@ async def test_a_killed_leader_is_replaced_from_the_isr_in_ar_order_and_returns_
 
 
 async def test_nothing_acknowledged_is_lost_or_doubled_when_leaders_die_in_mid_stream(own, admin):
-    """Row R3 and KIP-98: acks=all with idempotence through a kill -9: each acknowledged record exactly once."""
+    """KIP-98: acks=all with idempotence through a kill -9: each acknowledged record exactly once."""
     sent = [b"value-%d" % number for number in range(6_000)]
     async with Producer(own.bootstrap_servers, linger_ms=2) as producer:
         futures = []
@@ -119,7 +119,7 @@ async def test_nothing_acknowledged_is_lost_or_doubled_when_leaders_die_in_mid_s
 
 
 async def test_the_death_of_the_controllers_own_broker_elects_another_with_a_higher_epoch(own, admin):
-    """Row Z3, and then Z4: the new controller also removes the dead broker from leaders and ISRs."""
+    """KafkaController.onControllerFailover: the new controller also removes the dead broker from leaders and ISRs."""
     before = own.status()["controller"]
     await asyncio.to_thread(own.kill, before["broker"])
 
@@ -141,7 +141,7 @@ async def test_the_death_of_the_controllers_own_broker_elects_another_with_a_hig
 
 @pytest.mark.parametrize("own", [{"zookeeper.session.timeout.ms": "12000"}], indirect=True, ids=["patient"])
 async def test_a_restart_of_zookeeper_changes_no_leader_and_watches_work_afterwards(own, admin):
-    """Issue point 5: sessions survive a restart that is shorter than they; afterwards a death is noticed as before."""
+    """Sessions survive a restart that is shorter than their timeout; afterwards a death is noticed as before."""
     before = await partitions(admin)
     controller = own.status()["controller"]
     async with Producer(own.bootstrap_servers) as producer:
@@ -162,7 +162,7 @@ async def test_a_restart_of_zookeeper_changes_no_leader_and_watches_work_afterwa
 
 
 async def test_a_frozen_broker_loses_its_leaders_and_is_fenced_when_it_wakes(own, admin):
-    """Row E1: the zombie's epoch is older; after its session has ended it registers anew and follows."""
+    """The zombie has an old epoch (FENCED_LEADER_EPOCH); after its session has expired it registers again and follows."""
     victim = (await partitions(admin))[0].leader_id
     await asyncio.to_thread(own.pause, victim)
     try:
@@ -194,7 +194,7 @@ async def test_a_frozen_broker_loses_its_leaders_and_is_fenced_when_it_wakes(own
 
 
 async def test_acks_all_is_refused_below_min_insync_replicas_and_taken_again_above(own, admin):
-    """Row W11 and timeline 13.6: one of three replicas left: NOT_ENOUGH_REPLICAS until another is back."""
+    """One of three replicas is left (min.insync.replicas=2): NOT_ENOUGH_REPLICAS until another is back."""
     first = (await partitions(admin))[0].leader_id
     others = [broker for broker in (0, 1, 2) if broker != first]
     for broker in others:

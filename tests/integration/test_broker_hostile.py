@@ -1,4 +1,4 @@
-"""Hostile clients of real brokers (issue 10): whatever comes, these live, keep logs and memory, and serve others.
+"""Hostile clients of real brokers: whatever comes, these live, keep logs and memory, and serve others.
 
 The lab is off, as in a broker that strangers can reach. RPCs are found by reflection: a new one is tried by itself.
 """

@@ -1,4 +1,4 @@
-"""The listeners of a broker without the rest of it (issue 10): limits, requests that are none, certificates.
+"""The listeners of a broker without the rest of it: limits, malformed requests, certificates.
 
 No broker and no ZooKeeper is needed: gRPC servers as a broker makes them, with the health service alone.
 """

@@ -1,6 +1,6 @@
-"""What a broker answers, over real gRPC: who may write, what is refused, who reads up to where.
+"""A broker's responses over real gRPC: which writes are accepted, what is refused, how far each reader may read.
 
-Bad input gets Kafka's number with a sentence and changes nothing (kafka-behaviour 2.1, 12.3; rows W1, W2, W11, W12).
+Bad input gets Kafka's error code with a sentence and changes nothing (LogValidator, ProducerStateManager).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def brokers(cluster):
 
 
 def test_acks_all_answers_when_the_record_is_below_the_high_watermark(brokers):
-    """Rows W2, W4, W11: the answer comes with the commit, and every replica has the record."""
+    """acks=all (DelayedProduce): the response comes with the commit, and every replica has the record."""
     answer = brokers.produce(batch(b"one", b"two"))
     assert (answer.error, answer.base_offset) == (ErrorCode.NONE, 0)
     leader = brokers.replica(brokers.leader())
@@ -157,7 +157,7 @@ def test_an_oversized_batch_is_refused_and_nothing_is_appended(brokers):
 
 
 def test_an_unknown_topic_and_a_broker_that_does_not_lead_say_so(brokers):
-    """Row W12: only the leader serves; another broker answers with who leads."""
+    """Only the leader serves (NOT_LEADER_OR_FOLLOWER); another broker names the leader in its response (KIP-951)."""
     assert brokers.produce(batch(b"x"), topic="no-such-topic").error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     leader = brokers.leader()
     other = next(broker for broker in brokers.stubs if broker != leader)
@@ -203,7 +203,7 @@ def test_two_brokers_never_give_out_the_same_producer_id(brokers):
 
 
 def test_a_consumer_sees_nothing_at_or_above_the_high_watermark(brokers):
-    """Row W1: while a follower of the ISR is frozen the HW stands; a position between HW and LEO waits, empty."""
+    """While a follower of the ISR is frozen the HW stands; a position between HW and LEO waits, empty."""
     brokers.produce(batch(b"committed"))
     leader = brokers.leader()
     frozen = next(broker for broker in brokers.stubs if broker != leader)
@@ -221,7 +221,7 @@ def test_a_consumer_sees_nothing_at_or_above_the_high_watermark(brokers):
 
 
 def test_a_fetch_that_waits_is_woken_by_a_produce(brokers):
-    """Row W8: an empty fetch waits in the purgatory; the commit of a record completes it long before its time."""
+    """DelayedFetch: an empty fetch waits in purgatory; the commit of a record completes it long before its timeout."""
     request = fetch_pb2.FetchRequest(
         max_wait_ms=60_000,
         min_bytes=1,

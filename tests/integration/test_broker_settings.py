@@ -1,4 +1,5 @@
-"""Altered settings take effect on running brokers: at once, after a restart, and after a lost session (issue 4).
+"""Altered settings take effect on running brokers: at once, after a restart, and after a lost session
+(docs/configuration.md).
 
 One cluster for all tests. It looks at its logs every 300 ms.
 """
@@ -151,7 +152,7 @@ def test_what_is_refused_changes_nothing(own, admin):
 
 
 def test_min_insync_replicas_by_topic_and_for_all_brokers_and_across_a_restart(own, admin):
-    """Dynamic topic > dynamic broker > default of all brokers > server.properties > default (row Z10)."""
+    """Dynamic topic > dynamic broker > default of all brokers > server.properties > default (DynamicBrokerConfig)."""
     for name in ("own-value", "brokers-value"):
         admin.create_topic(name, assignment=[[0, 1, 2]])
         admin.wait_for_topic(name)

@@ -1,6 +1,6 @@
-"""Storage on real brokers: a folder of several that fails, retention, delete-records, compaction (issue 3, rows S1-S6).
+"""Storage on real brokers: one of several log directories fails, retention, delete-records, compaction.
 
-The brokers of this file are started by hand, because each has two log folders.
+The brokers of this file are started by hand, because each has two log directories.
 """
 
 from __future__ import annotations

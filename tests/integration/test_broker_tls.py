@@ -1,4 +1,4 @@
-"""TLS by Kafka's settings (issue 10): a whole cluster of it, one listener of it, and every wrong way to connect."""
+"""TLS by Kafka's settings: a cluster with TLS only, a single listener with it, and every wrong way to connect."""
 
 from __future__ import annotations
 

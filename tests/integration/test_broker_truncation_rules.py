@@ -1,8 +1,9 @@
-"""`replica.truncation.rule` on real processes: what a replica cuts when it comes back, and that the logs then agree.
+"""`replica.truncation.rule` on real processes: what a replica truncates when it comes back, and that the logs then
+agree.
 
-Row E9, kafka-behaviour 3.5, 3.6, 4.1. A follower is killed before its high watermark was ever written to its
-checkpoint file: by the rule of 0.10.2 it cuts everything and copies it anew; by KIP-101 and KIP-279 it asks the
-leader and cuts nothing; by KIP-320 it just fetches. What each rule loses is held by the stories of the core's tests.
+The rules: docs/replication.md. A follower is killed before its high watermark was ever written to its checkpoint
+file: by the rule of 0.10.2 it truncates everything and copies it again; by KIP-101 and KIP-279 it asks the leader and
+truncates nothing; by KIP-320 it just fetches. What each rule loses is held by ``tests/unit/core/test_stories.py``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The matrix of faults and workloads (row B6): after each fault the books of each workload balance.
+"""The matrix of faults and workloads (docs/chaos.md): after each fault the books of each workload balance.
 
-All workloads are at work on topics of their own while the fault happens; each has its verdict. There are more cases
-than the 133 of the largest suite that peers publish (verification.md, section 2), and faults that those lack: power
-cuts, cuts one way, cuts from ZooKeeper alone, a client on the zombie leader's side.
+All workloads are at work on topics of their own while the fault happens; each has its verdict. Among the faults are
+power losses, partitions in one direction, partitions from ZooKeeper alone, and a client on the zombie leader's side.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Chaos soak (row B6): faults of every kind from a seed, one after the other, under producers, consumers and a Spark
-job; then all heals, the books balance, and brokers and ZooKeeper hold no more than before.
+"""Chaos soak (docs/chaos.md): faults of every kind from a seed, one after the other, under producers, consumers and a
+Spark job; then all heals, the books balance, and brokers and ZooKeeper hold no more than before.
 
 ``make soak SECONDS=3600 SEED=7`` runs it for as long as wanted; the same seed draws the same faults. ``SOAK_SPARK=0``
 leaves the Spark job out.

@@ -60,7 +60,7 @@ def described(topic_id: str, leaders: Sequence[int], isrs: Sequence[str]) -> str
 
 
 def create(shell: Shell) -> str:
-    """The topic with the seed's assignment; its id."""
+    """Create the topic with its assignment; return its id."""
     made = shell("create-topic", TOPIC, "--replica-assignment", "1:0:2,0:2:1,2:1:0,1:2:0")
     assert made == f"Created topic {TOPIC}.\n"
     payload = json.loads(shell.znodes()[f"/brokers/topics/{TOPIC}"]["data"])

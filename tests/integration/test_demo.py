@@ -18,7 +18,7 @@ TIDEGAUGE = str(Path(sys.executable).with_name("tidegauge"))
 
 
 def test_every_row_is_in_parquet_once_although_a_leader_was_killed(tmp_path):
-    """Issue point 1: source = acknowledged = Parquet, new leaders by Kafka's rule; anything else exits non-zero."""
+    """Source = acknowledged = Parquet, new leaders by Kafka's rule; anything else exits non-zero."""
     done = subprocess.run(
         [TIDEGAUGE, "demo", "--rows", "15000", "--seconds", "9", "-o", "json"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The guide's chapters, run by a reader with an empty folder: what they show is what happens (issue 8).
+"""The guide's chapters, run by a reader in an empty directory: what they show is what happens.
 
 Two quick ones in each run, the others in ``make test-long``; their scenarios are played by test_scenarios.py anyway.
 """

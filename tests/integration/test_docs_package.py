@@ -1,6 +1,6 @@
-"""The package as others install it: built, put into an empty environment, used (issue 8).
+"""The package as others install it: built, put into an empty environment, used (docs/install.md).
 
-Beside it are proto-plus, whose top-level name is ``proto``, and a user's own ``client.py`` and ``proto`` folder.
+Beside it are proto-plus, whose top-level name is ``proto``, and a user's own ``client.py`` and ``proto`` directory.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""README's blocks, run in their order by a reader with an empty folder: what it shows is what happens (issue 8)."""
+"""README's blocks, run in their order by a reader in an empty directory: what it shows is what happens."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""What can be seen of a real cluster: its timeline in causal order, explanations, metrics (rows B1, B8).
+"""What can be seen of a real cluster: its timeline in causal order, explanations, metrics (docs/events.md,
+docs/metrics.md).
 
 One cluster for all tests. Followers leave the ISR after ten minutes only, so that a held one holds the HW back for as
 long as a test looks.

@@ -1,4 +1,5 @@
-"""Row B9: the example project, from outside: a wheel in a virtual environment of its own, and nothing of this checkout.
+"""The example project of docs/guide/11-your-application.md, from outside: a wheel in a virtual environment of its own,
+and nothing of this checkout.
 
 What Tidegauge depends on comes from this session's environment, so that nothing large is downloaded.
 """

@@ -1,4 +1,4 @@
-"""A local cluster of real processes: every verb returns when its effect is true (design 6: up ... down)."""
+"""A local cluster of real processes: every verb returns when its effect is true, from ``up`` to ``down``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults inside brokers, on real processes: each has the consequence that Kafka's rules give it (rows B2, B3).
+"""Faults inside brokers, on real processes: each has the consequence that Kafka's rules give it.
 
 One cluster for all tests, and one more broker without the lab. Brokers that a test needs apart from the controller
 are chosen by who the controller is. Values are written to a broker of the test's choice, past any client's metadata,

@@ -1,4 +1,4 @@
-"""Held followers and their steps on real brokers (rows W13, B4; design, section 7; holds.py).
+"""Held followers and their steps on real brokers (broker/tidegauge_broker/server/lab/holds.py).
 
 One cluster for all tests, controller on broker 0. No follower leaves an ISR by its lag here, so that values after a
 step are the ones of the rule and not of the clock.
@@ -51,7 +51,7 @@ async def led_by(lab: Switches, at: TopicPartition, leader: int) -> None:
 
 
 async def test_the_walk_through_of_two_replicas_one_round_at_a_time(brokers: LocalCluster, lab: Switches) -> None:
-    """Row W13: what each round changes at leader and follower, as in the seeds' tables."""
+    """What each round changes at leader and follower, as in the table of docs/guide/03-one-round-late.md."""
     at = await make_topic(brokers, "walk", [1, 2])
     assert await lab.hold_fetch(at, [2]) == [2]
     assert await lab.hold_fetch(at, [2]) == [], "it is so already"
@@ -79,7 +79,7 @@ async def test_the_walk_through_of_two_replicas_one_round_at_a_time(brokers: Loc
 async def test_a_produce_wakes_a_fetch_that_waits_and_the_answer_is_kept_back_until_the_next_step(
     brokers: LocalCluster, lab: Switches
 ) -> None:
-    """Row W13, the case of the purgatory: the fetch is taken first, then the record comes."""
+    """A fetch in purgatory: it is taken first, then the record comes (DelayedFetch)."""
     at = await make_topic(brokers, "purgatory", [1, 2])
     await lab.hold_fetch(at, [2])
     taken = await lab.step_fetch(at, 2, until=Until.REQUEST)

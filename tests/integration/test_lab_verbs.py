@@ -1,4 +1,4 @@
-"""The lab's verbs as commands: exit codes, what goes where, what they leave behind (design 6)."""
+"""The lab's verbs as commands: exit codes, what goes where, what they leave behind."""
 
 from __future__ import annotations
 

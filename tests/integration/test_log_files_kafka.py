@@ -1,4 +1,4 @@
-"""Kafka's own DumpLogSegments reads our files, ours reads Kafka's; both print the same (kafka-behaviour 11.7).
+"""Kafka's own DumpLogSegments reads our files, ours reads Kafka's; both print the same.
 
 Needs Maven or the jars that the benchmark keeps; where neither is there the test says so and is skipped.
 """

@@ -1,5 +1,5 @@
-"""A process that writes a log is killed (SIGKILL), wherever it happens to be: appending, rolling, cutting, syncing,
-writing checkpoints, compacting. What it left must be what it had reported, or one step more (issue 3, "Proof"; row S4).
+"""A process that writes a log is killed (SIGKILL), wherever it happens to be: appending, rolling, truncating,
+syncing, writing checkpoints, compacting. What it left must be what it had reported, or one step more.
 
 The process is this very file, run as a program: it does the steps that a seed gives and reports each when it is done.
 The test does the same steps in its head. Unit tests stop before every single change of a file instead

@@ -1,4 +1,4 @@
-"""Row B9, the pytest plugin as a project outside uses it: pytest in processes of its own."""
+"""The pytest plugin (docs/guide/pytest.md) as a project outside uses it: pytest in processes of its own."""
 
 from __future__ import annotations
 

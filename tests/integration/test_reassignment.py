@@ -1,7 +1,7 @@
 """Reassignment on real processes: under load, cancelled, throttled, and through the deaths of all who take part.
 
 Whatever happens, nothing that was acknowledged is lost (the accountant says so), and at the end ZooKeeper, all brokers
-and all disks say the same (kafka-behaviour 8.17; KIP-455). ``tests/unit/controller/test_controller_dies.py`` goes
+and all disks say the same (KIP-455). ``tests/unit/controller/test_controller_dies.py`` goes
 through every step in a model.
 """
 

@@ -1,4 +1,4 @@
-"""The shipped scenarios on real processes, by the command line (rows B5, E4-E9, W13, W14).
+"""The shipped scenarios on real processes, by the command line (docs/scenarios.md).
 
 The stories of older rules must lose or diverge every time: once each here, ten times each in ``make test-long``,
 together with the stories that are left out here for the sake of time. Several play at once, as they mostly wait for
@@ -129,8 +129,8 @@ def table(outcome: Story, number: int) -> list[list[Any]]:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("story", ["walkthrough-two-replicas", "walkthrough-purgatory"])
-def test_the_walkthrough_prints_the_seeds_tables(played: Story, story: str) -> None:
-    """Row W13: the values after the produce, the first round and the second, of two replicas."""
+def test_the_walkthrough_prints_its_tables(played: Story, story: str) -> None:
+    """The values after the produce, the first round and the second, of two replicas."""
     first = "the first fetch carried offset 0" if story == "walkthrough-purgatory" else "no fetch yet"
     copied = "no new data written" if story == "walkthrough-purgatory" else "no fetch yet"
     assert table(played, 0) == [
@@ -159,7 +159,7 @@ def test_the_walkthrough_prints_the_seeds_tables(played: Story, story: str) -> N
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("story", ["walkthrough-three-replicas"])
 def test_the_walkthrough_of_three_replicas_waits_for_the_slower_follower(played: Story, story: str) -> None:
-    """Row W14: remote LEO and HW of each follower; the leader's HW is the smallest of three log end offsets."""
+    """Remote LEO and HW of each follower; the leader's HW is the smallest of three log end offsets."""
     del story
     rounds = [
         ([(0, 1), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)], "RemoteLEO(1)=0, RemoteLEO(2)=0)=0"),
@@ -251,7 +251,7 @@ steps:
 
 
 def test_a_story_injects_errors_delays_and_failing_disks(tmp_path: Path, zookeeper: str) -> None:
-    """Row B5: the whole vocabulary of faults, also what a broker takes from `inject-error` and `inject-disk`."""
+    """The complete vocabulary of faults, also what a broker takes from `inject-error` and `inject-disk`."""
     file = tmp_path / "injected.yaml"
     file.write_text(INJECTED)
     told: list[str] = []

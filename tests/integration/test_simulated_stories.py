@@ -1,4 +1,4 @@
-"""A violation that the simulator finds is played on real processes, and every state it expects is there (row B7)."""
+"""A violation that the simulator finds is played on real processes, and every state it expects is there."""
 
 from __future__ import annotations
 

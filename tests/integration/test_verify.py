@@ -1,4 +1,4 @@
-"""Row B6, ``tidegauge verify`` on real brokers: it finds what was really lost, copied or changed, and nothing else."""
+"""``tidegauge verify`` on real brokers: it finds what was really lost, copied or changed, and nothing else."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shell(cluster: LocalCluster, tmp_path: Path) -> Shell:
 
 
 def test_nothing_is_wrong_after_the_leader_and_then_the_producer_were_killed(shell: Shell) -> None:
-    """Row R3: acks=all loses nothing. The history holds all that was sent, though its writer died in mid-work."""
+    """With acks=all nothing is lost. The history holds all that was sent, though its writer died in mid-work."""
     topic = shell.topic("verify-kills", **{"min.insync.replicas": "2"})
     history = shell.folder / "h"
     command = [TIDEGAUGE, "produce", topic, "--count", "1000000", "--rate", "2000", "--history", str(history)]
@@ -68,7 +68,7 @@ def test_nothing_is_wrong_after_the_leader_and_then_the_producer_were_killed(she
 
 
 def test_what_only_the_dead_leader_had_is_lost_and_told_by_its_level_of_acks(shell: Shell) -> None:
-    """Row R3: acks=1 may lose; first the tail, and, once others stand there, the records."""
+    """With acks=1 records may be lost; first the tail, and, once others stand there, the records."""
     # Unclean, should the machine be so slow that the held followers leave the ISR first.
     topic = shell.topic("verify-lost", **{"unclean.leader.election.enable": "true"})
     shell.produce(topic, "a", "b")
@@ -113,7 +113,7 @@ def rewrite_last(log_file: Path, value: bytes) -> None:
 
 
 def test_a_replica_that_holds_another_record_has_diverged_and_readers_see_it(shell: Shell) -> None:
-    """Row E6's end: both in the ISR, with different records at one offset; and then the wrong one leads."""
+    """Divergence: both are in the ISR, with different records at one offset; and then the wrong one leads."""
     topic = shell.topic("verify-diverged", assignment=(0, 1))
     shell.produce(topic, "m1")
     shell.produce(topic, "m2")
@@ -215,7 +215,7 @@ def test_what_cannot_be_read_is_an_error_and_not_a_balance(shell: Shell) -> None
 
 
 def test_any_replica_can_be_looked_into_and_only_committed_records_can_be_consumed(shell: Shell) -> None:
-    """Row W1 beside ReadReplica: the leader holds more than a consumer may see."""
+    """Consumers read below the high watermark, ReadReplica reads all: the leader holds more than a consumer may see."""
     topic = shell.topic("verify-uncommitted", assignment=(1, 0), **{"min.insync.replicas": "2"})
     shell.produce(topic, "a")
     shell.cluster.pause(0)
@@ -238,7 +238,7 @@ def test_any_replica_can_be_looked_into_and_only_committed_records_can_be_consum
 def test_whatever_fails_the_books_of_acks_all_balance(
     make_cluster: Callable[..., LocalCluster], tmp_path: Path, seed: int
 ) -> None:
-    """Row R3 and the demo's promise: faults at random, one after the other; no check of any kind convicts acks=all."""
+    """Faults at random, one after the other; no check of any kind convicts acks=all."""
     cluster = make_cluster(brokers=3)
     shell = Shell(cluster, tmp_path)
     with SyncAdmin(cluster.bootstrap_servers) as admin:

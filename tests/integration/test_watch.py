@@ -1,4 +1,4 @@
-"""`tidegauge watch` with a real cluster: the verb, a button, the live events (row B8), and a real browser.
+"""`tidegauge watch` with a real cluster: the verb, a button, the live events (docs/watch.md), and a real browser.
 
 The shared cluster; each test brings back what it kills by the page's own button.
 """

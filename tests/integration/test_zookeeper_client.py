@@ -1,4 +1,4 @@
-"""ZooKeeper for asyncio against a real server (design 5: the traps of kazoo; kafka-behaviour 7.3)."""
+"""ZooKeeper for asyncio against a real server: the traps of kazoo, and sessions as in Kafka's ZooKeeperClient."""
 
 from __future__ import annotations
 

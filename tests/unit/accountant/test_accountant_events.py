@@ -1,4 +1,4 @@
-"""Row B6, what brokers' event logs convict: high watermarks and epochs that go back, acknowledgements below the ISR."""
+"""What brokers' event logs convict: high watermarks and epochs that go back, acknowledgements below the ISR."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_epochs_rise_in_the_cache(events: tuple[Any, ...], times: int) -> None:
 
 
 def test_epochs_do_not_fall_along_the_log() -> None:
-    """EpochsMonotone of verification.md 1.2, which the rules before KIP-320 break."""
+    """Leader epochs in a log never fall (KIP-101), which the rules before KIP-320 break."""
     guilty = log(kept(0, leader_epoch=1), kept(1, leader_epoch=0))
     assert found(report(None, guilty)) == {Kind.EPOCH_BACK: 1}
     assert found(report(None, log(kept(0, leader_epoch=0), kept(1, leader_epoch=1)))) == {}

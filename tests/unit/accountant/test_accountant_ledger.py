@@ -1,4 +1,4 @@
-"""Row B6: each class of finding has a small history that it must convict, and an innocent twin beside it."""
+"""Each class of finding has a small history that it must convict, and an innocent twin beside it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_partition_that_nobody_could_read_convicts_nobody() -> None:
 
 
 def test_levels_of_acks_have_accounts_of_their_own() -> None:
-    """Row R3: what was acknowledged by the leader alone may be lost, and is told apart."""
+    """What only the leader acknowledged (acks=1) may be lost, and is reported as another class."""
     history = [sent(0), sent(1, acks="1"), sent(2, acks="0", offset=-1), sent(3)]
     result = report(history, log(kept(0), kept(1, "v3", 3), kept(2, "x", 9)))
     assert result.accounts["1"].lost == 1
@@ -92,7 +92,7 @@ def test_levels_of_acks_have_accounts_of_their_own() -> None:
 
 
 def test_an_acknowledged_record_behind_the_end_is_a_lost_tail() -> None:
-    """Jepsen's checker can't tell this from lag (verification.md, section 3)."""
+    """Jepsen's Kafka checker can't distinguish this from lag."""
     result = report([sent(0), sent(1), sent(2)], log(*values("v0")))
     assert found(result) == {Kind.LOST_TAIL: 2}
     assert report([sent(0), sent(1), sent(2, outcome="info")], log(*values("v0", "v1"))).is_balanced

@@ -1,4 +1,4 @@
-"""Row B6, reordered: per producer and in real time; each conviction with its innocent twin."""
+"""The finding ``reordered``: per producer and in real time; each conviction with its innocent twin."""
 
 from __future__ import annotations
 

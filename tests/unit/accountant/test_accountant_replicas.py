@@ -1,4 +1,4 @@
-"""Row B6, diverged; and reads that change: each conviction with its innocent twin."""
+"""The finding ``diverged``, and reads that change: each conviction with its innocent twin."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_member_of_the_isr_must_reach_the_leaders_high_watermark() -> None:
 
 
 def test_a_follower_whose_high_watermark_is_a_round_late_is_still_compared() -> None:
-    """Row W6."""
+    """A follower's high watermark may lag behind its leader's."""
     leader = replica(0, mark(0, 2), mark(2, 4))
     assert diverged(leader, replica(1, mark(0, 2), mark(2, 4, crc=5), high_watermark=2)) == 1
 

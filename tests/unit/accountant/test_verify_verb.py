@@ -1,4 +1,4 @@
-"""``tidegauge verify`` without a cluster: what it prints, what it reads, what it refuses (row B6, design section 6)."""
+"""``tidegauge verify`` without a cluster: what it prints, what it reads, what it refuses."""
 
 from __future__ import annotations
 

@@ -602,7 +602,7 @@ def test_a_zombie_follower_is_fenced():
 
 
 def test_a_re_elected_leader_forgets_its_followers_ends_by_default():
-    """The deliberate difference (M6): an end of a former epoch commits nothing, its owner may have cut since."""
+    """The deliberate difference M6: a log end of an earlier epoch commits nothing: its owner may have truncated."""
     for keeps, high_watermark in ((False, 1), (True, 2)):
         cluster = settled("a", settings=CoreSettings(reelected_leader_keeps_follower_state=keeps))
         cluster.produce(1, "b", acks=1)

@@ -48,7 +48,7 @@ def topic(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> Topic
 
 
 def test_the_first_of_the_assignment_in_the_isr_must_lead():
-    """Row R1: the controller elects from the ISR in the order of the assignment, not of the ISR."""
+    """The controller elects from the ISR in the order of the assignment, not of the ISR."""
     before = topic(0, (0, 1, 2), (0, 2, 1))
     assert election_problems(before, topic(1, (0, 1, 2), (2, 1)), victim=0) == []
     assert election_problems(before, topic(2, (0, 1, 2), (2, 1)), victim=0) != []

@@ -1,4 +1,4 @@
-"""``tidegauge explore`` as a user meets it: what it prints, and how it ends (row B7)."""
+"""``tidegauge explore`` as a user meets it: what it prints, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control requests are taken one after the other, each to its end (kafka-behaviour 8.8, replicaStateChangeLock)."""
+"""Control requests are taken one after the other, each to its end (ReplicaManager.replicaStateChangeLock)."""
 
 from __future__ import annotations
 

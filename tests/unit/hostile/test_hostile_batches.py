@@ -1,4 +1,4 @@
-"""Record batches that lie (row B6; kafka-behaviour 2.1): refused, or kept and told from sound ones later."""
+"""Record batches that lie (Kafka's LogValidator): refused, or kept and distinguished from sound ones later."""
 
 from __future__ import annotations
 

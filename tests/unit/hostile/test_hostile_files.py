@@ -1,6 +1,6 @@
 """Files that a disk, an editor or an attacker has changed: a broker starts or says why, and serves only sound batches.
 
-Rows S3, S4, B6. Whatever becomes of a log folder's small files, what the .log files hold is not lost for it below the
+Whatever becomes of a log directory's small files, what the .log files hold is not lost for it below the
 log start offset that they name; whatever becomes of a .log file, its log ends at the first bad batch.
 """
 

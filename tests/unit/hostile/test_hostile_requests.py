@@ -1,4 +1,4 @@
-"""Any message to any RPC (row B6): an error of the table, never a crash, a corrupt log or an operation that stays."""
+"""Any message to any RPC: an error of the table, never a crash, a corrupt log or an operation that stays."""
 
 from __future__ import annotations
 

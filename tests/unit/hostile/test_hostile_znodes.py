@@ -1,4 +1,4 @@
-"""Anybody may write into ZooKeeper (row B6): whatever stands in a znode is read, or refused as malformed."""
+"""Any program may write into ZooKeeper: whatever stands in a znode is read, or refused as malformed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which calls a fault meets (rows B3, B5; fault_table.py): ends, ways, counts, chances, and what is refused."""
+"""Calls that a fault applies to (server/lab/fault_table.py): ends, directions, counts, chances, refusals."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""The verbs that reach into brokers: usage is judged before anything is contacted (design 6); faults in words."""
+"""The verbs that reach into brokers: usage is judged before anything is contacted; faults in words."""
 
 import pytest
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""Logs of several processes as one stream (design 6, row ``logs``)."""
+"""Logs of several processes as one stream (``tidegauge logs``)."""
 
 from __future__ import annotations
 

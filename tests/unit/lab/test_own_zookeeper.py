@@ -1,4 +1,4 @@
-"""A ZooKeeper of one's own from PySpark's jars, and addresses of foreign ones (design 2 and 9)."""
+"""A ZooKeeper of one's own from PySpark's jars, and addresses of foreign ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster consists of at the first ``up`` and what a later one may change (design 6, row ``up``)."""
+"""What a cluster consists of at the first ``up`` and what a later one may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports of a cluster: 19092+id and 12181, or the next free ones; a fixed one that is busy is refused (row ``up``)."""
+"""Ports of a cluster: 19092+id and 12181, or the next free ones; a fixed one that is busy is refused."""
 
 from __future__ import annotations
 

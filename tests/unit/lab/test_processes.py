@@ -1,4 +1,4 @@
-"""Who a pid file speaks of, and what counts as gone or paused (design 5 and 6: kill, pause, pid reuse, zombies)."""
+"""Which process a pid file names, and what counts as dead or paused: kill, pause, pid reuse, zombies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a cluster is ready and who the controller is (design 6: rows ``up``, ``start``, ``status``)."""
+"""When a cluster is ready and who the controller is: ``up``, ``start``, ``status``."""
 
 from __future__ import annotations
 

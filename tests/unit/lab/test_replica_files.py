@@ -1,4 +1,4 @@
-"""Row B6, all replicas: what a replica's files say without their broker, whatever a kill or power cut has left."""
+"""What a replica's files say without their broker, whatever a kill or a power loss has left."""
 
 from __future__ import annotations
 

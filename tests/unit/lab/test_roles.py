@@ -1,4 +1,4 @@
-"""Roles name the broker that holds them now, by the newest metadata (design 6: kill, stop, ... ``--leader-of T-P``)."""
+"""Roles name the broker that holds them now, by the newest metadata (kill, stop, ... ``--leader-of T-P``)."""
 
 from __future__ import annotations
 

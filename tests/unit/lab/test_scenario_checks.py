@@ -1,4 +1,4 @@
-"""What a scenario compares, and the walk-through's table (rows W13, W14): each difference is convicted."""
+"""What a scenario compares, and the walk-through's table (docs/scenarios.md): each difference is convicted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenario files: what is wrong is told with file and line, all at once, before anything is started (row B5)."""
+"""Scenario files: errors are reported with file and line, all at once, before anything is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline: which events are wanted, how they read, in which order a growing folder gives them (row B8)."""
+"""The timeline: which events are wanted, how they read, in which order a growing directory gives them."""
 
 from __future__ import annotations
 

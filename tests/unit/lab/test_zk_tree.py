@@ -1,4 +1,4 @@
-"""`zk-tree`: what it makes of znodes, as text, as JSON, and from one look to the next (row Z1, design 6)."""
+"""`zk-tree`: what it makes of znodes, as text, as JSON, and from one look to the next."""
 
 from __future__ import annotations
 

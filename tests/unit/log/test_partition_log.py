@@ -216,7 +216,7 @@ def test_the_largest_timestamp_is_the_first_record_that_has_it_in_the_whole_log(
 
 
 def test_a_cut_removes_whole_batches_and_index_entries(bench, batch):
-    """Kafka-behaviour 3.9: a batch that reaches over the target goes as a whole; the end becomes the target."""
+    """UnifiedLog.truncateTo: a batch that contains the target is removed completely; the end becomes the target."""
     size = len(batch(4))
     bench.settings.update({"log.segment.bytes": str(2 * size), "log.index.interval.bytes": "0"})
     for _ in range(5):

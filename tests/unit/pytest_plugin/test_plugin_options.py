@@ -1,4 +1,4 @@
-"""Row B9: options, names and evidence of the pytest plugin, without a cluster."""
+"""Options, names and evidence of the pytest plugin, without a cluster."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def own_python() -> list[Path]:
 
 
 def test_constraints_are_name_and_version_only():
-    """Lock files write index addresses; ours must not (design, section 9)."""
+    """Lock files write index addresses; ours must not."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert lines
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line)] == []

@@ -1,4 +1,4 @@
-"""Limits on connections (issue 10): who stays, who goes, and what the broker's log says of failed handshakes."""
+"""Limits on connections (docs/security.md): which are closed, and what the broker's log says of failed handshakes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a broker asks of the controller: proposals for the ISR until they are answered, and blocks of producer ids.
+"""What a broker asks of the controller: proposals for the ISR until they have a response, and blocks of producer ids.
 
-kafka-behaviour 1.8 (AlterPartitionManager: one request in flight, the rest waits for the next; an error of the whole is
-retried without end) and 12.3 (RPCProducerIdManager).
+Sources: AlterPartitionManager (one request in flight, the rest waits for the next; an error of the whole request is
+retried without end) and RPCProducerIdManager.
 """
 
 from __future__ import annotations

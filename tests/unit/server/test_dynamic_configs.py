@@ -1,4 +1,4 @@
-"""Dynamic settings through ZooKeeper: Kafka's znodes, applied by every broker in order (kafka-behaviour 7.2)."""
+"""Dynamic settings through ZooKeeper: Kafka's znodes, applied by every broker in order (ZkConfigManager)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many bytes an answer to a fetch may hold (kafka-behaviour 2.4): soft for the first batch, hard for the rest."""
+"""Maximum size of a fetch response (ReplicaManager.readFromLog): soft for the first batch, hard for the rest."""
 
 from __future__ import annotations
 

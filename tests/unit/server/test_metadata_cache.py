@@ -1,4 +1,4 @@
-"""The metadata cache shows what the controller sent last (kafka-behaviour 8.20)."""
+"""The metadata cache shows what the controller sent last (Kafka's ZkMetadataCache)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream of fetches between two brokers: who is let in, and that an answer bears the number of its request."""
+"""The stream of fetches between two brokers: which followers are admitted; a response has its request's number."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def answers(service: Service, *messages: fetch_pb2.ReplicaFetchRequest) ->
 async def test_a_follower_of_another_cluster_or_rule_is_refused_with_a_sentence(
     cluster_id: str, rule: str, error: ErrorCode, words: str
 ) -> None:
-    """One truncation rule holds for a whole cluster (row E9): two would agree on nothing."""
+    """One truncation rule holds for the cluster: two rules would not agree on where logs diverge."""
     service = Service()
     message = fetch_pb2.ReplicaFetchRequest(request_id=9, replica_id=2, cluster_id=cluster_id, truncation_rule=rule)
     (answer,) = await answers(service, message)

@@ -1,4 +1,4 @@
-"""Requests made to cost memory, and bytes that are none (issue 10), are refused before anything is made of them."""
+"""Malformed and memory-exhausting requests are refused before anything is made of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories that can be told to real processes: what they convict, whom they acquit, and what is written of them (B7).
+"""Stories that can be played on real processes: what they convict, what they acquit, and what is written of them.
 
 Divergence by a private epoch (KAFKA-6361, story S4): the stories that convict KIP-101 of it acquit KIP-279, by the same
 seeds and checks.

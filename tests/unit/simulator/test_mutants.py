@@ -1,4 +1,4 @@
-"""One rule away, and the simulator must notice: else nothing is proved by its silence (row B7, verification 1.5, 1.6).
+"""One rule away, and the simulator must notice: else nothing is proved by its silence (docs/simulation.md).
 
 Two searches share the work: random histories (``simulate``: every message, fault and disk) and random traces (the steps
 of ``replay``, the state space of the published models). What is found within seconds runs always, the rest is ``long``;

@@ -1,8 +1,8 @@
-"""Replaying traces: what must hold, what must break, and what a file that is no trace is told (row B7).
+"""Replaying traces: what must hold, what must break, and the error for a file that is no trace.
 
 The traces in ``traces/`` are the shortest counterexamples of weaker protocols, found by model checking. Two lists are
 held here: the six that break on a core that does what Kafka did under the older rules, and the nine that need two
-liberties of the model (a cut at a new epoch of the same leader, an epoch question answered by a broker that does not
+liberties of the model (a truncation at a new epoch of the same leader, an epoch look-up at a broker that does not
 lead). Under KIP-320 nothing may break.
 """
 

@@ -1,4 +1,4 @@
-"""Simulated histories: the clean core breaks nothing, older rules do, and a seed is a history (row B7).
+"""Simulated histories: the clean core breaks nothing, older rules do, and a seed is a history.
 
 What is checked after every event stands in the simulator's ``checker``. Longer searches carry ``long``.
 """

@@ -1,4 +1,4 @@
-"""The page's view model: facts to JSON, and what changed (row B8; lab/tidegauge_lab/watch/view.py)."""
+"""The page's view model: facts to JSON, and what changed (lab/tidegauge_lab/watch/view.py)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_healthy_partition_with_its_replicas_as_they_are():
         "hw": 18, "leo": 20, "epochs": [[0, 0, 20]], "bytes": 0, "knows": {"2": 18},
     }  # fmt: skip
     assert part["replicas"]["2"]["hw"] == 15
-    assert part["replicas"]["2"]["knows"] == {}, "only a leader records remote LEOs (row W3)"
+    assert part["replicas"]["2"]["knows"] == {}, "only a leader records remote LEOs"
     assert (view["controller"], view["controllerEpoch"], view["switchable"]) == (1, 3, True)
     assert [(one["controller"], one["leads"], one["replicas"]) for one in view["brokers"].values()] == [
         (True, 1, 1),
