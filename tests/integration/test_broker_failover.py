@@ -72,7 +72,7 @@ async def position(consumer, at: TopicPartition) -> int:
 
 
 async def test_a_killed_leader_is_replaced_from_the_isr_in_ar_order_and_returns_as_follower(own, admin):
-    """The first live ISR member in AR order leads under epoch + 1 (offlinePartitionLeaderElection); the old one rejoins."""
+    """The first live ISR member in AR order leads (offlinePartitionLeaderElection); the old leader rejoins."""
     before = await partitions(admin)
     # Not the controller: its successor would take the dead out of the ISRs first, and elect under one more epoch.
     controller = own.status()["controller"]["broker"]
@@ -162,7 +162,7 @@ async def test_a_restart_of_zookeeper_changes_no_leader_and_watches_work_afterwa
 
 
 async def test_a_frozen_broker_loses_its_leaders_and_is_fenced_when_it_wakes(own, admin):
-    """The zombie has an old epoch (FENCED_LEADER_EPOCH); after its session has expired it registers again and follows."""
+    """The zombie has an old epoch (FENCED_LEADER_EPOCH); after its session expired it registers again and follows."""
     victim = (await partitions(admin))[0].leader_id
     await asyncio.to_thread(own.pause, victim)
     try:
