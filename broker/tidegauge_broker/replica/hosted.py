@@ -1,64 +1,45 @@
-"""What the parts of BrokerCore share: the hosted partitions, who leads them, what waits for them, what can be seen.
+"""The replicas that a broker hosts: found by name, asked who leads them, taken out of service after a defect.
 
-Contract: nothing here decides; it finds partitions and wakes operations (Partition.tryCompleteDelayedRequests,
-ReplicaManager.addCompletePurgatoryAction).
+Contract: nothing here decides; the other parts of ``BrokerCore`` share it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from operator import attrgetter
 
 from tidegauge.control import NO_LEADER, PartitionState
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
-from tidegauge_broker.replica.delayed_fetch import DelayedFetch
-from tidegauge_broker.replica.delayed_produce import DelayedProduce
 from tidegauge_broker.replica.effects import Effect, FailReplica
-from tidegauge_broker.replica.leaderships import Leaderships
-from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, ReplicaView, TopicRules
+from tidegauge_broker.replica.messages import LeaderHint, ReplicaView
 from tidegauge_broker.replica.partition import Partition, Role
-from tidegauge_broker.replica.ports import LoadedLog, Logs, Metadata
-from tidegauge_broker.replica.quota import ReplicationQuota
-from tidegauge_broker.replica.rounds import Rounds
+from tidegauge_broker.replica.ports import LoadedLog, Metadata
 from tidegauge_broker.replica.view import view_of
-from tidegauge_broker.waiting.purgatory import Purgatory
 
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up, and a fetch may name thousands of partitions
 
 
 class HostedPartitions:
-    """The replicas of one broker, and the operations that wait for them."""
+    """The replicas of one broker.
 
-    def __init__(self, broker_id: int, settings: CoreSettings, logs: Logs, metadata: Metadata) -> None:
-        self.broker_id = broker_id
-        self.settings = settings
-        self.controller_epoch = 0
-        self.broker_epoch = -1
-        self._logs = logs
+    Args:
+        metadata: what the broker knows of the cluster.
+
+    Attributes:
+        by_name: each of them.
+    """
+
+    __slots__ = ("_metadata", "by_name")
+
+    def __init__(self, metadata: Metadata) -> None:
+        self.by_name: dict[TopicPartition, Partition] = {}
         self._metadata = metadata
-        self._partitions: dict[TopicPartition, Partition] = {}
-        self._rules: dict[str, TopicRules] = {}
-        self._rounds = Rounds()
-        self._leaderships = Leaderships(settings.coordinator_topics)
-        self._produces: Purgatory[DelayedProduce] = Purgatory()
-        self._fetches: Purgatory[DelayedFetch] = Purgatory()
-        self._deletions: Purgatory[DelayedDeleteRecords] = Purgatory()
-        self.leader_quota = ReplicationQuota()
-        self.follower_quota = ReplicationQuota()
-        """How fast throttled replicas are copied from here, and to here; the shell puts in those with limits."""
-        self._time_ms = 0
-        self._next_shrink_ms = 0
-        self._next_producer_expiry_ms = 0
-
-    # What can be seen
 
     def describe(self, now_ms: int, topics: Collection[str] | None = None) -> list[ReplicaView]:
         """All local replicas, by topic and partition."""
         return [
             view_of(partition, now_ms)
-            for topic_partition, partition in sorted(self._partitions.items())
+            for topic_partition, partition in sorted(self.by_name.items())
             if topics is None or topic_partition.topic in topics
         ]
 
@@ -66,80 +47,39 @@ class HostedPartitions:
         """For replication-offset-checkpoint: every local replica, offline ones excepted."""
         return {
             topic_partition: partition.high_watermark
-            for topic_partition, partition in self._partitions.items()
+            for topic_partition, partition in self.by_name.items()
             if partition.role is not Role.OFFLINE
         }
 
-    def waiting_operations(self) -> dict[str, int]:
-        """How many wait in each purgatory."""
-        return {
-            "Produce": len(self._produces),
-            "Fetch": len(self._fetches),
-            "DeleteRecords": len(self._deletions),
-        }
-
-    def partition(self, topic_partition: TopicPartition) -> Partition | None:
-        """Return a local replica's state, read-only; None if the broker does not host it."""
-        return self._partitions.get(topic_partition)
-
-    def _leader_of(
-        self, topic_partition: TopicPartition, asked_epoch: int | None
-    ) -> tuple[Partition | None, ErrorCode]:
+    def leader_of(self, topic_partition: TopicPartition, asked_epoch: int | None) -> tuple[Partition | None, ErrorCode]:
         """Return the partition if this broker leads it, else the error that says why not."""
-        partition = self._partitions.get(topic_partition)
+        partition = self.by_name.get(topic_partition)
         if partition is None:
             known = self._metadata.knows(topic_partition)
             return None, ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         error = partition.refusal_as_leader(asked_epoch)
         return (partition, error) if error is _NONE else (None, error)
 
-    def _hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
-        partition = self._partitions.get(topic_partition)
+    def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
+        """Return the newest leader that the replica or the metadata cache knows; None if neither knows one."""
+        partition = self.by_name.get(topic_partition)
         hint = None if partition is None else partition.leader_hint
         told = self._metadata.leader_hint(topic_partition)
         if hint is None or (told is not None and told.leader_epoch > hint.leader_epoch):
             return told
         return hint
 
-    @staticmethod
-    def _contain(partition: Partition, problem: Exception, out: list[Effect]) -> None:
-        """Take the replica offline after a defect in a decision about it; decisions about others hold.
 
-        What the partition decided before stays in ``out``: it is what its state went through.
-        """
-        partition.leader_role = None
-        partition.unwritten.clear()
-        if partition.role is Role.LEADER:
-            partition.role = Role.NONE
-        out.append(FailReplica(partition.topic_partition, problem))
+def contain(partition: Partition, problem: Exception, out: list[Effect]) -> None:
+    """Take the replica offline after a defect in a decision about it; decisions about others hold.
 
-    def _settle(
-        self,
-        partition: Partition,
-        out: list[Effect],
-        *,
-        role_changed: bool = False,
-        fetches_tried: set[int] | None = None,
-    ) -> None:
-        """Wake what waits for this partition (the table of 2.3), once its own effects stand in ``out``.
-
-        A step that settles several partitions, and has changed all of them before, shares ``fetches_tried``.
-        """
-        key = partition.topic_partition
-        if role_changed:
-            self._leaderships.check(partition, is_hosted=key in self._partitions, out=out)
-        if partition.moved_high_watermark or role_changed:
-            self._produces.check(key, out)
-        if partition.moved_log_end or role_changed:
-            self._fetches.check(key, out, tried=fetches_tried)
-        elif partition.moved_high_watermark:
-            self._fetches.check(key, out, tried=fetches_tried, only=_waits_for_high_watermark)
-        if partition.moved_low_watermark or role_changed:
-            self._deletions.check(key, out)
-        partition.moved_high_watermark = partition.moved_log_end = partition.moved_low_watermark = False
-
-
-_waits_for_high_watermark = attrgetter("waits_for_high_watermark")
+    What the partition decided before stays in ``out``: it is what its state went through.
+    """
+    partition.leader_role = None
+    partition.unwritten.clear()
+    if partition.role is Role.LEADER:
+        partition.role = Role.NONE
+    out.append(FailReplica(partition.topic_partition, problem))
 
 
 def state_is_absurd(state: PartitionState) -> bool:

@@ -121,13 +121,13 @@ def proposal_of(saved: ProposalSnapshot, fixed: Fixed) -> IsrProposal:
 
 def rounds_in_flight(core: BrokerCore) -> tuple[tuple[int, int], ...]:
     """Return the requests of a core that have no response yet: (number, leader)."""
-    in_flight = core._rounds._in_flight
+    in_flight = core.following.rounds._in_flight
     return tuple(sorted((number, chosen.leader) for number, chosen in in_flight.items()))
 
 
 def number_next_round(core: BrokerCore, number: int) -> None:
     """Have the core's next round carry this number."""
-    core._rounds._last_request_id = number - 1
+    core.following.rounds._last_request_id = number - 1
 
 
 def restore(
@@ -143,9 +143,9 @@ def restore(
         fixed: what no state changes.
     """
     at = fixed.topic_partition
-    core.controller_epoch = fixed.controller_epoch
-    rules = core._rules[at.topic]
-    partition = core._partitions[at] = Partition(at, core.broker_id, core.settings, rules, fixed.topic_id, loaded)
+    core.control_requests.controller_epoch = fixed.controller_epoch
+    rules = core.control_requests.rules[at.topic]
+    partition = core.hosted.by_name[at] = Partition(at, core.broker_id, core.settings, rules, fixed.topic_id, loaded)
     partition.leader = saved.leader
     partition.leader_epoch = saved.leader_epoch
     partition.partition_epoch = saved.partition_epoch
@@ -156,14 +156,14 @@ def restore(
         partition.controller_epoch = fixed.controller_epoch
         partition.replicas = fixed.replicas
     for number, leader in rounds:
-        core._rounds._in_flight[number] = FetchRound(number, leader, [FetchPartition(at, 0, 1)])
+        core.following.rounds._in_flight[number] = FetchRound(number, leader, [FetchPartition(at, 0, 1)])
     if saved.leads is not None:
         partition.role = Role.LEADER
         partition.leader_role = _leader(partition, saved.leads, fixed)
     if saved.follows is not None:
         partition.role = Role.FOLLOWER
         role = partition.follower_role = _follower(partition, saved.follows)
-        core._rounds.begin(partition, role.leader)
+        core.following.rounds.begin(partition, role.leader)
     return partition
 
 

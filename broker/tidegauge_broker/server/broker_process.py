@@ -217,11 +217,16 @@ class BrokerProcess:
     def _assemble(self) -> None:
         """Put the parts together; nothing runs yet."""
         settings, identity = self._settings, self._identity
-        core = BrokerCore(identity.broker_id, _core_settings(settings), self._logs, self._metadata)
-        if settings.text("replica.selector.class").endswith(".RackAwareReplicaSelector"):
-            core.rack_of = self._metadata.rack_of
-        core.leader_quota = ReplicationQuota(lambda: settings.integer("leader.replication.throttled.rate"))
-        core.follower_quota = ReplicationQuota(lambda: settings.integer("follower.replication.throttled.rate"))
+        by_rack = settings.text("replica.selector.class").endswith(".RackAwareReplicaSelector")
+        core = BrokerCore(
+            identity.broker_id,
+            _core_settings(settings),
+            self._logs,
+            self._metadata,
+            rack_of=self._metadata.rack_of if by_rack else None,
+            leader_quota=ReplicationQuota(lambda: settings.integer("leader.replication.throttled.rate")),
+            follower_quota=ReplicationQuota(lambda: settings.integer("follower.replication.throttled.rate")),
+        )
         outlets = Outlets(
             propose_isr=self._propose_isr,
             fetchers_changed=self._fetchers_changed,

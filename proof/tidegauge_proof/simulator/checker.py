@@ -387,7 +387,7 @@ class Checker:
             raise Violation(
                 invariant, f"{len(self.committed)} records of {self.at} are committed, the logs hold {ends}"
             )
-        piled = {b: len(broker.core._rounds) for b, broker in world.brokers.items()}  # noqa: SLF001 - shown nowhere else
+        piled = {b: len(broker.core.following.rounds) for b, broker in world.brokers.items()}
         if any(piled.values()):
             raise Violation(invariant, f"rounds that nobody answers any more pile up: {piled}")
 

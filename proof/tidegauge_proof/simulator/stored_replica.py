@@ -89,7 +89,7 @@ class StoredReplica:
         broker = self.broker
         if not broker.is_running:
             return None
-        partition = broker.core._partitions.get(self.at)  # noqa: SLF001 - asked for after every event
+        partition = broker.core.hosted.by_name.get(self.at)
         return None if partition is None or partition.role is _OFFLINE else partition
 
     @property

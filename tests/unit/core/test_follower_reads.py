@@ -27,7 +27,7 @@ def settled(*values: str) -> Cluster:
 
 def racks(cluster: Cluster, **by_broker: str) -> None:
     """Turn the selector on at the leader; ``b2="east"``: broker 2 stands in rack east."""
-    cluster.brokers[1].core.rack_of = lambda broker_id: by_broker.get(f"b{broker_id}")
+    cluster.brokers[1].core.fetches.rack_of = lambda broker_id: by_broker.get(f"b{broker_id}")
 
 
 def test_a_follower_serves_a_consumer_that_knows_of_it_and_no_other():

@@ -53,8 +53,7 @@ def test_the_older_rules_take_them(rule: str) -> None:
     broker = broker_of(A)
     broker.settings = CoreSettings(truncation_rule=rule)
     broker.start(1)
-    live = broker_of(A).metadata
-    broker.metadata = broker.core._metadata = live
+    broker.metadata.live = broker_of(A).metadata.live
     role(broker, OTHER, 3)
     answered(broker, led("x", epoch=3) + led("y", epoch=4, offset=1), 0)
     assert broker.disk[A].log_end_offset == 2

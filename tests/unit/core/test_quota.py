@@ -91,7 +91,7 @@ def exceeded(now_ms: int) -> ReplicationQuota:
 def test_the_leader_gives_nothing_to_a_throttled_replica_outside_the_isr():
     """ReplicaManager.shouldLeaderThrottle: who is in sync gets all, and so does a consumer."""
     cluster = outside_the_isr(leader_throttled_replicas=("0:1",))
-    cluster.brokers[1].core.leader_quota = exceeded(cluster.now_ms)
+    cluster.brokers[1].core.fetches.quota = exceeded(cluster.now_ms)
     cluster.fetch(3)
     assert cluster.partition(3).log_end_offset == 0
     cluster.fetch(2)
@@ -103,7 +103,7 @@ def test_the_leader_gives_nothing_to_a_throttled_replica_outside_the_isr():
 
 def test_a_replica_that_is_not_named_is_not_throttled():
     cluster = outside_the_isr(leader_throttled_replicas=("0:2", "1:1"))
-    cluster.brokers[1].core.leader_quota = exceeded(cluster.now_ms)
+    cluster.brokers[1].core.fetches.quota = exceeded(cluster.now_ms)
     cluster.fetch(3)
     assert cluster.partition(3).log_end_offset == 5
 
@@ -112,17 +112,17 @@ def test_a_throttled_follower_asks_for_nothing_until_it_may():
     """ReplicaFetcherThread: left out of its fetches; what it takes is counted."""
     cluster = outside_the_isr(follower_throttled_replicas=("*",))
     follower = cluster.brokers[3].core
-    follower.follower_quota = exceeded(cluster.now_ms)
+    follower.following.quota = exceeded(cluster.now_ms)
     assert cluster.ask(3) is None
     cluster.advance(100_001)
     cluster.fetch(3)
     assert cluster.partition(3).log_end_offset == 5
-    assert follower.follower_quota.bytes_per_second(cluster.now_ms) > 0
+    assert follower.following.quota.bytes_per_second(cluster.now_ms) > 0
 
 
 def test_the_leader_counts_what_it_sends_of_throttled_replicas():
     cluster = outside_the_isr(leader_throttled_replicas=("*",))
     leader = cluster.brokers[1].core
-    leader.leader_quota = quota(10)
+    leader.fetches.quota = quota(10)
     leader.note_sent(AT, 1000, cluster.now_ms)
-    assert leader.leader_quota.is_exceeded(cluster.now_ms)
+    assert leader.fetches.quota.is_exceeded(cluster.now_ms)

@@ -14,7 +14,7 @@ from typing import Any
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica import leader as leader_module
 from tidegauge_broker.replica import partition as partition_module
-from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.control_requests import ControlRequests
 from tidegauge_broker.replica.effect_executor import EffectExecutor
 from tidegauge_broker.replica.effects import LeadershipChanged, RespondToFetch, RespondToProduce
 from tidegauge_broker.replica.epoch_cache import EpochCache
@@ -28,6 +28,7 @@ from tidegauge_broker.replica.producer_state import ProducerCheck, ProducerState
 from tidegauge_broker.replica.remote_replica import RemoteReplica
 from tidegauge_broker.replica.rounds import Rounds
 from tidegauge_broker.replica.rules.kip_320 import Kip320Rule
+from tidegauge_broker.replica.writes import Writes
 from tidegauge_controller.decisions import alter_partition as alter_module
 from tidegauge_controller.decisions import broker_events, partition_machine, replica_machine, state_store
 from tidegauge_controller.decisions import leaders as leaders_module
@@ -234,13 +235,13 @@ def reports_takeovers_only(leaderships: Leaderships, partition: Partition, *, is
     out[:] = [effect for effect in out if not isinstance(effect, LeadershipChanged) or effect.leads]
 
 
-def committed_anywhere(core: BrokerCore, topic_partition: Any, offset: int) -> tuple[ErrorCode, str] | None:
-    partition = core.partition(topic_partition)
+def committed_anywhere(writes: Writes, topic_partition: Any, offset: int) -> tuple[ErrorCode, str] | None:
+    partition = writes._hosted.by_name.get(topic_partition)
     assert partition is not None
     return None if partition.high_watermark < offset else (ErrorCode.NONE, "")
 
 
-def committed_at_once(core: BrokerCore, topic_partition: Any, offset: int) -> tuple[ErrorCode, str] | None:
+def committed_at_once(writes: Writes, topic_partition: Any, offset: int) -> tuple[ErrorCode, str] | None:
     return ErrorCode.NONE, ""
 
 
@@ -308,10 +309,10 @@ def write_any_version(path: str, data: bytes, version: int) -> SetNode:
     return SetNode(path, data)
 
 
-def no_broker_epoch(core: BrokerCore, header: Any) -> ErrorCode:
-    if header.controller_epoch < core.controller_epoch:
+def no_broker_epoch(control: ControlRequests, header: Any) -> ErrorCode:
+    if header.controller_epoch < control.controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
-    core.controller_epoch = header.controller_epoch
+    control.controller_epoch = header.controller_epoch
     return ErrorCode.NONE
 
 
@@ -448,14 +449,12 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "broker-epoch",
         "a control request is for this registration",
-        ((BrokerCore, "check_controller_epoch", no_broker_epoch),),
+        ((ControlRequests, "check_controller_epoch", no_broker_epoch),),
         "KIP-380",
     ),
     Mutant("consumers-see-all", "consumers read below the high watermark", ((Leader, "read", reads_all),)),
-    Mutant(
-        "acked-at-once", "acks=all waits for the high watermark", ((BrokerCore, "_commit_outcome", committed_at_once),)
-    ),
-    Mutant("acked-by-anybody", "only a leader acknowledges", ((BrokerCore, "_commit_outcome", committed_anywhere),)),
+    Mutant("acked-at-once", "acks=all waits for the high watermark", ((Writes, "_commit_outcome", committed_at_once),)),
+    Mutant("acked-by-anybody", "only a leader acknowledges", ((Writes, "_commit_outcome", committed_anywhere),)),
     Mutant(
         "silent-resignation",
         "a leader that becomes a follower notifies the coordinators",

@@ -47,7 +47,7 @@ class Stage:
                 log_end_offset=log.log_end_offset,
                 leader_epoch=0,
             )
-            core = SimpleNamespace(_rounds=())
+            core = SimpleNamespace(following=SimpleNamespace(rounds=()))
             self.brokers[broker_id] = SimpleNamespace(
                 broker_id=broker_id, life=1, log=log, partition=partition, core=core, led_epoch=None
             )

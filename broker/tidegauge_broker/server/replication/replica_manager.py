@@ -182,7 +182,7 @@ class ReplicaManager:
             if room is not None:
                 room.release()
             raise
-        if request.replica_id != CONSUMER and self.core.leader_quota.is_limited:
+        if request.replica_id != CONSUMER and self.core.fetches.quota.is_limited:
             for result, records in results:
                 if records:
                     self.core.note_sent(result.topic_partition, len(records), self._now_ms())

@@ -10,33 +10,76 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.delayed_fetch import DelayedFetch, is_due
 from tidegauge_broker.replica.effects import Effect, RespondToFetch
-from tidegauge_broker.replica.hosted import HostedPartitions, words_for
+from tidegauge_broker.replica.hosted import HostedPartitions, contain, words_for
 from tidegauge_broker.replica.leader import Leader
-from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchRequest, FetchResult
+from tidegauge_broker.replica.messages import CONSUMER, CoreSettings, FetchPartition, FetchRequest, FetchResult
+from tidegauge_broker.replica.parked import ParkedOperations
 from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.ports import Logs, Metadata
 from tidegauge_broker.replica.preferred_replica import RackOf, preferred_replica
-from tidegauge_broker.replica.quota import is_throttled
+from tidegauge_broker.replica.quota import ReplicationQuota, is_throttled
 from tidegauge_broker.replica.reading import Reader
 
 
-class ServedPartitions(HostedPartitions):
-    """The part of ``BrokerCore`` that serves fetches.
+class Fetches:
+    """Serve fetches.
+
+    Args:
+        broker_id: this broker.
+        settings: of the core.
+        hosted: the replicas.
+        parked: where a fetch waits for enough records.
+        logs: how much there is to read.
+        metadata: what the broker knows of the cluster.
 
     Attributes:
         rack_of: by which a leader chooses a follower for a consumer (KIP-392); None: ``replica.selector.class`` is off.
+        quota: how fast throttled replicas are copied from here.
+        time_ms: of the event that is handled.
     """
 
-    rack_of: RackOf | None = None
+    __slots__ = (
+        "_broker_id",
+        "_hosted",
+        "_logs",
+        "_metadata",
+        "_parked",
+        "_settings",
+        "quota",
+        "rack_of",
+        "time_ms",
+    )
+
+    def __init__(
+        self,
+        broker_id: int,
+        settings: CoreSettings,
+        hosted: HostedPartitions,
+        parked: ParkedOperations,
+        logs: Logs,
+        metadata: Metadata,
+        quota: ReplicationQuota,
+        rack_of: RackOf | None,
+    ) -> None:
+        self.rack_of = rack_of
+        self.quota = quota
+        self.time_ms = 0
+        self._broker_id = broker_id
+        self._settings = settings
+        self._hosted = hosted
+        self._parked = parked
+        self._logs = logs
+        self._metadata = metadata
 
     def fetch(self, request: FetchRequest, token: object, now_ms: int) -> list[Effect]:
         """Read; RespondToFetch(token) comes now or later."""
-        self._time_ms = now_ms
+        self.time_ms = now_ms
         out: list[Effect] = []
         results: list[FetchResult] = []
         touched: list[Partition] = []
         alive = self._metadata.live_brokers()
         for wanted in request.partitions:
-            partition, error = self._leader_of(wanted.topic_partition, wanted.current_leader_epoch)
+            partition, error = self._hosted.leader_of(wanted.topic_partition, wanted.current_leader_epoch)
             if partition is None or partition.leader_role is None:
                 results.append(self._read_as_follower(wanted, request, error))
                 continue
@@ -46,7 +89,7 @@ class ServedPartitions(HostedPartitions):
                 if result is None:
                     result = partition.leader_role.fetch(wanted, request.replica_id, now_ms, alive, out)
             except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
-                self._contain(partition, problem, out)
+                contain(partition, problem, out)
                 results.append(self._refused_fetch(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
                 continue
             results.append(self._throttled(partition, result, request.replica_id))
@@ -54,20 +97,20 @@ class ServedPartitions(HostedPartitions):
                 touched.append(partition)
         tried: set[int] = set()
         for partition in touched:
-            self._settle(partition, out, fetches_tried=tried)
+            self._parked.settle(partition, out, fetches_tried=tried)
         max_bytes = request.max_bytes
         if request.replica_id == CONSUMER:
-            max_bytes = min(max_bytes, self.settings.fetch_max_bytes)
+            max_bytes = min(max_bytes, self._settings.fetch_max_bytes)
         if not request.partitions or request.max_wait_ms <= 0 or is_due(results, request.min_bytes, self._available):
             out.append(RespondToFetch(token, results, max_bytes))
         else:
             deadline_ms = now_ms + request.max_wait_ms
             operation = DelayedFetch(token, deadline_ms, request, max_bytes, self._read_again, self._available)
-            self._fetches.watch(operation)
+            self._parked.fetches.watch(operation)
         return out
 
     def _read_again(self, wanted: FetchPartition, request: FetchRequest) -> FetchResult:
-        partition, error = self._leader_of(wanted.topic_partition, wanted.current_leader_epoch)
+        partition, error = self._hosted.leader_of(wanted.topic_partition, wanted.current_leader_epoch)
         if partition is None or partition.leader_role is None:
             return self._read_as_follower(wanted, request, error)
         replica_id = request.replica_id
@@ -75,7 +118,7 @@ class ServedPartitions(HostedPartitions):
 
     def _read_as_follower(self, wanted: FetchPartition, request: FetchRequest, error: ErrorCode) -> FetchResult:
         """Return what a broker that does not lead gives: records to a consumer that knows of KIP-392, else an error."""
-        partition = self._partitions.get(wanted.topic_partition)
+        partition = self._hosted.by_name.get(wanted.topic_partition)
         if (
             error is ErrorCode.NOT_LEADER_OR_FOLLOWER
             and request.replica_id == CONSUMER
@@ -109,26 +152,26 @@ class ServedPartitions(HostedPartitions):
             and replica_id != CONSUMER
             and partition.leader_role is not None
             and replica_id not in partition.leader_role.isr.isr
-            and is_throttled(throttled, partition.topic_partition.partition, self.broker_id)
-            and self.leader_quota.is_exceeded(self._time_ms)
+            and is_throttled(throttled, partition.topic_partition.partition, self._broker_id)
+            and self.quota.is_exceeded(self.time_ms)
         ):
             result.read = None
         return result
 
     def note_sent(self, topic_partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
         """Count the bytes sent to a follower, where the replica is throttled."""
-        partition = self._partitions.get(topic_partition)
+        partition = self._hosted.by_name.get(topic_partition)
         if partition is not None and is_throttled(
-            partition.rules.leader_throttled_replicas, topic_partition.partition, self.broker_id
+            partition.rules.leader_throttled_replicas, topic_partition.partition, self._broker_id
         ):
-            self.leader_quota.record(size_bytes, now_ms)
+            self.quota.record(size_bytes, now_ms)
 
     def _refused_fetch(self, wanted: FetchPartition, error: ErrorCode) -> FetchResult:
         return FetchResult(
             wanted.topic_partition,
             error,
             words_for(error, wanted.topic_partition),
-            leader_hint=self._hint(wanted.topic_partition),
+            leader_hint=self._hosted.leader_hint(wanted.topic_partition),
         )
 
     def _available(self, result: FetchResult) -> int | None:
@@ -139,7 +182,7 @@ class ServedPartitions(HostedPartitions):
         read = result.read
         if read is None:
             return 0
-        unwritten = self._partitions[result.topic_partition].unwritten
+        unwritten = self._hosted.by_name[result.topic_partition].unwritten
         written_end = min(read.upper_bound, unwritten[0].base_offset) if unwritten else read.upper_bound
         written_bytes = self._logs.bytes_between(result.topic_partition, read.from_offset, written_end)
         if written_bytes is None or not unwritten:

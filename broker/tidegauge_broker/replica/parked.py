@@ -1,0 +1,79 @@
+"""The operations that wait in purgatory for the replicas of a broker, and when they are tried again.
+
+Source: Partition.tryCompleteDelayedRequests and ReplicaManager.addCompletePurgatoryAction.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
+from tidegauge_broker.replica.delayed_fetch import DelayedFetch
+from tidegauge_broker.replica.delayed_produce import DelayedProduce
+from tidegauge_broker.replica.effects import Effect
+from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.waiting.purgatory import Purgatory
+
+_waits_for_high_watermark = attrgetter("waits_for_high_watermark")
+
+
+class ParkedOperations:
+    """The purgatories of one broker, keyed by partition."""
+
+    __slots__ = ("deletions", "fetches", "produces")
+
+    def __init__(self) -> None:
+        self.produces: Purgatory[DelayedProduce] = Purgatory()
+        self.fetches: Purgatory[DelayedFetch] = Purgatory()
+        self.deletions: Purgatory[DelayedDeleteRecords] = Purgatory()
+
+    def settle(
+        self,
+        partition: Partition,
+        out: list[Effect],
+        *,
+        role_changed: bool = False,
+        fetches_tried: set[int] | None = None,
+    ) -> None:
+        """Wake what waits for this partition (the table of 2.3), once its own effects stand in ``out``.
+
+        A step that settles several partitions, and has changed all of them before, shares ``fetches_tried``.
+        """
+        key = partition.topic_partition
+        if partition.moved_high_watermark or role_changed:
+            self.produces.check(key, out)
+        if partition.moved_log_end or role_changed:
+            self.fetches.check(key, out, tried=fetches_tried)
+        elif partition.moved_high_watermark:
+            self.fetches.check(key, out, tried=fetches_tried, only=_waits_for_high_watermark)
+        if partition.moved_low_watermark or role_changed:
+            self.deletions.check(key, out)
+        partition.moved_high_watermark = partition.moved_log_end = partition.moved_low_watermark = False
+
+    def cancel(self, token: object) -> None:
+        """Forget the parked operation of a caller whose connection is closed."""
+        if not self.fetches.cancel(token) and not self.produces.cancel(token):
+            self.deletions.cancel(token)
+
+    def expire(self, now_ms: int, out: list[Effect]) -> None:
+        """Expire the operations whose deadline has passed."""
+        self.produces.expire(now_ms, out)
+        self.fetches.expire(now_ms, out)
+        self.deletions.expire(now_ms, out)
+
+    def next_deadline_ms(self) -> int | None:
+        """Return the time of the next deadline in ms, or None if nothing is parked."""
+        deadlines = (
+            self.produces.next_deadline_ms(),
+            self.fetches.next_deadline_ms(),
+            self.deletions.next_deadline_ms(),
+        )
+        return min((at for at in deadlines if at is not None), default=None)
+
+    def counts(self) -> dict[str, int]:
+        """How many wait in each purgatory."""
+        return {
+            "Produce": len(self.produces),
+            "Fetch": len(self.fetches),
+            "DeleteRecords": len(self.deletions),
+        }

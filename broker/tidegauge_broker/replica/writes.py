@@ -1,0 +1,165 @@
+"""Requests of clients that change a log: produce and DeleteRecords.
+
+Source: ReplicaManager.appendRecords and deleteRecords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
+from tidegauge.record_batch import Buffer
+from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
+from tidegauge_broker.replica.delayed_produce import DelayedProduce
+from tidegauge_broker.replica.effects import Effect, RespondToProduce
+from tidegauge_broker.replica.hosted import HostedPartitions, contain, words_for
+from tidegauge_broker.replica.messages import (
+    ACKS_ALL,
+    DeleteRecordsResult,
+    ProduceRequest,
+    ProduceResult,
+    RecordsToDelete,
+)
+from tidegauge_broker.replica.parked import ParkedOperations
+from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.ports import Metadata
+
+
+class Writes:
+    """Append to logs and raise their starts, where this broker leads.
+
+    Args:
+        hosted: the replicas.
+        parked: what waits for them; a write waits there for the followers.
+        metadata: what the broker knows of the cluster.
+    """
+
+    __slots__ = ("_hosted", "_metadata", "_parked")
+
+    def __init__(self, hosted: HostedPartitions, parked: ParkedOperations, metadata: Metadata) -> None:
+        self._hosted = hosted
+        self._parked = parked
+        self._metadata = metadata
+
+    def produce(self, request: ProduceRequest, token: object, now_ms: int) -> list[Effect]:
+        """Append; RespondToProduce(token) comes now or later."""
+        out: list[Effect] = []
+        results: list[ProduceResult] = []
+        required: dict[int, int] = {}
+        touched: list[Partition] = []
+        seen: set[TopicPartition] = set()
+        for index, item in enumerate(request.partitions):
+            topic_partition = item.topic_partition
+            if request.acks not in {ACKS_ALL, 0, 1}:
+                result = ProduceResult(
+                    topic_partition,
+                    ErrorCode.INVALID_REQUIRED_ACKS,
+                    f"acks is {request.acks}; it must be -1 (all), 0 or 1",
+                )
+            elif topic_partition.topic in INTERNAL_TOPICS:
+                result = ProduceResult(
+                    topic_partition,
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"Cannot append to internal topic {topic_partition.topic}",
+                )
+            elif topic_partition in seen:
+                result = ProduceResult(
+                    topic_partition, ErrorCode.INVALID_REQUEST, f"{topic_partition} stands twice in one request"
+                )
+            else:
+                result, required_offset = self._append(
+                    topic_partition, item.records, request.acks, now_ms, touched, out
+                )
+                if required_offset >= 0:
+                    required[index] = required_offset
+            seen.add(topic_partition)
+            results.append(result)
+        alive = self._metadata.live_brokers()
+        for partition in touched:
+            try:
+                assert partition.leader_role is not None
+                partition.leader_role.maybe_advance_high_watermark(now_ms, alive, "Produce", out)
+            except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+                contain(partition, problem, out)
+        tried: set[int] = set()
+        for partition in touched:
+            self._parked.settle(partition, out, fetches_tried=tried)
+        for partition in touched:
+            partition.unwritten.clear()
+        if request.acks == ACKS_ALL and required:
+            operation = DelayedProduce(token, now_ms + request.timeout_ms, results, required, self._commit_outcome)
+            self._parked.produces.try_or_watch(operation, out)
+        else:
+            out.append(RespondToProduce(token, results))
+        return out
+
+    def _append(
+        self,
+        topic_partition: TopicPartition,
+        records: Buffer,
+        acks: int,
+        now_ms: int,
+        touched: list[Partition],
+        out: list[Effect],
+    ) -> tuple[ProduceResult, int]:
+        partition, error = self._hosted.leader_of(topic_partition, None)
+        if partition is None or partition.leader_role is None:
+            return (
+                ProduceResult(
+                    topic_partition,
+                    error,
+                    words_for(error, topic_partition),
+                    leader_hint=self._hosted.leader_hint(topic_partition),
+                ),
+                -1,
+            )
+        try:
+            result, required_offset = partition.leader_role.append(records, acks, now_ms, out)
+        except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+            contain(partition, problem, out)
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
+            return ProduceResult(topic_partition, error, words_for(error, topic_partition)), -1
+        if required_offset >= 0:
+            touched.append(partition)
+        return result, required_offset
+
+    def _commit_outcome(self, topic_partition: TopicPartition, offset: int) -> tuple[ErrorCode, str] | None:
+        partition, error = self._hosted.leader_of(topic_partition, None)
+        if partition is None or partition.leader_role is None:
+            return error, words_for(error, topic_partition)
+        return partition.leader_role.commit_outcome(offset)
+
+    def delete_records(
+        self, wanted: Sequence[RecordsToDelete], timeout_ms: int, token: object, now_ms: int
+    ) -> list[Effect]:
+        """Raise log start offsets; RespondToDeleteRecords(token) comes when all live replicas have followed."""
+        out: list[Effect] = []
+        results: list[DeleteRecordsResult] = []
+        required: dict[int, int] = {}
+        for index, item in enumerate(wanted):
+            partition, error = self._hosted.leader_of(item.topic_partition, None)
+            if partition is None or partition.leader_role is None:
+                words = words_for(error, item.topic_partition)
+                results.append(DeleteRecordsResult(item.topic_partition, error, words))
+                continue
+            try:
+                result, offset = partition.leader_role.delete_records(item.before_offset, out)
+            except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+                contain(partition, problem, out)
+                error = ErrorCode.UNKNOWN_SERVER_ERROR
+                results.append(DeleteRecordsResult(item.topic_partition, error, words_for(error, item.topic_partition)))
+                continue
+            results.append(result)
+            if offset >= 0:
+                required[index] = offset
+                self._parked.settle(partition, out)
+        operation = DelayedDeleteRecords(token, now_ms + timeout_ms, results, required, self._low_watermark)
+        self._parked.deletions.try_or_watch(operation, out)
+        return out
+
+    def _low_watermark(self, topic_partition: TopicPartition) -> int | tuple[ErrorCode, str]:
+        partition, error = self._hosted.leader_of(topic_partition, None)
+        if partition is None or partition.leader_role is None:
+            return error, words_for(error, topic_partition)
+        return partition.leader_role.low_watermark(self._metadata.live_brokers())
