@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tidegauge_lab.local.readiness import ControllerView, broker_lacks, controller_of, lacks
+from tidegauge_lab.local.readiness import broker_lacks, lacks
+from tidegauge_lab.observation import ControllerView, controller_of
 
 
 @dataclass(frozen=True)
