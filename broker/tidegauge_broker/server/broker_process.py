@@ -47,6 +47,7 @@ from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager, topic_rules
 from tidegauge_broker.server.seams import Parts, seams_of
+from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.listeners import WireListeners
 from tidegauge_controller.controller import Controller
@@ -256,7 +257,7 @@ class BrokerProcess:
             self._logical_clock,
         )
         self._auto_topics = AutoTopics(self._controller_endpoint, self._peers, settings.integer("request.timeout.ms"))
-        self._service = self._metrics.service(
+        self._service = BrokerService(
             cluster_id=self._cluster_id,
             settings=settings,
             replicas=self._replicas,
@@ -266,6 +267,7 @@ class BrokerProcess:
             configs=self._configs,
             create_topic=self._auto_topics.create,
             gate=self._seams.gate(),
+            middleware=self._metrics.middleware(),
         )
         self._metrics.assembled(self._service, self._replicas, self._metadata, self._controller)
         self._seams.assembled(

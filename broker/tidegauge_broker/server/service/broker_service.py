@@ -48,6 +48,7 @@ from tidegauge_broker.server.replication.replica_manager import LogDirectoryView
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, endpoints_through, partition_view
 from tidegauge_broker.server.service.gate import Gate
+from tidegauge_broker.server.service.middleware import Middleware, wrap
 from tidegauge_broker.server.service.open_produces import OpenProduces
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
@@ -145,6 +146,7 @@ class BrokerService:
         configs: DynamicConfigs,
         create_topic: Callable[[str], None],
         gate: Gate | None = None,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         self.gate = gate
         self.cluster_id = cluster_id
@@ -162,6 +164,8 @@ class BrokerService:
         )
         self._complete_for = -1
         self._complete = asyncio.Event()
+        for one in middleware:
+            wrap(self, one)
 
     @property
     def broker_id(self) -> int:
