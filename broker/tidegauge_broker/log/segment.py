@@ -332,7 +332,7 @@ class LogSegment:
         Args:
             start: a batch's beginning.
             upper_bound: exclusive; not above the end of this segment.
-            max_bytes: limit of the answer.
+            max_bytes: limit of what is read.
             whole: ``upper_bound`` is the end of this segment, so there is nothing to search.
             at_least_one_batch: the first batch may exceed the limit.
 
@@ -396,7 +396,7 @@ class LogSegment:
         """Return the bytes of one batch."""
         return os.pread(self.descriptor, spot.size_bytes, spot.position)
 
-    # Cutting, syncing, closing
+    # Truncating, syncing, closing
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Remove the batches that reach an offset or lie above it."""

@@ -303,7 +303,7 @@ DEFECTS = {
     "delete_records": (Leader, delete_records),
     "isr_verdict": (Leader, verdicts),
     "begin_epoch": (Leader, lambda broker: role(broker, ME, 1)),
-    "answered": (Follower, answer_round),
+    "fetch_response_received": (Follower, answer_round),
     "advance_log_start": (Partition, lambda broker: broker.execute(broker.core.log_start_advanced(A, 1))),
 }
 
@@ -332,7 +332,7 @@ def test_a_defect_in_a_decision_takes_its_replica_offline_and_every_request_has_
     assert broker.lost == [A]
     assert broker.core.partition(A).role is Role.OFFLINE
     assert broker.failures[0][:2] == ("FailReplica", A)
-    assert broker.core.partition(B).role is (Role.FOLLOWER if method == "answered" else Role.LEADER)
+    assert broker.core.partition(B).role is (Role.FOLLOWER if method == "fetch_response_received" else Role.LEADER)
     if method in {"append", "maybe_advance_high_watermark"}:
         assert [error is NONE for error in errors(broker.produced[token])] == [False, True]
         assert broker.disk[B].log_end_offset == 2
@@ -343,7 +343,7 @@ def test_a_defect_in_a_decision_takes_its_replica_offline_and_every_request_has_
         assert broker.disk[B].log_start_offset == 1
     if method == "begin_epoch":
         assert token == {A: STORAGE, B: NONE}
-    if method == "answered":
+    if method == "fetch_response_received":
         assert [log.log_end_offset for log in broker.disk.values()] == [1, 0], "B took its answer"
     later = produce(broker, A, B)
     assert errors(broker.produced[later])[0] is STORAGE, "until a restart"
