@@ -153,6 +153,8 @@ def test_index_files_hold_kafkas_entries(bench, batch):
     for at in range(5):
         bench.append(batch(2, time_ms=1_700_000_000_000 + 10 * at))
     size = len(batch(2))
+    bench.log().segments[0].index.write_out()
+    bench.log().segments[0].time_index.write_out()
     index = (bench.partition_directory / "00000000000000000000.index").read_bytes()
     assert list(struct.iter_unpack(">ii", index)) == [(5, 2 * size), (9, 4 * size)]
     time_index = (bench.partition_directory / "00000000000000000000.timeindex").read_bytes()

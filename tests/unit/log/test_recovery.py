@@ -115,6 +115,7 @@ def test_a_missing_or_unsound_index_is_rebuilt(bench, batch, clean, damage):
         bench.append(batch(2, time_ms=1000 * at))
     log = bench.log()
     expected = (log.segments[0].index.entries(), log.segments[0].time_index.entries())
+    log.segments[0].index.write_out()
     bench.stop(clean=clean)
     index = bench.partition_directory / "00000000000000000000.index"
     if damage == "index":
@@ -243,3 +244,30 @@ def test_leftovers_of_unfinished_work_are_removed(bench, batch):
         (folder / name).write_bytes(b"12345678")
     bench.log()
     assert not [name for name in leftovers if (folder / name).exists()]
+
+
+def test_index_entries_that_a_kill_loses_are_made_again(bench, batch):
+    """Entries of the active segment are written together (rule 4 of the indexes); recovery reads that segment whole."""
+    bench.settings["log.index.interval.bytes"] = "200"
+    for at in range(20):
+        bench.append(batch(2, time_ms=1000 * at))
+    expected = bench.log().segments[0].index.entries()
+    bench.stop(clean=False)
+    assert (bench.partition_directory / "00000000000000000000.index").stat().st_size < 8 * len(expected)
+    found = bench.log().segments[0].index.entries()
+    assert len(found) >= len(expected) - 1
+    assert bench.log().find_offset_by_time(7001, 40) == (15, 7001)
+
+
+def test_a_log_that_was_flushed_to_its_end_needs_no_index_entry_to_be_read(bench, batch):
+    """A recovery point at the log end leaves the index as short as the kill left it: reads begin further in front."""
+    bench.settings["log.index.interval.bytes"] = "200"
+    for at in range(20):
+        bench.append(batch(2, time_ms=1000 * at))
+    bench.log().flush()
+    bench.manager.write_recovery_points()
+    bench.stop(clean=False)
+    log = bench.log()
+    assert bases(log) == list(range(0, 40, 2))
+    assert log.find_offset_by_time(7001, 40) == (15, 7001)
+    assert log.segments[0].largest_timestamp == (19001, 39)

@@ -57,7 +57,10 @@ class MeteredRequests:
             counter["totalproducerequests"] += 1
             counter["bytesin"] += len(item.records)
         future = call(request)
-        future.add_done_callback(partial(self._produced, begin))
+        if future.done():  # a callback would take a turn of the event loop
+            self._produced(begin, future)
+        else:
+            future.add_done_callback(partial(self._produced, begin))
         return future
 
     def _produced(self, begin: float, future: asyncio.Future[Sequence[ProduceResult]]) -> None:

@@ -191,8 +191,7 @@ class BrokerService:
             pending = self.responses.for_follower(caller.connection)
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
         pending = await self.responses.room(caller.connection)
-        gathered_bytes = min(request.min_bytes, request.max_bytes, self.settings.integer("fetch.max.bytes"))
-        with self.responses.gathering(caller.connection, gathered_bytes):
+        with self.responses.gathering(caller.connection, min(request.min_bytes, request.max_bytes)):
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
 
     def admit_follower(self, cluster_id: str, truncation_rule: str) -> tuple[ErrorCode, str]:
