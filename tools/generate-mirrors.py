@@ -102,6 +102,7 @@ used from any thread. Errors are those of the asynchronous classes.
                     CLIENT + "admin_records.py:RecordAdmin",
                     CLIENT + "admin_configs.py:ConfigAdmin",
                     CLIENT + "admin_reassignments.py:ReassignmentAdmin",
+                    CLIENT + "admin_groups.py:GroupAdmin",
                     CLIENT + "admin_base.py:AdminBase",
                 ),
                 inner="self._inner",

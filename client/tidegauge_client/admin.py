@@ -19,6 +19,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2, offsets_pb2, topics_pb2
 from tidegauge_client.admin_base import raise_for
 from tidegauge_client.admin_configs import ConfigAdmin
+from tidegauge_client.admin_groups import GroupAdmin
 from tidegauge_client.admin_reassignments import ReassignmentAdmin
 from tidegauge_client.admin_records import RecordAdmin
 from tidegauge_client.admin_topics import NewTopic, TopicAdmin, check_new_topic
@@ -60,7 +61,7 @@ class TopicConfig(NamedTuple):
     source: str
 
 
-class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin):
+class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin, GroupAdmin):
     """Asynchronous admin client; an asynchronous context manager, or ``start`` and ``stop``."""
 
     # Metadata -----------------------------------------------------------------------------------------------

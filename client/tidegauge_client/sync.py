@@ -17,6 +17,7 @@ from tidegauge.security import Security
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin, OffsetAndTimestamp, TopicConfig
 from tidegauge_client.admin_configs import ConfigEntry
+from tidegauge_client.admin_groups import GroupDescription, ListedGroup, OffsetAndMetadata
 from tidegauge_client.admin_reassignments import OngoingReassignment
 from tidegauge_client.admin_records import Outcomes
 from tidegauge_client.bootstrap import SecurityArguments
@@ -460,6 +461,49 @@ class SyncAdmin(Facade[Admin]):
             TidegaugeError: there is no controller, or it does not respond.
         """
         return self._loop.run(self._inner.list_partition_reassignments(partitions, timeout_ms=timeout_ms))
+
+    def list_groups(self, states: Collection[str] = (), *, timeout_ms: float | None = None) -> list[ListedGroup]:
+        """Return the groups of all live brokers, by id.
+
+        Args:
+            states: only those in one of these states, such as Stable; none: all.
+            timeout_ms: how long to retry.
+        """
+        return self._loop.run(self._inner.list_groups(states, timeout_ms=timeout_ms))
+
+    def find_coordinator(self, group_id: str, *, timeout_ms: float | None = None) -> int:
+        """Return the broker that coordinates a group; the first such request creates __consumer_offsets."""
+        return self._loop.run(self._inner.find_coordinator(group_id, timeout_ms=timeout_ms))
+
+    def describe_group(self, group_id: str, *, timeout_ms: float | None = None) -> GroupDescription:
+        """Return a group's state and members; an unknown group is Dead."""
+        return self._loop.run(self._inner.describe_group(group_id, timeout_ms=timeout_ms))
+
+    def delete_group(self, group_id: str, *, timeout_ms: float | None = None) -> None:
+        """Delete a group without members, and its offsets.
+
+        Raises:
+            TidegaugeError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, ...
+        """
+        self._loop.run(self._inner.delete_group(group_id, timeout_ms=timeout_ms))
+
+    def committed_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return a group's committed offsets, of some partitions or (None) of all; those without one are left out."""
+        return self._loop.run(self._inner.committed_offsets(group_id, partitions, timeout_ms=timeout_ms))
+
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, TidegaugeError | None]:
+        """Set offsets of a group without members; return for each partition why it failed, or None."""
+        return self._loop.run(self._inner.commit_offsets(group_id, offsets, timeout_ms=timeout_ms))
+
+    def delete_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, TidegaugeError | None]:
+        """Delete committed offsets of a group; return for each partition why it failed, or None."""
+        return self._loop.run(self._inner.delete_offsets(group_id, partitions, timeout_ms=timeout_ms))
 
     @property
     def security(self) -> Security:

@@ -25,6 +25,8 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 | ``log_end_offset`` | ``old``, ``new`` |
 | ``truncation`` | ``old``, ``new``: log end offsets; ``log_start_offset``: where the log begins now |
 | ``log_start_offset`` | ``old``, ``new`` |
+| ``coordinator`` | ``state``: loading, active, unloaded; ``leader_epoch``, ``groups``: of a partition of groups |
+| ``group`` | ``group``: its id; ``old``, ``new``: states; ``generation``, ``members``, ``reason`` of a rebalance |
 | ``fault`` | ``action``, ``broker``, ``process``: what the lab did, as below |
 
 A fault is written by the lab itself (kill, stop, pause, resume, start, power-cut) or by the broker that it is in:
@@ -60,6 +62,8 @@ KINDS = frozenset(
         "log_end_offset",
         "truncation",
         "log_start_offset",
+        "coordinator",
+        "group",
         "fault",
     }
 )

@@ -66,7 +66,7 @@ class Runtime:
         return len(self._outcomes)
 
     def respond(self, token: object, result: GroupResult) -> None:
-        """Respond to a request."""
+        """Answer a request."""
         self.effects.append(Respond(token, result))
 
     def note(self, kind: str, key: str, **fields: object) -> None:

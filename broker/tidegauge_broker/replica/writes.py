@@ -25,8 +25,6 @@ from tidegauge_broker.replica.parked import ParkedOperations
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import Metadata
 
-_ACKS = frozenset({ACKS_ALL, 0, 1})
-
 
 class Writes:
     """Append to logs and raise their starts, where this broker leads.
@@ -53,13 +51,13 @@ class Writes:
         seen: set[TopicPartition] = set()
         for index, item in enumerate(request.partitions):
             topic_partition = item.topic_partition
-            if request.acks not in _ACKS:
+            if request.acks not in {ACKS_ALL, 0, 1}:
                 result = ProduceResult(
                     topic_partition,
                     ErrorCode.INVALID_REQUIRED_ACKS,
                     f"acks is {request.acks}; it must be -1 (all), 0 or 1",
                 )
-            elif topic_partition.topic in INTERNAL_TOPICS:
+            elif topic_partition.topic in INTERNAL_TOPICS and not request.may_write_internal_topics:
                 result = ProduceResult(
                     topic_partition,
                     ErrorCode.INVALID_TOPIC_EXCEPTION,

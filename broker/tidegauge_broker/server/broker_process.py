@@ -30,10 +30,12 @@ from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, BrokerNode, encode_log_dir_ev
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
+from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.auto_topics import AutoTopics
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
@@ -47,7 +49,7 @@ from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager, topic_rules
 from tidegauge_broker.server.seams import Parts, seams_of
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.listeners import WireListeners
 from tidegauge_controller.controller import Controller
@@ -154,6 +156,7 @@ class BrokerProcess:
         resources.push_async_callback(self._close_logs)
         self._assemble()
         resources.push_async_callback(self._close_replicas)
+        resources.push_async_callback(self._group_runner.close)
         self._configs.follow(_InForce(self._settings, self._replicas, self._controller))
         resources.push_async_callback(self._metrics.close)
         self._listeners = self._bind()
@@ -231,6 +234,7 @@ class BrokerProcess:
         outlets = Outlets(
             propose_isr=self._propose_isr,
             fetchers_changed=self._fetchers_changed,
+            leadership_changed=self._leadership_changed,
             log_dir_failed=self._log_dir_failed,
             replicas_failed=self._report_failed_replicas,
             halt=self._halt,
@@ -256,8 +260,10 @@ class BrokerProcess:
             self._now_ms,
             self._logical_clock,
         )
-        self._auto_topics = AutoTopics(self._controller_endpoint, self._peers, settings.integer("request.timeout.ms"))
-        self._service = BrokerService(
+        self._auto_topics = AutoTopics(self._controller_endpoint, self._peers, settings)
+        self._group_runner = GroupRunner(settings, self._replicas, self._events, self._now_ms, self._halt)
+        groups = GroupService(self._group_runner, self._metadata, self._auto_topics.create)
+        self._service = self._metrics.service(
             cluster_id=self._cluster_id,
             settings=settings,
             replicas=self._replicas,
@@ -266,8 +272,8 @@ class BrokerProcess:
             producer_ids=self._producer_ids,
             configs=self._configs,
             create_topic=self._auto_topics.create,
+            groups=groups,
             gate=self._seams.gate(),
-            middleware=self._metrics.middleware(),
         )
         self._metrics.assembled(self._service, self._replicas, self._metadata, self._controller)
         self._seams.assembled(
@@ -288,7 +294,7 @@ class BrokerProcess:
         return WireListeners(
             identity.listeners,
             self._service,
-            OfferedServices(self._service, self._replicas, self._now_ms, self._seams.add_services),
+            OfferedServices(self._service, self._replicas, self._peers, self._now_ms, self._seams.add_services),
             self._settings,
             identity.security,
             self._now_ms,
@@ -363,6 +369,11 @@ class BrokerProcess:
     def _fetchers_changed(self, leaders: Sequence[int]) -> None:
         self._fetchers.changed(leaders)
 
+    def _leadership_changed(self, change: LeadershipChanged) -> None:
+        self._group_runner.leadership_changed(
+            change.topic_partition, leads=change.leads, leader_epoch=change.leader_epoch
+        )
+
     def _registered(self, broker_epoch: int) -> None:
         self._replicas.core.set_broker_epoch(broker_epoch)
         self._note_state("registered", broker_epoch)
@@ -411,9 +422,9 @@ class BrokerProcess:
     def _halt(self, problem: Exception) -> None:
         """End the process at once, as kill -9 does: the state in memory cannot be trusted, the state on disk can."""
         LOG.critical(
-            "Halting broker %d: a decision about its replicas failed unexpectedly with %r, so their state in memory is "
-            "unknown. That is a defect of Tidegauge; the lines below say where. After a restart the broker goes on "
-            "from its logs, as after a kill",
+            "Halting broker %d: a decision about its replicas or groups failed unexpectedly with %r, so their state "
+            "in memory is unknown. That is a defect of Tidegauge; the lines below say where. After a restart the "
+            "broker goes on from its logs, as after a kill",
             self._identity.broker_id,
             problem,
             exc_info=problem,
@@ -454,6 +465,7 @@ class BrokerProcess:
             await task.close()
 
     async def _stop_listeners(self) -> None:
+        self._group_runner.shut_down()
         await (self._listeners.stop() if self._stops_in_order else self._listeners.stop(grace_seconds=None))
         self._service.responses.close()
 

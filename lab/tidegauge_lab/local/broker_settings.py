@@ -1,7 +1,9 @@
 """Settings of a lab broker: its ``server.properties`` from what the cluster is, the profile, and ``--set``.
 
-Rules (design, section 6, row ``up``):
-- The profile ``fast`` shortens the waits that people watch; ``kafka`` has Kafka's defaults. Nothing else differs.
+Rules:
+- The profile ``fast`` shortens the waits that people watch; ``kafka`` has Kafka's defaults. Nothing else differs, but
+  that by ``fast`` a cluster with fewer than three brokers can have its topic of consumer groups: Kafka's exact
+  replication factor of 3 would deny it.
 - What ``up`` decides itself (id, listener, folders, ZooKeeper) can't be set.
 - Everything is checked before a process is started; an unknown name is refused here, although a broker would only
   warn of it: in the lab it is a typing error.
@@ -22,6 +24,7 @@ from tidegauge.settings.broker_security import PATHS
 from tidegauge_client.cluster_file import BrokerEntry
 from tidegauge_lab.local.layout import broker_log_directories
 
+_OFFSETS_REPLICATION = "offsets.topic.replication.factor"
 PROFILES: dict[str, dict[str, str]] = {
     "fast": {
         "zookeeper.session.timeout.ms": "4000",
@@ -30,6 +33,9 @@ PROFILES: dict[str, dict[str, str]] = {
         "replica.high.watermark.checkpoint.interval.ms": "1000",
         "log.flush.offset.checkpoint.interval.ms": "1000",
         "controlled.shutdown.retry.backoff.ms": "200",
+        "offsets.topic.num.partitions": "10",
+        _OFFSETS_REPLICATION: "3",
+        "group.initial.rebalance.delay.ms": "0",
     },
     "kafka": {},
 }
@@ -95,9 +101,18 @@ def session_timeout_ms(settings: Mapping[str, str], profile: str) -> int:
 
 
 def server_properties(
-    broker: BrokerEntry, directory: Path, *, zookeeper_connect: str, profile: str, settings: Mapping[str, str]
+    broker: BrokerEntry,
+    directory: Path,
+    *,
+    zookeeper_connect: str,
+    profile: str,
+    settings: Mapping[str, str],
+    broker_count: int = 3,
 ) -> str:
-    """The text of a broker's ``server.properties``."""
+    """Return the text of a broker's ``server.properties``; ``broker_count`` is that of the cluster."""
+    of_profile = dict(PROFILES[profile])
+    if _OFFSETS_REPLICATION in of_profile:
+        of_profile[_OFFSETS_REPLICATION] = str(min(broker_count, int(of_profile[_OFFSETS_REPLICATION])))
     sections = {
         "This broker; written anew at every start by `tidegauge up` or `start`.": {
             "broker.id": str(broker.id),
@@ -107,7 +122,7 @@ def server_properties(
             "event.log.file": str(directory / "logs" / event_log.file_name(f"broker-{broker.id}")),
         },
         "The lab's own.": {key: value for key, value in OF_THE_LAB.items() if key not in settings},
-        f"Profile {profile}.": {key: value for key, value in PROFILES[profile].items() if key not in settings},
+        f"Profile {profile}.": {key: value for key, value in of_profile.items() if key not in settings},
         "Given with --set.": dict(settings),
     }
     return "\n".join(

@@ -20,7 +20,7 @@ def line(event: Event, zone: tzinfo | None = None) -> str:
     """An event as a line; the time is in this zone, None: local time."""
     moment = datetime.fromtimestamp(event.get("time_ms", 0) / 1000, zone)
     source = str(event.get("source", "?"))
-    about = partition_of(event) or "-"
+    about = str(event["group"]) if event.get("kind") == "group" and "group" in event else partition_of(event) or "-"
     return (
         f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d} {source:<{SOURCE_WIDTH}} {about:<{PARTITION_WIDTH}} "
         f"{sentence(event)}"
@@ -102,6 +102,15 @@ def _controller(event: Event) -> str:
     return f"{word}, controller epoch {event['controller_epoch']}"
 
 
+def _group(event: Event) -> str:
+    return f"{event['new']}, generation {event['generation']}"
+
+
+def _coordinator(event: Event) -> str:
+    groups = f", {event['groups']} groups" if event["state"] == "active" else ""
+    return f"{event['state']}, epoch {event['leader_epoch']}{groups}"
+
+
 def _fault(event: Event) -> str:
     return f"{event['action']} {str(event.get('process', event.get('broker'))).replace('-', ' ')}"
 
@@ -123,6 +132,8 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "log_end_offset": _moved("LEO"),
     "truncation": _moved("cuts its log"),
     "log_start_offset": _moved("log start"),
+    "coordinator": _coordinator,
+    "group": _group,
     "fault": _fault,
 }
 _SELF_EXPLAINING = frozenset({"broker", "session", "fault", "controller", "reassignment"})

@@ -7,6 +7,7 @@ Source: Kafka's ReplicationConfigs, ServerConfigs, ZkConfigs, SocketServerConfig
 
 from __future__ import annotations
 
+from tidegauge.settings.broker_groups import GROUP_SETTINGS
 from tidegauge.settings.broker_log import LOG_SETTINGS
 from tidegauge.settings.broker_security import SECURITY_SETTINGS
 from tidegauge.settings.model import LONG_MAX, Setting
@@ -243,6 +244,7 @@ BROKER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "Replication": _REPLICATION,
     "Controller": _CONTROLLER,
     "Log": LOG_SETTINGS,
+    "Consumer groups": GROUP_SETTINGS,
     "Tidegauge's own": _OWN,
 }
 

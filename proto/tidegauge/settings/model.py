@@ -20,6 +20,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
+SHORT_MAX = 2**15 - 1
 
 Kind = Literal["int", "bool", "float", "text", "list"]
 Unit = Literal["", "ms", "s", "min", "h", "bytes", "%", "records"]
@@ -96,9 +97,9 @@ class Setting:
 
     @property
     def type_name(self) -> str:
-        """Kafka's name of the type: INT, LONG, DOUBLE, BOOLEAN, STRING, LIST."""
+        """Kafka's name of the type: SHORT, INT, LONG, DOUBLE, BOOLEAN, STRING, LIST."""
         if self.kind == "int":
-            return "LONG" if self.maximum == LONG_MAX else "INT"
+            return {LONG_MAX: "LONG", SHORT_MAX: "SHORT"}.get(int(self.maximum or 0), "INT")
         if self.is_sensitive:
             return "PASSWORD"
         return {"bool": "BOOLEAN", "float": "DOUBLE", "text": "STRING", "list": "LIST"}[self.kind]
@@ -194,10 +195,10 @@ class Values:
 
     def __getitem__(self, name: str) -> Any:
         """Return the value in force; raise KeyError for a name that the table lacks."""
-        given = self.given
-        if name in given:  # most settings have their default: a KeyError for each would cost more than the rest
-            return given[name]
-        setting = self.table[name]
+        try:
+            return self.given[name]
+        except KeyError:
+            setting = self.table[name]
         for other, factor in setting.fallbacks:
             value = self[other]
             if value is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, Unit
+from tidegauge.settings.model import INT_MAX, LONG_MAX, SHORT_MAX, Setting, Unit
 
 
 def whole(name: str, default: int | None, unit: Unit, meaning: str, minimum: int | None = None, **more: Any) -> Setting:
@@ -15,6 +15,11 @@ def whole(name: str, default: int | None, unit: Unit, meaning: str, minimum: int
 def long(name: str, default: int | None, unit: Unit, meaning: str, minimum: int | None = None, **more: Any) -> Setting:
     """Return a setting whose value is an integer of 64 bits."""
     return Setting(name, "int", default, meaning, unit, -LONG_MAX - 1 if minimum is None else minimum, LONG_MAX, **more)
+
+
+def short(name: str, default: int, meaning: str, minimum: int, **more: Any) -> Setting:
+    """Return a setting whose value is a count of 16 bits."""
+    return Setting(name, "int", default, meaning, "", minimum, SHORT_MAX, **more)
 
 
 def ratio(name: str, default: float, meaning: str, **more: Any) -> Setting:

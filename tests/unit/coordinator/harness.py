@@ -65,7 +65,6 @@ class Harness:
         self.append_error = ErrorCode.NONE
         self.uuids: list[str] = []
         self._tokens = 0
-        self.after(0)  # the first retention run
         if elected:
             self.elect(0)
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 from config_zookeeper import FakeZooKeeper
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
@@ -32,6 +33,7 @@ from tidegauge.v1 import (
     control_pb2,
     control_service_pb2,
     controller_service_pb2,
+    group_service_pb2,
     lab_service_pb2,
     replica_log_service_pb2,
     replication_service_pb2,
@@ -39,22 +41,27 @@ from tidegauge.v1 import (
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
+from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.holds import Holds
 from tidegauge_broker.server.lab.servicer import LabServicer, describing
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_broker.server.replication.effect_host import Outlets
 from tidegauge_broker.server.replication.fetchers import FetcherIdentity, Fetchers
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.seams import Parts
 from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.wire.grpc.admin import AdminServicer
 from tidegauge_broker.server.wire.grpc.broker import BrokerServicer
 from tidegauge_broker.server.wire.grpc.control import ControlServicer
 from tidegauge_broker.server.wire.grpc.controller import ControllerServicer
+from tidegauge_broker.server.wire.grpc.groups import GroupServicer
 from tidegauge_broker.server.wire.grpc.records_response import whole
 from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
@@ -78,6 +85,7 @@ FILES = (
     controller_service_pb2,
     replication_service_pb2,
     replica_log_service_pb2,
+    group_service_pb2,
     lab_service_pb2,
 )
 MOST_SILENT_TURNS = 60
@@ -199,7 +207,15 @@ class HostileBroker:
         async def in_pool(call: Any) -> None:
             call()
 
-        self.replicas = ReplicaManager(core, self.logs, events, lambda: NOW_MS, in_pool)
+        def leadership_changed(change: LeadershipChanged) -> None:
+            self.runner.leadership_changed(change.topic_partition, leads=change.leads, leader_epoch=change.leader_epoch)
+
+        def halted(problem: Exception) -> None:
+            raise AssertionError("the broker would halt") from problem
+
+        outlets = Outlets(leadership_changed=leadership_changed)
+        self.replicas = ReplicaManager(core, self.logs, events, lambda: NOW_MS, in_pool, outlets)
+        self.runner = GroupRunner(self._layers.live, self.replicas, events, lambda: NOW_MS, halted)
         zookeeper: Any = FakeZooKeeper(NOW_MS)
         controller: Any = _Controller(self._layers.live, self.metadata)
         producer_ids: Any = _ProducerIds()
@@ -212,7 +228,9 @@ class HostileBroker:
             producer_ids=producer_ids,
             configs=DynamicConfigs(zookeeper, 0, self._layers, self.metadata.knows_topic, lambda: NOW_MS),
             create_topic=lambda _topic: None,
+            groups=GroupService(self.runner, self.metadata, lambda _topic: None),
         )
+        dead_peer: Any = _DeadPeer()
         servicers = (
             BrokerServicer(self.service, lambda: NOW_MS, "PLAINTEXT"),
             AdminServicer(self.service),
@@ -220,6 +238,7 @@ class HostileBroker:
             ControlServicer(self.service),
             ControllerServicer(self.service),
             ReplicaLogServicer(self.replicas),
+            GroupServicer(self.service, Peers(lambda _address: dead_peer), "PLAINTEXT"),
             self._lab(in_pool, events, loop),
         )
         self.methods = {name: getattr(one, name) for name in rpcs() for one in servicers if hasattr(one, name)}
@@ -264,7 +283,7 @@ class HostileBroker:
         )
 
     async def begin(self) -> HostileBroker:
-        """Lead t-0, follow in t-1."""
+        """Lead t-0 and the one partition of groups, follow in t-1."""
         await self._fetchers.close()
         endpoints = [wire.to_endpoint(Endpoint(broker_id, "127.0.0.1", 9092 + broker_id)) for broker_id in BROKERS]
         header = control_pb2.ControlHeader(controller_id=0, controller_epoch=1, broker_epoch=1)
@@ -273,6 +292,8 @@ class HostileBroker:
             {**common, "partition": at, "leader_id": at, "replicas": replicas, "isr": [at]}
             for at, replicas in enumerate(([0, 1], [1, 0]))
         ]
+        of_groups = {"topic": "__consumer_offsets", "topic_id": "groupsgroupsgroupsgrou", "replicas": [0], "isr": [0]}
+        states.append({**common, **of_groups, "partition": 0, "leader_id": 0})
         live = control_pb2.UpdateMetadataRequest(
             header=header,
             partitions=[control_pb2.UpdateMetadataPartition(**state) for state in states],
@@ -285,7 +306,9 @@ class HostileBroker:
             live_leaders=endpoints,
         )
         (answer,) = await self.call("LeaderAndIsr", become)
-        assert [one.error for one in answer.partitions] == [0, 0]
+        assert [one.error for one in answer.partitions] == [0, 0, 0]
+        for _ in range(3):
+            await asyncio.sleep(0)  # the coordinator loads its groups
         return self
 
     async def call(self, name: str, *messages: Message) -> list[Any]:
@@ -383,9 +406,25 @@ class Aborted(Exception):
     """The call was ended with a gRPC status."""
 
 
+class _DeadPeer:
+    """The channel to a broker that does not respond."""
+
+    def unary_unary(self, *_: Any, **__: Any) -> Any:
+        async def ask(*_: Any, **__: Any) -> None:
+            nothing = grpc.aio.Metadata()
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, "nobody is there")
+
+        return ask
+
+    unary_stream = stream_unary = stream_stream = unary_unary
+
+
 class _Context:
     def peer(self) -> str:
         return "ipv4:127.0.0.1:9"
+
+    def time_remaining(self) -> None:
+        """It has no deadline."""
 
     def invocation_metadata(self) -> tuple[()]:
         return ()

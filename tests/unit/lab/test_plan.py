@@ -92,7 +92,7 @@ def test_a_later_up_keeps_ids_and_ports_and_takes_new_settings() -> None:
     assert file.settings == {"min.insync.replicas": "2", "num.partitions": "6"}
 
 
-def test_a_moved_directory_is_named_again() -> None:
+def test_a_moved_folder_is_named_anew() -> None:
     file = next_plan(Path("/elsewhere"), made(), Wanted(), free=all_free).file
     assert [broker.dir for broker in file.brokers] == [f"/elsewhere/broker-{broker_id}" for broker_id in range(3)]
 
@@ -127,7 +127,7 @@ def test_a_cluster_from_before_kafka_listeners_gets_ports_for_them() -> None:
     ],
     ids=["fewer brokers", "another ZooKeeper", "other ports", "another port of ZooKeeper", "other ports for Kafka"],
 )
-def test_what_contradicts_the_data_in_the_directory_is_refused(wanted: Wanted) -> None:
+def test_what_contradicts_the_data_in_the_folder_is_refused(wanted: Wanted) -> None:
     with pytest.raises(TidegaugeError, match="can't be changed"):
         next_plan(HOME, made(), wanted, free=all_free)
 
@@ -138,7 +138,7 @@ def test_a_count_that_makes_no_cluster_is_refused(brokers: int) -> None:
         made(brokers=brokers)
 
 
-def test_a_directory_with_a_comma_is_refused() -> None:
+def test_a_folder_with_a_comma_is_refused() -> None:
     """log.dirs is a list, separated by commas."""
     with pytest.raises(TidegaugeError, match="commas"):
         first_plan(Path("/a,b"), Wanted(), free=all_free)
@@ -172,6 +172,9 @@ def test_the_fast_profile_is_the_one_of_the_design() -> None:
         "replica.high.watermark.checkpoint.interval.ms": "1000",
         "log.flush.offset.checkpoint.interval.ms": "1000",
         "controlled.shutdown.retry.backoff.ms": "200",
+        "offsets.topic.num.partitions": "10",
+        "offsets.topic.replication.factor": "3",
+        "group.initial.rebalance.delay.ms": "0",
     }
     assert PROFILES["kafka"] == {}
     for profile in PROFILES:
@@ -197,6 +200,19 @@ def test_server_properties_say_who_the_broker_is_and_set_wins() -> None:
         "lab.enable": "false",
     }
     assert text.count("replica.lag.time.max.ms") == 1
+
+
+@pytest.mark.parametrize(("brokers", "replicas"), [(1, "1"), (2, "2"), (3, "3"), (5, "3")])
+def test_a_small_cluster_of_the_fast_profile_can_have_consumer_groups(brokers: int, replicas: str) -> None:
+    """Kafka's replication factor of __consumer_offsets is exact, so that one broker alone would refuse every group."""
+    texts = {
+        profile: server_properties(
+            made().brokers[0], HOME, zookeeper_connect="z:1", profile=profile, settings={}, broker_count=brokers
+        )
+        for profile in PROFILES
+    }
+    assert read_properties(texts["fast"])["offsets.topic.replication.factor"] == replicas
+    assert "offsets.topic.replication.factor" not in read_properties(texts["kafka"])
 
 
 def test_a_broker_has_the_log_directories_that_were_made_for_it(tmp_path: Path) -> None:

@@ -120,6 +120,43 @@ CASES = [
     (event("broker", cause="Lifecycle", state="shutting-down", broker_epoch=-1), "shutting down"),
     (event("broker", cause="Lifecycle", state="registered", broker_epoch=45), "registered, broker epoch 45"),
     (SESSION, "-        ZooKeeper session suspended"),
+    (
+        event(
+            "coordinator",
+            topic="__consumer_offsets",
+            partition=3,
+            cause="Load",
+            state="active",
+            leader_epoch=2,
+            groups=4,
+        ),
+        "__consumer_offsets-3 active, epoch 2, 4 groups (Load)",
+    ),
+    (
+        event(
+            "coordinator",
+            topic="__consumer_offsets",
+            partition=3,
+            cause="Election",
+            state="loading",
+            leader_epoch=2,
+            groups=0,
+        ),
+        "loading, epoch 2 (Election)",
+    ),
+    (
+        event(
+            "group",
+            cause="JoinGroup",
+            group="g",
+            old="Empty",
+            new="PreparingRebalance",
+            generation=0,
+            members=1,
+            reason="new member",
+        ),
+        "broker-1 g        PreparingRebalance, generation 0 (JoinGroup)",
+    ),
     (KILLED, "lab      -        kill broker 2"),
 ]
 
@@ -136,7 +173,7 @@ def test_every_kind_of_the_schema_has_words() -> None:
     assert {what["kind"] for what, _ in CASES} == KINDS
 
 
-def test_a_line_of_another_version_is_reported_by_its_kind() -> None:
+def test_a_line_of_another_version_is_told_by_its_kind() -> None:
     assert "broker-1 -        phase_of_moon" in line(event("phase_of_moon"), UTC)
     assert line(event("role", **AT), UTC).endswith("role")
 

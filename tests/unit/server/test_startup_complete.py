@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
 from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
@@ -23,6 +25,13 @@ class Replicas:
     def __init__(self, metadata: MetadataCache) -> None:
         nothing: Any = None
         self.core = BrokerCore(0, CoreSettings(), nothing, metadata)
+
+
+class Groups:
+    """Groups of nobody."""
+
+    def metadata_updated(self, deleted: Sequence[TopicPartition]) -> None:
+        assert not deleted
 
 
 class Broker:
@@ -41,6 +50,7 @@ class Broker:
             producer_ids=nothing,
             configs=nothing,
             create_topic=lambda _: None,
+            groups=cast("Any", Groups()),
         )
         self.waiting: asyncio.Future[None] | None = None
 
@@ -92,7 +102,7 @@ async def test_what_was_said_to_the_process_before_does_not_count(broker: Broker
     assert broker.is_ready
 
 
-async def test_the_controller_may_be_quicker_than_zookeepers_response_to_the_registration(broker: Broker) -> None:
+async def test_the_controller_may_be_quicker_than_zookeepers_answer_to_the_registration(broker: Broker) -> None:
     await broker.hears(broker_epoch=140, complete=True)
     await broker.registers(140)
     assert broker.is_ready

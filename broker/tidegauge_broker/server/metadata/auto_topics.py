@@ -1,7 +1,9 @@
-"""Creates a topic because a client asked for its metadata (``auto.create.topics.enable``).
+"""Creates a topic because a client asked for its metadata (``auto.create.topics.enable``), or an internal topic on its
+first use.
 
-The client gets UNKNOWN_TOPIC_OR_PARTITION nevertheless and asks again; the controller creates the topic with
-num.partitions and default.replication.factor. One attempt at a time for a name. Source: AutoTopicCreationManager.
+The client is answered with an error all the same and asks again; the controller creates the topic with num.partitions
+and default.replication.factor, an internal topic with settings of its own. One attempt at a time for a name.
+Source: ``AutoTopicCreationManager``, ``GroupCoordinator.offsetsTopicConfigs``.
 """
 
 from __future__ import annotations
@@ -13,10 +15,30 @@ from collections.abc import Callable
 import grpc.aio
 
 from tidegauge.control import Endpoint
+from tidegauge.groups import OFFSETS_TOPIC
+from tidegauge.settings import Values
 from tidegauge.v1 import topics_pb2
 from tidegauge_broker.server.replication.peers import Peers
 
+_FIXED_CONFIGS = ("cleanup.policy=compact", "compression.type=producer")
 LOG = logging.getLogger("tidegauge.auto-topics")
+
+
+def offsets_topic(settings: Values) -> topics_pb2.NewTopic:
+    """Return __consumer_offsets as a broker with these settings creates it.
+
+    The replication factor is exact: with fewer live brokers the topic is not created. Its min.insync.replicas and
+    unclean election are the brokers' defaults.
+    """
+    return topics_pb2.NewTopic(
+        name=OFFSETS_TOPIC,
+        partition_count=settings.integer("offsets.topic.num.partitions"),
+        replication_factor=settings.integer("offsets.topic.replication.factor"),
+        configs={
+            **dict(pair.split("=") for pair in _FIXED_CONFIGS),
+            "segment.bytes": str(settings.integer("offsets.topic.segment.bytes")),
+        },
+    )
 
 
 class AutoTopics:
@@ -25,41 +47,47 @@ class AutoTopics:
     Args:
         controller: where the controller is reached, or None.
         peers: channels.
-        timeout_ms: for one attempt.
+        settings: this broker's.
     """
 
-    def __init__(self, controller: Callable[[], Endpoint | None], peers: Peers, timeout_ms: int) -> None:
+    def __init__(self, controller: Callable[[], Endpoint | None], peers: Peers, settings: Values) -> None:
         self._controller = controller
         self._peers = peers
-        self._timeout_ms = timeout_ms
-        self._in_progress: dict[str, asyncio.Task[None]] = {}
+        self._settings = settings
+        self._in_flight: dict[str, asyncio.Task[None]] = {}
+        self._refusals: dict[str, str] = {}
 
     def create(self, topic: str) -> None:
-        """Begin to create a topic, unless an attempt is in progress."""
-        if topic not in self._in_progress:
-            self._in_progress[topic] = asyncio.get_running_loop().create_task(self._create(topic))
+        """Begin to create a topic, unless an attempt is in flight."""
+        if topic not in self._in_flight:
+            self._in_flight[topic] = asyncio.get_running_loop().create_task(self._create(topic))
 
     async def _create(self, topic: str) -> None:
+        timeout_ms = self._settings.integer("request.timeout.ms")
         try:
             controller = self._controller()
             if controller is None:
                 return
-            request = topics_pb2.CreateTopicsRequest(
-                timeout_ms=self._timeout_ms, topics=[topics_pb2.NewTopic(name=topic)]
-            )
-            response = await self._peers.admin(controller.address).CreateTopics(
-                request, timeout=self._timeout_ms / 1000
-            )
+            is_internal = topic == OFFSETS_TOPIC
+            wanted = offsets_topic(self._settings) if is_internal else topics_pb2.NewTopic(name=topic)
+            request = topics_pb2.CreateTopicsRequest(timeout_ms=timeout_ms, topics=[wanted])
+            response = await self._peers.admin(controller.address).CreateTopics(request, timeout=timeout_ms / 1000)
             if response.topics[0].status.error:
-                LOG.info("Topic %s was not created: %s", topic, response.topics[0].status.message)
+                self._refused(topic, response.topics[0].status.message)
         except grpc.aio.AioRpcError as problem:
-            LOG.info("Topic %s was not created: %s", topic, problem.details())
+            self._refused(topic, problem.details() or problem.code().name)
         finally:
-            self._in_progress.pop(topic, None)
+            self._in_flight.pop(topic, None)
+
+    def _refused(self, topic: str, reason: str) -> None:
+        """Log a refusal; clients retry, so the same one is logged once."""
+        if self._refusals.get(topic) != reason:
+            self._refusals[topic] = reason
+            LOG.warning("Topic %s was not created: %s", topic, reason)
 
     async def close(self) -> None:
-        """Cancel the attempts in progress."""
-        tasks = list(self._in_progress.values())
+        """Give up the attempts in flight."""
+        tasks = list(self._in_flight.values())
         for task in tasks:
             task.cancel()
         if tasks:

@@ -8,12 +8,14 @@ import grpc.aio
 
 from tidegauge.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceStub
+from tidegauge.v1.group_service_pb2_grpc import GroupServiceStub
 from tidegauge.v1.replication_service_pb2_grpc import ReplicationServiceStub
 from tidegauge_controller.channels import OpenChannel, open_channel
 
 if TYPE_CHECKING:  # the asynchronous types exist in the stubs only
     from tidegauge.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
     from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub
+    from tidegauge.v1.group_service_pb2_grpc import GroupServiceAsyncStub
     from tidegauge.v1.replication_service_pb2_grpc import ReplicationServiceAsyncStub
 
 
@@ -45,6 +47,10 @@ class Peers:
     def admin(self, address: str) -> AdminServiceAsyncStub:
         """Return the stub for requests of admins to the controller."""
         return AdminServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
+
+    def groups(self, address: str) -> GroupServiceAsyncStub:
+        """Return a stub of the requests that brokers forward to the coordinator of a group."""
+        return GroupServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
 
     async def close(self) -> None:
         """Close all channels."""

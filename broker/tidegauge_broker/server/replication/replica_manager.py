@@ -156,14 +156,10 @@ class ReplicaManager:
     # Clients and followers
 
     def produce(self, request: ProduceRequest) -> asyncio.Future[Sequence[ProduceResult]]:
-        """Append at once; the future is done when acks is fulfilled, mostly already when this returns.
-
-        Cancel it when its caller no longer waits.
-        """
+        """Append at once; the future is done when acks is fulfilled. Cancel it when its caller no longer waits."""
         token: asyncio.Future[Sequence[ProduceResult]] = asyncio.get_running_loop().create_future()
+        token.add_done_callback(self._forget_if_cancelled)
         self._execute(self._decided(lambda: self.core.produce(request, token, self._now_ms())))
-        if not token.done():  # each callback of a future takes a turn of the event loop
-            token.add_done_callback(self._forget_if_cancelled)
         return token
 
     def _forget_if_cancelled(self, token: asyncio.Future[Sequence[ProduceResult]]) -> None:
@@ -466,6 +462,11 @@ class ReplicaManager:
             }
             views.append(LogDirectoryView(str(directory), ErrorCode.NONE, usage.total, usage.free, replicas))
         return views
+
+    def leads(self, topic_partition: TopicPartition) -> bool:
+        """Return whether this broker leads the partition."""
+        partition = self.core.partition(topic_partition)
+        return partition is not None and partition.leader_role is not None
 
     def logs_on_disk(self, topic_partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOnDisk]:
         """Return how large the logs are, and where; replicas without a log are left out."""

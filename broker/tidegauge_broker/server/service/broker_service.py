@@ -48,7 +48,7 @@ from tidegauge_broker.server.replication.replica_manager import LogDirectoryView
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, endpoints_through, partition_view
 from tidegauge_broker.server.service.gate import Gate
-from tidegauge_broker.server.service.middleware import Middleware, wrap
+from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.service.open_produces import OpenProduces
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
@@ -145,8 +145,8 @@ class BrokerService:
         producer_ids: ProducerIds,
         configs: DynamicConfigs,
         create_topic: Callable[[str], None],
+        groups: GroupService,
         gate: Gate | None = None,
-        middleware: Sequence[Middleware] = (),
     ) -> None:
         self.gate = gate
         self.cluster_id = cluster_id
@@ -157,6 +157,7 @@ class BrokerService:
         self._producer_ids = producer_ids
         self.configs = configs
         self._create_topic = create_topic
+        self.groups = groups
         self.responses = PendingResponses(
             lambda: settings.integer("queued.max.response.bytes"),
             lambda: settings.integer("fetch.max.bytes"),
@@ -164,8 +165,6 @@ class BrokerService:
         )
         self._complete_for = -1
         self._complete = asyncio.Event()
-        for one in middleware:
-            wrap(self, one)
 
     @property
     def broker_id(self) -> int:
@@ -191,7 +190,8 @@ class BrokerService:
             pending = self.responses.for_follower(caller.connection)
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
         pending = await self.responses.room(caller.connection)
-        with self.responses.gathering(caller.connection, min(request.min_bytes, request.max_bytes)):
+        gathered_bytes = min(request.min_bytes, request.max_bytes, self.settings.integer("fetch.max.bytes"))
+        with self.responses.gathering(caller.connection, gathered_bytes):
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
 
     def admit_follower(self, cluster_id: str, truncation_rule: str) -> tuple[ErrorCode, str]:
@@ -427,6 +427,7 @@ class BrokerService:
         error = self._replicas.core.check_controller_epoch(request.header)
         if error is ErrorCode.NONE:
             self._metadata.update(request)
+            self.groups.metadata_updated([one.state.topic_partition for one in request.partitions if one.deleted])
             if request.startup_complete:
                 self._complete_for = request.header.broker_epoch
                 self._complete.set()

@@ -13,8 +13,10 @@ class Caller:
         connection: names the connection; unique among the connections that are open on this broker.
         listener: name of the listener that accepted it.
         broker_id: the broker that sends; None for a client.
+        host: the client's address, without its port.
     """
 
     connection: str
     listener: str
     broker_id: int | None = None
+    host: str = "?"

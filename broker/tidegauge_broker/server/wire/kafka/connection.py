@@ -133,7 +133,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._descriptor = transport.get_extra_info("socket").fileno()
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if isinstance(peer, tuple) else "?"
-        self.caller = Caller(f"kafka:{peer}:{next(_NUMBERS)}", self._owner.name)
+        self.caller = Caller(f"kafka:{peer}:{next(_NUMBERS)}", self._owner.name, host=self.peer_host)
         if not self._owner.opened(self):
             transport.abort()
         elif self._owner.gate is not None:
@@ -293,9 +293,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return gated(gate, header.key, self.caller, message, lambda: handler(message, context))
 
     def _respond(self, slot: _Slot, response: Any) -> None:
-        if isinstance(response, Held):  # a fetch that did not have to wait
-            self._complete(slot, response)
-        elif isinstance(response, Pending):
+        if isinstance(response, Pending):
             self._wait(slot, response.future, response.respond)
         elif isinstance(response, (CoroutineType, Begun)):
             self._wait(slot, asyncio.get_running_loop().create_task(response), None)
@@ -376,8 +374,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             written = 0
         except OSError:
             written = 0  # the transport meets the same error, and ends the connection
-        if written == sum(map(len, parts)):
-            return
         for part in parts:
             if written >= len(part):
                 written -= len(part)

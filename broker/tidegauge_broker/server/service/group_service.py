@@ -1,0 +1,152 @@
+"""The group requests of clients, in plain values: what a broker does before and around its group coordinator.
+
+Rules:
+    1. The coordinator of a group is the leader of the partition of __consumer_offsets to which the group's id hashes.
+       Any broker names it, by its own metadata; without the topic, without a live leader or with a leader that lacks
+       the client's listener the error is COORDINATOR_NOT_AVAILABLE, and nothing says why. The first such request
+       creates the topic, whatever ``auto.create.topics.enable`` says.
+    2. Partitions that this broker's metadata lacks get UNKNOWN_TOPIC_OR_PARTITION in OffsetCommit and OffsetDelete. If
+       nothing is left of an OffsetCommit the coordinator is not asked, so that no error of the group shows.
+
+Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator, handleOffsetCommitRequest, handleOffsetDeleteRequest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import cast
+
+from tidegauge.control import NO_LEADER, Endpoint
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import (
+    OFFSETS_TOPIC,
+    GroupRequest,
+    GroupResult,
+    OffsetCommit,
+    OffsetCommitResult,
+    OffsetDelete,
+    OffsetDeleteResult,
+    partition_of,
+)
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.coordinators.group_runner import GroupRunner
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_broker.server.service.caller import Caller
+
+Observer = Callable[[str, float, bool], None]
+"""Called with a request's name, its time in ms, and whether it failed."""
+
+
+class KeyType(IntEnum):
+    """Kafka's numbers for what has a coordinator (FindCoordinatorRequest.CoordinatorType)."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCoordinator:
+    """The coordinator of a key: an endpoint on the caller's listener, or an error."""
+
+    key: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    endpoint: Endpoint | None = None
+
+
+class GroupService:
+    """See the module.
+
+    Args:
+        runner: this broker's group coordinator.
+        metadata: this broker's view of the cluster.
+        create_topic: begins to create an internal topic.
+
+    Attributes:
+        observe: set by metrics.
+    """
+
+    def __init__(self, runner: GroupRunner, metadata: MetadataCache, create_topic: Callable[[str], None]) -> None:
+        self.runner = runner
+        self.observe: Observer | None = None
+        self._metadata = metadata
+        self._create_topic = create_topic
+
+    def partition_of(self, group_id: str) -> TopicPartition:
+        """Return the partition of __consumer_offsets that holds a group."""
+        known = len(self._metadata.partitions(OFFSETS_TOPIC))
+        return TopicPartition(OFFSETS_TOPIC, partition_of(group_id, known or self.runner.partitions))
+
+    def find_coordinator(self, caller: Caller, key_type: int, key: str) -> FoundCoordinator:
+        """Return the coordinator of a group; rule 1."""
+        if key_type == KeyType.TRANSACTION:
+            return FoundCoordinator(key, ErrorCode.UNSUPPORTED_VERSION, "This broker does not serve transactions.")
+        if key_type != KeyType.GROUP:
+            return FoundCoordinator(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")
+        if not self._metadata.knows_topic(OFFSETS_TOPIC):
+            self._create_topic(OFFSETS_TOPIC)
+            return FoundCoordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
+        endpoint = self.coordinator_endpoint(caller, key)
+        if endpoint is None:
+            return FoundCoordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
+        return FoundCoordinator(key, endpoint=endpoint)
+
+    def coordinator_endpoint(self, caller: Caller, group_id: str) -> Endpoint | None:
+        """Return the address of a group's coordinator on the caller's listener; None: there is none to be reached."""
+        leader = self._metadata.leader_of(self.partition_of(group_id))
+        endpoint = None if leader is None or leader == NO_LEADER else self._metadata.endpoint(leader)
+        return None if endpoint is None else endpoint.through(caller.listener)
+
+    def other_brokers(self, broker_id: int) -> list[Endpoint]:
+        """Return the live brokers but one, at the addresses that brokers use among themselves."""
+        return [endpoint for endpoint in self._metadata.endpoints() if endpoint.broker_id != broker_id]
+
+    def address_of(self, broker_id: int) -> str:
+        """Return where other brokers reach a broker; empty if it is not alive."""
+        endpoint = self._metadata.endpoint(broker_id)
+        return "" if endpoint is None else endpoint.address
+
+    async def ask(self, request: GroupRequest) -> GroupResult:
+        """Hand a request to this broker's coordinator; it answers NOT_COORDINATOR for a group of another broker."""
+        begin = time.monotonic()
+        result = await self.runner.request(request)
+        self._took(type(request).__name__, begin, getattr(result, "error", ErrorCode.NONE) is not ErrorCode.NONE)
+        return result
+
+    def _took(self, name: str, begin: float, failed: bool) -> None:
+        if self.observe is not None:
+            self.observe(name, (time.monotonic() - begin) * 1000, failed)
+
+    async def commit_offsets(self, request: OffsetCommit) -> OffsetCommitResult:
+        """Commit offsets; rule 2."""
+        known = [one for one in request.offsets if self._metadata.knows(one.topic_partition)]
+        results = {one.topic_partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for one in request.offsets}
+        if known:
+            result = await self.ask(dataclasses.replace(request, offsets=tuple(known)))
+            results |= cast("OffsetCommitResult", result).partitions
+        return OffsetCommitResult(results)
+
+    async def delete_offsets(self, request: OffsetDelete) -> OffsetDeleteResult:
+        """Delete committed offsets; rule 2."""
+        known = [at for at in request.partitions if self._metadata.knows(at)]
+        result = cast("OffsetDeleteResult", await self.ask(dataclasses.replace(request, partitions=tuple(known))))
+        if result.error is not ErrorCode.NONE:
+            return result
+        unknown = dict.fromkeys(request.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return OffsetDeleteResult(partitions={**unknown, **result.partitions})
+
+    # What the controller sends
+
+    def metadata_updated(self, deleted: Sequence[TopicPartition]) -> None:
+        """Take up that the metadata cache has changed."""
+        self.runner.topic_seen(len(self._metadata.partitions(OFFSETS_TOPIC)))
+        if deleted:
+            self.runner.partitions_deleted(deleted)
+
+
+_NOT_AVAILABLE = "The coordinator is not available."

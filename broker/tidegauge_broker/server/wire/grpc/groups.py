@@ -1,0 +1,377 @@
+"""The methods of ``group_service.proto``: what members and administrators of consumer groups send.
+
+Any broker may be asked. One that does not coordinate the group forwards the request to the broker that does, once: the
+other responds itself, with NOT_COORDINATOR if it does not coordinate the group either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+import grpc.aio
+
+from tidegauge import groups
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import common_pb2, group_service_pb2_grpc, groups_pb2
+from tidegauge_broker.server.replication.peers import Peers
+from tidegauge_broker.server.service import BrokerService, Caller
+from tidegauge_broker.server.service.group_service import KeyType
+from tidegauge_broker.server.wire.grpc.callers import caller_of
+from tidegauge_controller import wire
+
+Context = grpc.aio.ServicerContext[Any, Any]
+_LIST_SECONDS = 5.0
+"""Timeout of another broker's list of groups."""
+_FORWARD_SECONDS = 30.0
+"""Timeout of a forwarded request whose client has given none."""
+
+
+class _Forwardable(Protocol):
+    group_id: str
+    forwarded: bool
+
+    def CopyFrom(self, other: Any) -> None: ...
+
+
+Response = TypeVar("Response")
+
+
+class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
+    """See the module.
+
+    Args:
+        service: the broker's.
+        peers: channels to the other brokers.
+        listener: name of the listener that serves.
+    """
+
+    def __init__(self, service: BrokerService, peers: Peers, listener: str) -> None:
+        self._service = service
+        self._groups = service.groups
+        self._peers = peers
+        self._listener = listener
+
+    async def FindCoordinator(
+        self, request: groups_pb2.FindCoordinatorRequest, context: Context
+    ) -> groups_pb2.FindCoordinatorResponse:
+        """Name the coordinator of a group."""
+        caller = caller_of(context, self._listener)
+        found = self._groups.find_coordinator(caller, KeyType.GROUP, request.group_id)
+        at = found.endpoint
+        return groups_pb2.FindCoordinatorResponse(
+            status=_status(found.error, found.message),
+            broker_id=-1 if at is None else at.broker_id,
+            address="" if at is None else at.address,
+            partition=self._groups.partition_of(request.group_id).partition,
+        )
+
+    async def JoinGroup(self, request: groups_pb2.JoinGroupRequest, context: Context) -> groups_pb2.JoinGroupResponse:
+        """Join; the response comes when the join phase has ended."""
+        if not request.client_host:
+            request.client_host = _host_of(caller_of(context, self._listener))
+        forwarded = await self._forwarded("JoinGroup", request, groups_pb2.JoinGroupResponse, context)
+        if forwarded is not None:
+            return forwarded
+        result = await self._groups.ask(
+            groups.JoinGroup(
+                group_id=request.group_id,
+                member_id=request.member_id,
+                session_timeout_ms=request.session_timeout_ms,
+                rebalance_timeout_ms=request.rebalance_timeout_ms,
+                protocol_type=request.protocol_type,
+                protocols=tuple(groups.Protocol(one.name, one.metadata) for one in request.protocols),
+                group_instance_id=request.group_instance_id or None,
+                client_id=request.client_id,
+                client_host=request.client_host,
+                reason=request.reason or None,
+            )
+        )
+        assert isinstance(result, groups.JoinGroupResult)
+        return groups_pb2.JoinGroupResponse(
+            status=_status(result.error),
+            generation=result.generation,
+            protocol_name=result.protocol_name or "",
+            leader=result.leader,
+            member_id=result.member_id,
+            skip_assignment=result.skip_assignment,
+            members=[
+                groups_pb2.JoinedMember(
+                    member_id=one.member_id, group_instance_id=one.group_instance_id or "", metadata=one.metadata
+                )
+                for one in result.members
+            ],
+        )
+
+    async def SyncGroup(self, request: groups_pb2.SyncGroupRequest, context: Context) -> groups_pb2.SyncGroupResponse:
+        """Synchronise; the response comes when the assignment is committed."""
+        forwarded = await self._forwarded("SyncGroup", request, groups_pb2.SyncGroupResponse, context)
+        if forwarded is not None:
+            return forwarded
+        result = await self._groups.ask(
+            groups.SyncGroup(
+                group_id=request.group_id,
+                generation=request.generation,
+                member_id=request.member_id,
+                group_instance_id=request.group_instance_id or None,
+                protocol_type=request.protocol_type or None,
+                protocol_name=request.protocol_name or None,
+                assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
+            )
+        )
+        assert isinstance(result, groups.SyncGroupResult)
+        return groups_pb2.SyncGroupResponse(status=_status(result.error), assignment=result.assignment)
+
+    async def Heartbeat(self, request: groups_pb2.HeartbeatRequest, context: Context) -> groups_pb2.HeartbeatResponse:
+        """Restart the member's session timer."""
+        forwarded = await self._forwarded("Heartbeat", request, groups_pb2.HeartbeatResponse, context)
+        if forwarded is not None:
+            return forwarded
+        instance = request.group_instance_id or None
+        result = await self._groups.ask(
+            groups.Heartbeat(request.group_id, request.generation, request.member_id, instance)
+        )
+        assert isinstance(result, groups.HeartbeatResult)
+        return groups_pb2.HeartbeatResponse(status=_status(result.error))
+
+    async def LeaveGroup(
+        self, request: groups_pb2.LeaveGroupRequest, context: Context
+    ) -> groups_pb2.LeaveGroupResponse:
+        """Remove members."""
+        forwarded = await self._forwarded("LeaveGroup", request, groups_pb2.LeaveGroupResponse, context)
+        if forwarded is not None:
+            return forwarded
+        leaving = tuple(
+            groups.LeavingMember(one.member_id, one.group_instance_id or None, one.reason or None)
+            for one in request.members
+        )
+        result = await self._groups.ask(groups.LeaveGroup(request.group_id, leaving))
+        assert isinstance(result, groups.LeaveGroupResult)
+        return groups_pb2.LeaveGroupResponse(
+            status=_status(result.error),
+            members=[
+                groups_pb2.LeftMember(
+                    member_id=one.member_id, group_instance_id=one.group_instance_id or "", status=_status(one.error)
+                )
+                for one in result.members
+            ],
+        )
+
+    async def CommitOffsets(
+        self, request: groups_pb2.CommitOffsetsRequest, context: Context
+    ) -> groups_pb2.CommitOffsetsResponse:
+        """Store offsets; the response comes when they are committed."""
+        forwarded = await self._forwarded("CommitOffsets", request, groups_pb2.CommitOffsetsResponse, context)
+        if forwarded is not None:
+            return forwarded
+        wanted = tuple(
+            groups.OffsetToCommit(
+                TopicPartition(one.topic, one.partition), one.offset, one.leader_epoch, one.metadata or None
+            )
+            for one in request.offsets
+        )
+        result = await self._groups.commit_offsets(
+            groups.OffsetCommit(
+                group_id=request.group_id,
+                offsets=wanted,
+                generation=request.generation,
+                member_id=request.member_id,
+                group_instance_id=request.group_instance_id or None,
+            )
+        )
+        return groups_pb2.CommitOffsetsResponse(
+            offsets=[
+                groups_pb2.CommittedOffset(
+                    topic=one.topic_partition.topic,
+                    partition=one.topic_partition.partition,
+                    offset=one.offset,
+                    status=_status(result.partitions[one.topic_partition]),
+                )
+                for one in wanted
+            ]
+        )
+
+    async def FetchOffsets(
+        self, request: groups_pb2.FetchOffsetsRequest, context: Context
+    ) -> groups_pb2.FetchOffsetsResponse:
+        """Return committed offsets."""
+        forwarded = await self._forwarded("FetchOffsets", request, groups_pb2.FetchOffsetsResponse, context)
+        if forwarded is not None:
+            return forwarded
+        wanted = None if request.all_partitions else _partitions(request.partitions)
+        result = await self._groups.ask(groups.OffsetFetch(request.group_id, wanted, request.require_stable))
+        assert isinstance(result, groups.OffsetFetchResult)
+        return groups_pb2.FetchOffsetsResponse(
+            status=_status(result.error),
+            offsets=[
+                groups_pb2.CommittedOffset(
+                    topic=at.topic,
+                    partition=at.partition,
+                    offset=one.offset,
+                    leader_epoch=one.leader_epoch,
+                    metadata=one.metadata,
+                    status=_status(one.error),
+                )
+                for at, one in sorted(result.offsets.items())
+            ],
+        )
+
+    async def DeleteOffsets(
+        self, request: groups_pb2.DeleteOffsetsRequest, context: Context
+    ) -> groups_pb2.DeleteOffsetsResponse:
+        """Delete committed offsets."""
+        forwarded = await self._forwarded("DeleteOffsets", request, groups_pb2.DeleteOffsetsResponse, context)
+        if forwarded is not None:
+            return forwarded
+        wanted = groups.OffsetDelete(request.group_id, _partitions(request.partitions))
+        result = await self._groups.delete_offsets(wanted)
+        return groups_pb2.DeleteOffsetsResponse(
+            status=_status(result.error),
+            offsets=[
+                groups_pb2.CommittedOffset(topic=at.topic, partition=at.partition, offset=-1, status=_status(error))
+                for at, error in sorted(result.partitions.items())
+            ],
+        )
+
+    async def DescribeGroup(
+        self, request: groups_pb2.DescribeGroupRequest, context: Context
+    ) -> groups_pb2.DescribeGroupResponse:
+        """Describe a group, with what Kafka's own request lacks: its generation and why it rebalances."""
+        forwarded = await self._forwarded("DescribeGroup", request, groups_pb2.DescribeGroupResponse, context)
+        if forwarded is not None:
+            return forwarded
+        found = await self._groups.ask(groups.DescribeGroup(request.group_id))
+        assert isinstance(found, groups.DescribeGroupResult)
+        response = groups_pb2.DescribeGroupResponse(
+            status=_status(found.error),
+            state=found.state,
+            protocol_type=found.protocol_type,
+            protocol_name=found.protocol_name,
+            members=[
+                groups_pb2.GroupMember(
+                    member_id=one.member_id,
+                    group_instance_id=one.group_instance_id or "",
+                    client_id=one.client_id,
+                    client_host=one.client_host,
+                    metadata=one.metadata,
+                    assignment=one.assignment,
+                )
+                for one in found.members
+            ],
+            coordinator=self._service.broker_id,
+            generation=-1,
+        )
+        view = self._groups.runner.coordinator.group_view(request.group_id)
+        if found.error is ErrorCode.NONE and view is not None:
+            response.generation, response.reason = view.generation, view.reason
+            response.parked_members.extend(one.member_id for one in view.members if one.parked)
+        return response
+
+    async def ListGroups(
+        self, request: groups_pb2.ListGroupsRequest, context: Context
+    ) -> groups_pb2.ListGroupsResponse:
+        """List the groups of this broker, or of all live brokers."""
+        del context
+        result = await self._groups.ask(groups.ListGroups(tuple(request.states)))
+        assert isinstance(result, groups.ListGroupsResult)
+        own = groups_pb2.ListGroupsResponse(
+            status=_status(result.error),
+            groups=[
+                groups_pb2.ListedGroup(
+                    group_id=one.group_id,
+                    protocol_type=one.protocol_type,
+                    state=one.state,
+                    group_type=one.group_type,
+                    coordinator=self._service.broker_id,
+                )
+                for one in result.groups
+            ],
+        )
+        if request.own_groups_only:
+            return own
+        own_only = groups_pb2.ListGroupsRequest(states=request.states, own_groups_only=True)
+        others = await asyncio.gather(
+            *(
+                self._list_at(at.broker_id, at.address, own_only)
+                for at in self._groups.other_brokers(self._service.broker_id)
+            )
+        )
+        listed = [one for response in (own, *others) for one in response.groups]
+        failed = next((one.status for one in (own, *others) if one.status.error), own.status)
+        return groups_pb2.ListGroupsResponse(status=failed, groups=sorted(listed, key=lambda one: one.group_id))
+
+    async def _list_at(
+        self, broker_id: int, address: str, request: groups_pb2.ListGroupsRequest
+    ) -> groups_pb2.ListGroupsResponse:
+        try:
+            return await self._peers.groups(address).ListGroups(request, timeout=_LIST_SECONDS)
+        except grpc.aio.AioRpcError:
+            status = _status(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} does not respond; its groups are missing"
+            )
+            return groups_pb2.ListGroupsResponse(status=status)
+
+    async def DeleteGroup(
+        self, request: groups_pb2.DeleteGroupRequest, context: Context
+    ) -> groups_pb2.DeleteGroupResponse:
+        """Delete a group without members."""
+        forwarded = await self._forwarded("DeleteGroup", request, groups_pb2.DeleteGroupResponse, context)
+        if forwarded is not None:
+            return forwarded
+        result = await self._groups.ask(groups.DeleteGroup(request.group_id))
+        assert isinstance(result, groups.DeleteGroupResult)
+        return groups_pb2.DeleteGroupResponse(status=_status(result.error))
+
+    async def _forwarded(
+        self, method: str, request: _Forwardable, response: type[Response], context: Context
+    ) -> Response | None:
+        """Return the coordinator's response; None if this broker is to respond itself.
+
+        Args:
+            method: name of the RPC.
+            request: its request.
+            response: class of its response, which has a status.
+            context: of the call; its deadline holds for the forwarded one.
+        """
+        if request.forwarded:
+            return None
+        caller = caller_of(context, self._listener)
+        found = self._groups.find_coordinator(caller, KeyType.GROUP, request.group_id)
+        make = cast("Any", response)
+        if found.endpoint is None:
+            return cast("Response", make(status=_status(found.error, found.message)))
+        if found.endpoint.broker_id == self._service.broker_id:
+            return None
+        copy = type(request)()
+        copy.CopyFrom(request)
+        copy.forwarded = True
+        address = self._groups.address_of(found.endpoint.broker_id)
+        remaining_seconds: Any = context.time_remaining()
+        try:
+            ask = getattr(self._peers.groups(address), method)
+            timeout_seconds = _FORWARD_SECONDS if remaining_seconds is None else remaining_seconds
+            return cast("Response", await ask(copy, timeout=timeout_seconds))
+        except grpc.aio.AioRpcError as problem:
+            error = (
+                ErrorCode.REQUEST_TIMED_OUT
+                if problem.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+                else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            )
+            words = f"The coordinator of group {request.group_id}, broker {found.endpoint.broker_id}, does not respond."
+            return cast("Response", make(status=_status(error, words)))
+
+
+def _partitions(wanted: Sequence[groups_pb2.GroupPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(one.topic, one.partition) for one in wanted)
+
+
+def _host_of(caller: Caller) -> str:
+    """Return the client's address as Java prints it, from gRPC's ``ipv4:127.0.0.1:40312``."""
+    kind, _, rest = caller.connection.partition(":")
+    return f"/{rest.rpartition(':')[0].strip('[]')}" if kind in {"ipv4", "ipv6"} else "/?"
+
+
+def _status(error: ErrorCode, message: str = "") -> common_pb2.Status:
+    return common_pb2.Status(error=wire.to_error(error), message=message)

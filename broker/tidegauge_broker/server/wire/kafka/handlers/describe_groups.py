@@ -1,0 +1,56 @@
+"""DescribeGroups (15), versions 0-5: state and members of groups; an unknown group is Dead, without an error.
+
+Source: ``KafkaApis.handleDescribeGroupsRequest``, ``GroupCoordinatorAdapter.describeGroups``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegauge import groups
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
+from tidegauge_broker.server.wire.kafka.request import Context
+
+GROUP_OPERATIONS = 328
+"""Read, delete and describe as bits of ``AclOperation``: all are allowed without an authorizer."""
+
+
+def handle(request: DescribeGroupsRequest, context: Context) -> Any:
+    """Describe groups, each for itself."""
+    return begun(_describe(request, context))
+
+
+async def _describe(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        groups=[
+            await _of(group_id, context, with_operations=request.include_authorized_operations)
+            for group_id in request.groups
+        ]
+    )
+
+
+async def _of(group_id: str, context: Context, *, with_operations: bool) -> DescribedGroup:
+    found = await context.service.groups.ask(groups.DescribeGroup(group_id))
+    assert isinstance(found, groups.DescribeGroupResult)
+    return DescribedGroup(
+        found.error,
+        group_id,
+        found.state,
+        found.protocol_type,
+        found.protocol_name,
+        [
+            DescribedGroupMember(
+                one.member_id, one.group_instance_id, one.client_id, one.client_host, one.metadata, one.assignment
+            )
+            for one in found.members
+        ],
+        GROUP_OPERATIONS if with_operations and found.error is ErrorCode.NONE else NOT_ASKED_FOR,
+    )

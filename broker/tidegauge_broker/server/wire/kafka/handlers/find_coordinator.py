@@ -1,0 +1,35 @@
+"""FindCoordinator (10), versions 0-6: the broker that coordinates a group.
+
+Any broker responds, from its metadata; the first request creates __consumer_offsets. Versions 0 to 3 ask for one key,
+and have the error at the top of the response; from version 4 on each key has its own (KIP-699). An empty key is a key.
+Source: ``KafkaApis.handleFindCoordinatorRequest``, ``getCoordinator``.
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from tidegauge_broker.server.wire.kafka.request import Context
+
+_FIRST_WITH_SEVERAL_KEYS = 4
+_NO_NODE = (-1, "", -1)
+
+
+def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+    """Return the coordinators."""
+    if context.version >= _FIRST_WITH_SEVERAL_KEYS:
+        return FindCoordinatorResponse(
+            coordinators=[_coordinator(key, request.key_type, context) for key in request.coordinator_keys]
+        )
+    found = _coordinator(request.key, request.key_type, context)
+    message = "NONE" if found.error_code == ErrorCode.NONE else found.error_message
+    return FindCoordinatorResponse(
+        error_code=found.error_code, error_message=message, node_id=found.node_id, host=found.host, port=found.port
+    )
+
+
+def _coordinator(key: str, key_type: int, context: Context) -> Coordinator:
+    found = context.service.groups.find_coordinator(context.caller, key_type, key)
+    at = found.endpoint
+    node_id, host, port = _NO_NODE if at is None else (at.broker_id, at.host, at.port)
+    return Coordinator(key, node_id, host, port, found.error, found.message)

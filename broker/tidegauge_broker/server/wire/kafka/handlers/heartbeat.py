@@ -1,0 +1,25 @@
+"""Heartbeat (12), versions 0-4: a member's sign of life, by which it learns of a rebalance.
+
+Source: ``KafkaApis.handleHeartbeatRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegauge import groups
+from tidegauge.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.request import Context
+
+
+def handle(request: HeartbeatRequest, context: Context) -> Any:
+    """Restart the member's session timer."""
+    return begun(_beat(request, context))
+
+
+async def _beat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+    wanted = groups.Heartbeat(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+    result = await context.service.groups.ask(wanted)
+    assert isinstance(result, groups.HeartbeatResult)
+    return HeartbeatResponse(error_code=result.error)

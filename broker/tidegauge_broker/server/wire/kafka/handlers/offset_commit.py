@@ -1,0 +1,85 @@
+"""OffsetCommit (8), versions 0-9: store offsets of a group; the response comes when they are committed.
+
+Version 0 is that of offsets in ZooKeeper, which are not kept here: its partitions get UNSUPPORTED_VERSION. Version 1
+brings a timestamp of the commit, versions 2 to 4 a retention time.
+Source: ``KafkaApis.handleOffsetCommitRequest``, ``GroupCoordinatorAdapter.commitOffsets``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegauge import groups
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.request import Context
+
+_OF_ZOOKEEPER = 0
+_WITH_TIMESTAMP = 1
+
+
+def handle(request: OffsetCommitRequest, context: Context) -> Any:
+    """Commit."""
+    if context.version == _OF_ZOOKEEPER:
+        return response_to(request, lambda _: ErrorCode.UNSUPPORTED_VERSION)
+    return begun(_commit(request, context))
+
+
+async def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+    offsets = tuple(
+        _offset(TopicPartition(topic.name, one.partition_index), one, context.version)
+        for topic in request.topics
+        for one in topic.partitions
+    )
+    result = await context.service.groups.commit_offsets(
+        groups.OffsetCommit(
+            group_id=request.group_id,
+            offsets=offsets,
+            generation=request.generation_id_or_member_epoch,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            retention_time_ms=request.retention_time_ms,
+        )
+    )
+    return response_to(request, result.partitions.__getitem__)
+
+
+def _offset(at: TopicPartition, one: OffsetCommitRequestPartition, version: int) -> groups.OffsetToCommit:
+    return groups.OffsetToCommit(
+        at,
+        one.committed_offset,
+        one.committed_leader_epoch,
+        one.committed_metadata,
+        one.commit_timestamp if version == _WITH_TIMESTAMP else groups.NO_TIMESTAMP_MS,
+    )
+
+
+def response_to(request: OffsetCommitRequest, error_of: Any) -> OffsetCommitResponse:
+    """Return a response with an error for each partition of the request.
+
+    Args:
+        request: names the partitions.
+        error_of: gives the error of a TopicPartition.
+    """
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                [
+                    OffsetCommitResponsePartition(
+                        one.partition_index, error_of(TopicPartition(topic.name, one.partition_index))
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,89 @@
+"""OffsetFetch (9), versions 0-9: committed offsets of groups; a partition without one has offset -1 and no error.
+
+Versions 0 to 7 ask for one group, later ones for several, each with its own error (KIP-709). Null topics, from version
+2 on, mean all that the group has. Versions 0 and 1 have no error of the group: it stands at each partition. From
+version 7 on a client may require stable offsets (KIP-447). Version 0 is that of offsets in ZooKeeper, which are not
+kept here.
+Source: ``KafkaApis.handleOffsetFetchRequest``, ``OffsetFetchResponse``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from tidegauge import groups
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.request import Context
+
+_OF_ZOOKEEPER = 0
+_FIRST_WITH_GROUP_ERROR = 2
+_FIRST_WITH_SEVERAL_GROUPS = 8
+_Topics = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None
+
+
+def handle(request: OffsetFetchRequest, context: Context) -> Any:
+    """Return the offsets."""
+    if context.version >= _FIRST_WITH_SEVERAL_GROUPS:
+        return begun(_of_several(request, context))
+    return begun(_of_one(request, context))
+
+
+async def _of_several(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    found = []
+    for group in request.groups:
+        result = await _fetch(group.group_id, group.topics, context, require_stable=request.require_stable)
+        by_topic = _by_topic(result, OffsetFetchResponsePartitions)
+        topics = [OffsetFetchResponseTopics(name, partitions) for name, partitions in by_topic.items()]
+        found.append(OffsetFetchResponseGroup(group.group_id, topics, result.error))
+    return OffsetFetchResponse(groups=found)
+
+
+async def _of_one(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    version = context.version
+    if version == _OF_ZOOKEEPER:
+        result = groups.OffsetFetchResult(ErrorCode.UNSUPPORTED_VERSION)
+    else:
+        result = await _fetch(request.group_id, request.topics, context, require_stable=request.require_stable)
+    if result.error is not ErrorCode.NONE and version < _FIRST_WITH_GROUP_ERROR:
+        of_all = groups.FetchedOffset(error=result.error)
+        result = groups.OffsetFetchResult(offsets=dict.fromkeys(_partitions(request.topics) or (), of_all))
+    by_topic = _by_topic(result, OffsetFetchResponsePartition)
+    return OffsetFetchResponse(
+        topics=[OffsetFetchResponseTopic(name, partitions) for name, partitions in by_topic.items()],
+        error_code=result.error,
+    )
+
+
+async def _fetch(group_id: str, topics: _Topics, context: Context, *, require_stable: bool) -> groups.OffsetFetchResult:
+    wanted = groups.OffsetFetch(group_id, _partitions(topics), require_stable)
+    return cast("groups.OffsetFetchResult", await context.service.groups.ask(wanted))
+
+
+def _partitions(topics: _Topics) -> tuple[TopicPartition, ...] | None:
+    """Return the partitions that are asked for; None: all of the group."""
+    if topics is None:
+        return None
+    return tuple(TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes)
+
+
+def _by_topic(result: groups.OffsetFetchResult, make: Any) -> dict[str, list[Any]]:
+    """Return the offsets as messages of the class ``make``, by topic."""
+    found: dict[str, list[Any]] = {}
+    for at, one in result.offsets.items():
+        message = make(at.partition, one.offset, one.leader_epoch, one.metadata, one.error)
+        found.setdefault(at.topic, []).append(message)
+    return found

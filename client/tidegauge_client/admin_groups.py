@@ -1,0 +1,265 @@
+"""Requests about consumer groups: list, describe, delete, and their committed offsets.
+
+Rules:
+    1. Any broker forwards a request to the group's coordinator. If a broker does not respond, the next one is asked.
+    2. While there is no coordinator, or it loads its groups, the request is retried until the timeout
+       (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
+    3. A commit whose response was lost is sent again: the same offsets once more change nothing.
+
+Source: KafkaAdminClient.describeConsumerGroups and its siblings, CoordinatorStrategy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import common_pb2, groups_pb2
+from tidegauge_client.admin_base import AdminBase, raise_for
+from tidegauge_client.channels import call
+from tidegauge_client.cluster import now_ms
+
+_MOVING = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NETWORK_EXCEPTION,
+}
+_ATTEMPT_MS = 5_000.0
+"""Timeout of one attempt at one broker."""
+
+
+class _WithStatus(Protocol):
+    @property
+    def status(self) -> common_pb2.Status: ...
+
+
+Response = TypeVar("Response", bound=_WithStatus)
+
+
+class ListedGroup(NamedTuple):
+    """One group of a list; ``protocol_type`` is empty for a group that only holds offsets."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group; the assignment is that of a consumer, and empty unless the group is Stable."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as its coordinator has it; an unknown group has the state Dead.
+
+    Attributes:
+        coordinator: id of the broker that coordinates it.
+        reason: why the last rebalance began; empty if none has since the coordinator loaded the group.
+        parked_members: those whose JoinGroup or SyncGroup waits for its response.
+    """
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol_name: str
+    members: tuple[MemberDescription, ...]
+    coordinator: int
+    generation: int
+    reason: str
+    parked_members: tuple[str, ...]
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset: the next one to read."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class GroupAdmin(AdminBase):
+    """Requests about consumer groups."""
+
+    async def list_groups(self, states: Collection[str] = (), *, timeout_ms: float | None = None) -> list[ListedGroup]:
+        """Return the groups of all live brokers, by id.
+
+        Args:
+            states: only those in one of these states, such as Stable; none: all.
+            timeout_ms: how long to retry.
+        """
+        request = groups_pb2.ListGroupsRequest(states=states)
+        response = await self._ask_group("ListGroups", request, groups_pb2.ListGroupsResponse, timeout_ms)
+        raise_for(response.status)
+        return [
+            ListedGroup(one.group_id, one.protocol_type, one.state, one.group_type, one.coordinator)
+            for one in response.groups
+        ]
+
+    async def find_coordinator(self, group_id: str, *, timeout_ms: float | None = None) -> int:
+        """Return the broker that coordinates a group; the first such request creates __consumer_offsets."""
+        request = groups_pb2.FindCoordinatorRequest(group_id=group_id)
+        response = await self._ask_group("FindCoordinator", request, groups_pb2.FindCoordinatorResponse, timeout_ms)
+        raise_for(response.status)
+        return response.broker_id
+
+    async def describe_group(self, group_id: str, *, timeout_ms: float | None = None) -> GroupDescription:
+        """Return a group's state and members; an unknown group is Dead."""
+        request = groups_pb2.DescribeGroupRequest(group_id=group_id)
+        found = await self._ask_group("DescribeGroup", request, groups_pb2.DescribeGroupResponse, timeout_ms)
+        raise_for(found.status)
+        is_consumer = found.protocol_type == "consumer"
+        return GroupDescription(
+            group_id,
+            found.state,
+            found.protocol_type,
+            found.protocol_name,
+            tuple(
+                MemberDescription(
+                    one.member_id,
+                    one.group_instance_id or None,
+                    one.client_id,
+                    one.client_host,
+                    assigned_partitions(one.assignment) if is_consumer else (),
+                )
+                for one in found.members
+            ),
+            found.coordinator,
+            found.generation,
+            found.reason,
+            tuple(found.parked_members),
+        )
+
+    async def delete_group(self, group_id: str, *, timeout_ms: float | None = None) -> None:
+        """Delete a group without members, and its offsets.
+
+        Raises:
+            TidegaugeError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, ...
+        """
+        request = groups_pb2.DeleteGroupRequest(group_id=group_id)
+        raise_for((await self._ask_group("DeleteGroup", request, groups_pb2.DeleteGroupResponse, timeout_ms)).status)
+
+    async def committed_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return a group's committed offsets, of some partitions or (None) of all; those without one are left out."""
+        request = groups_pb2.FetchOffsetsRequest(
+            group_id=group_id, partitions=_named(partitions or ()), all_partitions=partitions is None
+        )
+        response = await self._ask_group("FetchOffsets", request, groups_pb2.FetchOffsetsResponse, timeout_ms)
+        raise_for(response.status)
+        for one in response.offsets:
+            raise_for(one.status)
+        return {
+            TopicPartition(one.topic, one.partition): OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata)
+            for one in response.offsets
+            if one.offset >= 0
+        }
+
+    async def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, TidegaugeError | None]:
+        """Set offsets of a group without members; return for each partition why it failed, or None."""
+        request = groups_pb2.CommitOffsetsRequest(
+            group_id=group_id,
+            generation=-1,
+            offsets=[
+                groups_pb2.CommittedOffset(
+                    topic=at.topic,
+                    partition=at.partition,
+                    offset=one.offset,
+                    leader_epoch=one.leader_epoch,
+                    metadata=one.metadata,
+                )
+                for at, one in offsets.items()
+            ],
+        )
+        response = await self._ask_group("CommitOffsets", request, groups_pb2.CommitOffsetsResponse, timeout_ms)
+        raise_for(response.status)
+        return _outcomes(response.offsets)
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, TidegaugeError | None]:
+        """Delete committed offsets of a group; return for each partition why it failed, or None."""
+        request = groups_pb2.DeleteOffsetsRequest(group_id=group_id, partitions=_named(partitions))
+        response = await self._ask_group("DeleteOffsets", request, groups_pb2.DeleteOffsetsResponse, timeout_ms)
+        raise_for(response.status)
+        return _outcomes(response.offsets)
+
+    async def _ask_group(
+        self, method: str, request: Any, _response: type[Response], timeout_ms: float | None
+    ) -> Response:
+        """Send a request to a broker after the other, until one responds and the coordinator is known (rules 1, 2)."""
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ms = now_ms() + limit_ms
+        while True:
+            response: Response | None = None
+            problem: TidegaugeError | None = None
+            for address in [broker.address for broker in (await self.metadata([])).brokers.values()]:
+                left_ms = max(1.0, min(_ATTEMPT_MS, deadline_ms - now_ms()))
+                ask: Callable[..., Any] = getattr(self._cluster.channels.groups(address), method)
+                try:
+                    response = await call(ask, request, timeout_ms=left_ms, address=address)  # type: ignore[arg-type]  # by name
+                except TidegaugeError as error:
+                    problem = error
+                    continue
+                break
+            if response is not None and not any(error in _MOVING for error in _errors_of(response)):
+                return response
+            if now_ms() >= deadline_ms:
+                if response is not None:
+                    return response
+                raise problem or TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker responds")
+            await asyncio.sleep(self._retry_backoff_ms / 1000)
+
+
+def _errors_of(response: Any) -> list[ErrorCode]:
+    """Return the errors of a response and of its partitions."""
+    parts = getattr(response, "offsets", ())
+    return [ErrorCode.of(status.error) for status in (response.status, *(one.status for one in parts))]
+
+
+def _named(partitions: Iterable[TopicPartition]) -> list[groups_pb2.GroupPartition]:
+    return [groups_pb2.GroupPartition(topic=at.topic, partition=at.partition) for at in partitions]
+
+
+def _outcomes(results: Sequence[groups_pb2.CommittedOffset]) -> dict[TopicPartition, TidegaugeError | None]:
+    outcomes: dict[TopicPartition, TidegaugeError | None] = {}
+    for one in results:
+        code = ErrorCode.of(one.status.error)
+        problem = None if code is ErrorCode.NONE else TidegaugeError(code, one.status.message)
+        outcomes[TopicPartition(one.topic, one.partition)] = problem
+    return outcomes
+
+
+def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """Return the partitions of a consumer's assignment (ConsumerProtocolAssignment); none if it cannot be read."""
+    found: list[TopicPartition] = []
+    try:
+        (topics,) = struct.unpack_from(">i", assignment, 2)
+        at = 6
+        for _ in range(topics):
+            (length,) = struct.unpack_from(">h", assignment, at)
+            topic = assignment[at + 2 : at + 2 + length].decode()
+            at += 2 + length
+            (count,) = struct.unpack_from(">i", assignment, at)
+            found += (TopicPartition(topic, one) for one in struct.unpack_from(f">{count}i", assignment, at + 4))
+            at += 4 + 4 * count
+    except (struct.error, UnicodeDecodeError):
+        return ()
+    return tuple(sorted(found))
