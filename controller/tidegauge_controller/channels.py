@@ -52,7 +52,7 @@ def open_channel(address: str, security: Security = PLAIN) -> grpc.aio.Channel:
     return open_secured_channel(address, CHANNEL_OPTIONS, security)
 
 
-Answered = Callable[[int, ControlRequest, PartitionsResponse], None]
+Responded = Callable[[int, ControlRequest, PartitionsResponse], None]
 
 
 class _Sender:
@@ -62,14 +62,14 @@ class _Sender:
         self,
         endpoint: Endpoint,
         timeout_seconds: float,
-        answered: Answered,
+        responded: Responded,
         open_channel: OpenChannel,
         clock: LogicalClock,
     ) -> None:
         self._endpoint = endpoint
         self._open_channel = open_channel
         self._timeout_seconds = timeout_seconds
-        self._answered = answered
+        self._responded = responded
         self._clock = clock
         self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"control-to-{endpoint.broker_id}")
@@ -92,7 +92,7 @@ class _Sender:
                         type(request).__name__,
                         response.error.name,
                     )
-                self._answered(self._endpoint.broker_id, request, response)
+                self._responded(self._endpoint.broker_id, request, response)
 
     async def _deliver(self, stub: ControlServiceAsyncStub, request: ControlRequest) -> PartitionsResponse:
         is_logged = False
@@ -141,7 +141,7 @@ class Channels:
 
     Args:
         timeout_ms: ``controller.socket.timeout.ms``, the timeout of one attempt.
-        answered: called on the loop with each response.
+        responded: called on the loop with each response.
         open_channel: opens a channel to a broker.
         logical_clock: stamped on requests, and advanced by responses.
     """
@@ -149,14 +149,14 @@ class Channels:
     def __init__(
         self,
         timeout_ms: int,
-        answered: Answered,
+        responded: Responded,
         open_channel: OpenChannel = open_channel,
         logical_clock: LogicalClock | None = None,
     ) -> None:
         self._clock = logical_clock or LogicalClock(lambda: 0)
         self._timeout_seconds = timeout_ms / 1000
         self._open_channel = open_channel
-        self._answered = answered
+        self._responded = responded
         self._senders: dict[int, _Sender] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -164,7 +164,7 @@ class Channels:
         """Begin a broker's queue; an older one of the same broker is dropped."""
         self.remove(endpoint.broker_id)
         self._senders[endpoint.broker_id] = _Sender(
-            endpoint, self._timeout_seconds, self._answered, self._open_channel, self._clock
+            endpoint, self._timeout_seconds, self._responded, self._open_channel, self._clock
         )
 
     def remove(self, broker_id: int) -> None:

@@ -87,7 +87,7 @@ _WATCHED_CHILDREN = {
     DELETE_TOPICS: "TopicDeletion",
     LOG_DIR_EVENT_NOTIFICATION: "LogDirEvent",
 }
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 Handler = Callable[[], Awaitable[None]]
 
 
@@ -254,13 +254,13 @@ class Controller:
         return handle
 
     async def _ask(
-        self, name: str, make: Callable[[ControllerContext], Steps[Answer]], when_inactive: Answer
-    ) -> Answer:
+        self, name: str, make: Callable[[ControllerContext], Steps[Response]], when_inactive: Response
+    ) -> Response:
         """Queue a request and wait for its result."""
         if self._term is None:
             return when_inactive
         term = self._term
-        response: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         term_ended = self._ended_with(term, response, when_inactive)
 
         async def handle() -> None:
@@ -275,7 +275,9 @@ class Controller:
         self._put(name, handle)
         return await response
 
-    def _ended_with(self, term: _Term, response: asyncio.Future[Answer], when_inactive: Answer) -> Callable[[], None]:
+    def _ended_with(
+        self, term: _Term, response: asyncio.Future[Response], when_inactive: Response
+    ) -> Callable[[], None]:
         def settle() -> None:
             if not response.done():
                 response.set_result(when_inactive)
@@ -353,7 +355,7 @@ class Controller:
 
     async def _take_over(self, epoch: int, epoch_version: int) -> None:
         timeout_ms = self._settings.integer("controller.socket.timeout.ms")
-        channels = Channels(timeout_ms, self._answered, self._open_channel, self._logical_clock)
+        channels = Channels(timeout_ms, self._responded, self._open_channel, self._logical_clock)
         context = ControllerContext(self._endpoint.broker_id, epoch, epoch_version, self._decision_settings())
         driver = Driver(
             self._zookeeper,
@@ -440,7 +442,7 @@ class Controller:
                 look = f"{name} {subject}"
                 self._look(look, self._decide(look, lambda context: topic_events.process_topic_data(context, subject)))
 
-    def _answered(self, broker_id: int, request: ControlRequest, response: PartitionsResponse) -> None:
+    def _responded(self, broker_id: int, request: ControlRequest, response: PartitionsResponse) -> None:
         """Handle a broker's response to a control request."""
         self._stop_at(response_step(request))
         match request:

@@ -207,7 +207,7 @@ class Watch:
 
 
 class ZooKeeper:
-    """One session with ZooKeeper, kept for the life of a broker and renewed when it expires. Use ``connect``."""
+    """One session with ZooKeeper, kept as long as the broker runs and renewed when it expires. Use ``connect``."""
 
     def __init__(self, connect: str, *, session_timeout_ms: int, in_flight: int, dial: Dial | None = None) -> None:
         hosts, self._chroot = split_chroot(connect)
@@ -220,7 +220,7 @@ class ZooKeeper:
         self._slots = asyncio.Semaphore(in_flight)
         self._listeners: list[Callable[[SessionState], None]] = []
         self._watches: dict[Watch, None] = {}
-        self._outstanding: set[asyncio.Future[Any]] = set()
+        self._in_flight: set[asyncio.Future[Any]] = set()
         self._closing = False
         self._expiries = 0
         self._kazoo = KazooClient(
@@ -275,7 +275,7 @@ class ZooKeeper:
         for watch in list(self._watches):
             watch.cancel()
         await asyncio.to_thread(self._stop)
-        self._fail_outstanding(Closed("The ZooKeeper client has been closed"))
+        self._fail_in_flight(Closed("The ZooKeeper client has been closed"))
         self._connected.set()  # every caller that waits for a connection learns from kazoo that there will be none
 
     def _stop(self) -> None:
@@ -352,7 +352,7 @@ class ZooKeeper:
             self._connected.clear()
         if state is SessionState.EXPIRED:
             self._expiries += 1
-            self._fail_outstanding(SessionExpired("The ZooKeeper session has expired"))
+            self._fail_in_flight(SessionExpired("The ZooKeeper session has expired"))
         for listener in list(self._listeners):
             try:
                 listener(state)
@@ -362,8 +362,8 @@ class ZooKeeper:
             for watch in list(self._watches):
                 watch.arm()
 
-    def _fail_outstanding(self, problem: ZooKeeperError) -> None:
-        for future in list(self._outstanding):
+    def _fail_in_flight(self, problem: ZooKeeperError) -> None:
+        for future in list(self._in_flight):
             if not future.done():
                 future.set_exception(problem)
 
@@ -380,16 +380,16 @@ class ZooKeeper:
                 if expiries != self._expiries:
                     raise SessionExpired("The ZooKeeper session expired while the request waited for a connection")
                 future: asyncio.Future[Any] = self._loop.create_future()
-                self._outstanding.add(future)
+                self._in_flight.add(future)
                 try:
-                    start().rawlink(partial(self._answered, future))
+                    start().rawlink(partial(self._responded, future))
                     return await future
                 except ConnectionLoss:
                     await asyncio.sleep(0)  # let the notification of the lost connection arrive before looking at it
                 finally:
-                    self._outstanding.discard(future)
+                    self._in_flight.discard(future)
 
-    def _answered(self, future: asyncio.Future[Any], result: Any) -> None:
+    def _responded(self, future: asyncio.Future[Any], result: Any) -> None:
         """Handle a response on kazoo's completion thread."""
         self._post(self._settle, future, result)
 

@@ -7,7 +7,8 @@ Rules:
        several states of one partition it is the highest leader epoch, then the highest partition epoch.
     2. A topic that was deleted and created again begins at epoch 0. So states are compared within one topic id only,
        and that id counts which the responses of the highest controller epoch have, of several the more frequent one.
-    3. A broker with a Lab service is asked for its replicas through it, since no fault cuts it; another one, and one
+    3. The controller is the one of the highest controller epoch in the responses, if its process lives.
+    4. A broker with a Lab service is asked for its replicas through it, since no fault cuts it; another one, and one
        without ``lab.enable=true``, by DescribeReplicas. A broker that does not respond costs the deadline, no more.
 """
 
@@ -17,17 +18,21 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import grpc
 import grpc.aio
+from grpc_health.v1 import health_pb2
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.channels import Channels
+from tidegauge_client.sync_base import LoopThread, made_on
 from tidegauge_lab.switches import BrokerSwitches, Switches
 
+READY_SERVICE = "tidegauge.ready"
 DEADLINE_SECONDS = 1.0
 Age = tuple[int, int]
 """Leader epoch and partition epoch."""
@@ -85,16 +90,62 @@ def leader_in(state: metadata_pb2.PartitionMetadata) -> int | None:
     return state.leader_id if state.HasField("leader_id") else None
 
 
+class ControllerView(NamedTuple):
+    """The active controller; both None while it is unknown."""
+
+    broker: int | None
+    epoch: int | None
+
+
+def controller_of(views: Mapping[int, Observation], alive: Collection[int]) -> ControllerView:
+    """Return the controller that most recently sent the brokers metadata (rule 3).
+
+    Args:
+        views: what each broker said.
+        alive: the brokers whose processes live.
+    """
+    newest = max((view.controller_epoch for view in views.values()), default=-1)
+    if newest < 0:
+        return ControllerView(None, None)
+    named = (view.controller_id for view in views.values() if view.controller_epoch == newest)
+    return ControllerView(next((one for one in named if one is not None and one in alive), None), newest)
+
+
 # Asking
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one broker said; None where it did not."""
+    """What one broker said.
+
+    Attributes:
+        metadata: its metadata cache; None where it did not respond.
+        replicas: its replicas; None where it did not respond, or was not asked.
+        switches: what is in force in it; None likewise.
+        ready: health says SERVING for ``tidegauge.ready``: registered, metadata received, replicas in their roles.
+    """
 
     metadata: metadata_pb2.MetadataResponse | None = None
     replicas: Sequence[metadata_pb2.ReplicaDescription] | None = None
     switches: BrokerSwitches | None = None
+    ready: bool = False
+
+    @property
+    def broker_ids(self) -> set[int]:
+        """The live brokers in its metadata."""
+        return set() if self.metadata is None else {broker.broker_id for broker in self.metadata.brokers}
+
+    @property
+    def controller_id(self) -> int | None:
+        """The active controller in its metadata."""
+        if self.metadata is None or not self.metadata.HasField("controller_id"):
+            return None
+        return self.metadata.controller_id
+
+    @property
+    def controller_epoch(self) -> int:
+        """The controller epoch of its metadata; -1 where it did not respond."""
+        return -1 if self.metadata is None else self.metadata.controller_epoch
 
     @property
     def held(self) -> dict[TopicPartition, int | None]:
@@ -124,6 +175,7 @@ class Observer:
         self.addresses = dict(addresses)
         self._channels = channels
         self._switches = switches
+        self._reached: set[int] = set()
 
     @classmethod
     def of(cls, addresses: Mapping[int, str], *, has_switches: bool, security: Security = PLAIN) -> Observer:
@@ -149,10 +201,41 @@ class Observer:
         found = await asyncio.gather(*(self._one(one, topics, with_switches=with_switches) for one in broker_ids))
         return dict(zip(broker_ids, found, strict=True))
 
+    async def readiness(self, topics: Sequence[str] = ()) -> dict[int, Observation]:
+        """Ask every broker for its health and its metadata of these topics.
+
+        A broker may just be starting. Its channel is opened when its port takes connections, since a channel that was
+        refused would wait before it connects again.
+        """
+        found = await asyncio.gather(*(self._readiness_of(one, topics) for one in self.addresses))
+        return dict(zip(self.addresses, found, strict=True))
+
+    async def _readiness_of(self, broker_id: int, topics: Sequence[str]) -> Observation:
+        address = self.addresses[broker_id]
+        # A connection that ends at once would count as a failed handshake at a TLS listener.
+        if broker_id not in self._reached and not self._channels.security.is_tls and not await _is_open(address):
+            return Observation()
+        self._reached.add(broker_id)
+        ready, metadata = await asyncio.gather(self._is_ready(address), self.metadata(broker_id, topics))
+        return Observation(metadata, ready=ready)
+
+    async def _is_ready(self, address: str) -> bool:
+        # The generated stub of the health service has no types.
+        check = self._channels.channel(address).unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+        try:
+            response = await check(health_pb2.HealthCheckRequest(service=READY_SERVICE), timeout=DEADLINE_SECONDS)
+        except grpc.aio.AioRpcError:
+            return False
+        return bool(response.status == health_pb2.HealthCheckResponse.SERVING)
+
     async def _one(self, broker_id: int, topics: Sequence[str] | None, *, with_switches: bool) -> Observation:
         metadata, replicas, switches = await asyncio.gather(
             self.metadata(broker_id, topics),
-            self._replicas(broker_id, topics or ()),
+            self.replicas(broker_id, topics or ()),
             self._in_force(broker_id, is_wanted=with_switches),
         )
         return Observation(metadata, replicas, switches)
@@ -166,9 +249,15 @@ class Observer:
         except grpc.aio.AioRpcError:
             return None
 
-    async def _replicas(
-        self, broker_id: int, topics: Sequence[str]
-    ) -> Sequence[metadata_pb2.ReplicaDescription] | None:
+    async def replicas_of_each(
+        self, broker_ids: Collection[int], topics: Sequence[str]
+    ) -> dict[int, Sequence[metadata_pb2.ReplicaDescription]]:
+        """Return the replicas of topics (none named: all) by broker; brokers that do not respond are left out."""
+        found = await asyncio.gather(*(self.replicas(one, topics) for one in broker_ids))
+        return {one: said for one, said in zip(broker_ids, found, strict=True) if said is not None}
+
+    async def replicas(self, broker_id: int, topics: Sequence[str]) -> Sequence[metadata_pb2.ReplicaDescription] | None:
+        """Return one broker's replicas of topics (none named: all); None where it does not respond (rule 4)."""
         if self._switches is not None:
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):
@@ -192,3 +281,36 @@ class Observer:
                 return await self._switches.list_faults(broker_id)
         except (TidegaugeError, TimeoutError):
             return None
+
+
+class BlockingObserver:
+    """An ``Observer`` for code without an event loop; use it in a ``with``."""
+
+    def __init__(self, addresses: Mapping[int, str], security: Security = PLAIN) -> None:
+        self._loop = LoopThread("tidegauge-observer")
+        self._observer = made_on(self._loop, lambda: Observer.of(addresses, has_switches=False, security=security))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._loop.run(self._observer.close())
+        finally:
+            self._loop.close()
+
+    def readiness(self, topics: Sequence[str] = ()) -> dict[int, Observation]:
+        """Return what ``Observer.readiness`` returns."""
+        return self._loop.run(self._observer.readiness(topics))
+
+
+async def _is_open(address: str) -> bool:
+    """Return whether a port takes connections."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except OSError:  # TimeoutError is one
+        return False
+    writer.close()
+    return True

@@ -72,7 +72,7 @@ class JoinGroup:
 
     Attributes:
         rebalance_timeout_ms: of v0, which lacks it, the session timeout.
-        requires_known_member_id: v4 and later, a first join without member id is answered MEMBER_ID_REQUIRED (KIP-394).
+        requires_known_member_id: v4 and later, a first join without member id gets MEMBER_ID_REQUIRED (KIP-394).
         supports_skipping_assignment: v9 and later (KIP-814).
         client_host: as Java prints an InetAddress, "/127.0.0.1".
     """
@@ -117,7 +117,7 @@ class JoinGroupResult:
 class SyncGroup:
     """A request for the assignment of a generation (API 14); the leader's carries all members' assignments.
 
-    v5 and later must name ``protocol_type`` and ``protocol_name``: the wire answers INCONSISTENT_GROUP_PROTOCOL
+    v5 and later must name ``protocol_type`` and ``protocol_name``: the wire responds with INCONSISTENT_GROUP_PROTOCOL
     otherwise, before the coordinator sees the request (KafkaApis.handleSyncGroupRequest).
     """
 
@@ -142,7 +142,7 @@ class SyncGroupResult:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A member's sign of life (API 12)."""
+    """A member's heartbeat (API 12)."""
 
     group_id: str | None
     generation: int
@@ -203,7 +203,7 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """Offsets to commit (API 8), of partitions that exist: the wire has answered UNKNOWN_TOPIC_OR_PARTITION for others.
+    """Offsets to commit (API 8), of partitions that exist: others got UNKNOWN_TOPIC_OR_PARTITION from the wire.
 
     Where no partition is left the coordinator is not asked (KafkaApis.handleOffsetCommitRequest).
 
@@ -232,7 +232,7 @@ class OffsetFetch:
 
     Attributes:
         partitions: None: all that the group has.
-        require_stable: answer UNSTABLE_OFFSET_COMMIT where a commit is in flight (v7 and later, KIP-447).
+        require_stable: respond with UNSTABLE_OFFSET_COMMIT where a commit is in flight (v7 and later, KIP-447).
     """
 
     group_id: str | None

@@ -144,11 +144,11 @@ def look(program: Path) -> Java | None:
 
 def _of_release_file(home: Path) -> Java | None:
     try:
-        told = dict(re.findall(r'^(\w+)="(.*)"$', (home / "release").read_text(encoding="utf-8"), re.MULTILINE))
+        found = dict(re.findall(r'^(\w+)="(.*)"$', (home / "release").read_text(encoding="utf-8"), re.MULTILINE))
     except (OSError, UnicodeDecodeError):
         return None
-    modules = told.get("MODULES", MODULE_OF_SPARK).split()
-    version = major_version(told.get("JAVA_VERSION", ""))
+    modules = found.get("MODULES", MODULE_OF_SPARK).split()
+    version = major_version(found.get("JAVA_VERSION", ""))
     return None if version is None else Java(home, version, MODULE_OF_SPARK in modules or (home / _MARK).exists())
 
 
@@ -165,11 +165,11 @@ def _ask(program: Path) -> Java | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    told = dict(re.findall(r"^\s*(java\.home|java\.version) = (.+?)\s*$", done.stderr, re.MULTILINE))
-    version = major_version(told.get("java.version", ""))
-    if version is None or "java.home" not in told:
+    found = dict(re.findall(r"^\s*(java\.home|java\.version) = (.+?)\s*$", done.stderr, re.MULTILINE))
+    version = major_version(found.get("java.version", ""))
+    if version is None or "java.home" not in found:
         return None
-    home = Path(told["java.home"])
+    home = Path(found["java.home"])
     return _of_release_file(home) or Java(home, version)
 
 

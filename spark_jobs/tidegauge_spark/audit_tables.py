@@ -30,7 +30,7 @@ HISTORY_SCHEMA = (
 MEANINGS = {
     "lost": "acknowledged, and not in the committed log, though later records are",
     "lost-tail": "acknowledged at an offset at or above the end of the committed log",
-    "kept-though-failed": "in the log, though the producer was told that it certainly had no effect",
+    "kept-though-failed": "in the log, though the producer had a definite error",
     "phantom": "in the log, but in no history",
     "misplaced": "acknowledged at one offset, but kept at another",
     "duplicated": "in the log more often than it was sent",
@@ -75,7 +75,7 @@ OF_THIS_TOPIC = "coalesce(sent_to = CASE topic {ids} ELSE NULL END, true)"
 SENT = """
     SELECT invoked.*, completed_us, error, coalesce(outcome, 'info') AS outcome,
         coalesce(outcome = 'ok' AND acks <> '0', false) AS acknowledged,
-        coalesce(told, asked, -1) AS `partition`, coalesce(told_offset, -1) AS offset
+        coalesce(reported, asked, -1) AS `partition`, coalesce(reported_offset, -1) AS offset
     FROM (
         SELECT producer, number, topic, acks, time_us AS invoked_us, `partition` AS asked,
             coalesce(unbase64(key_base64), CAST(key AS BINARY)) AS key,
@@ -83,8 +83,8 @@ SENT = """
         FROM invoked_lines WHERE {of_this_topic}
     ) AS invoked
     LEFT JOIN (
-        SELECT producer AS who, number AS which, type AS outcome, time_us AS completed_us, `partition` AS told,
-            offset AS told_offset, error
+        SELECT producer AS who, number AS which, type AS outcome, time_us AS completed_us, `partition` AS reported,
+            offset AS reported_offset, error
         FROM history_lines WHERE type IN ('ok', 'fail', 'info') AND NOT damaged
     ) ON producer = who AND number = which"""
 WHERE_ACKNOWLEDGED = """
@@ -162,15 +162,15 @@ VIEWS = {
         FROM placed WHERE kept_offset IS NOT NULL AND outcome <> 'fail'""",
     # At one time handing over precedes acknowledgement: only what was acknowledged earlier binds.
     "real_time": """
-        SELECT *, max(answered_offset) OVER (
-            PARTITION BY topic, `partition` ORDER BY time_us, is_answer
+        SELECT *, max(response_offset) OVER (
+            PARTITION BY topic, `partition` ORDER BY time_us, is_response
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS behind
         FROM (
-            SELECT topic, `partition`, offset, acks, producer, number, invoked_us AS time_us, 0 AS is_answer,
-                CAST(NULL AS BIGINT) AS answered_offset FROM ordered
+            SELECT topic, `partition`, offset, acks, producer, number, invoked_us AS time_us, 0 AS is_response,
+                CAST(NULL AS BIGINT) AS response_offset FROM ordered
             UNION ALL
-            SELECT topic, `partition`, offset, acks, producer, number, completed_us AS time_us, 1 AS is_answer,
-                offset AS answered_offset FROM ordered WHERE acknowledged
+            SELECT topic, `partition`, offset, acks, producer, number, completed_us AS time_us, 1 AS is_response,
+                offset AS response_offset FROM ordered WHERE acknowledged
         )""",
     "findings": """
         SELECT missing AS kind, topic, `partition`, offset, acks, producer, number, CAST(NULL AS BIGINT) AS other, value
@@ -190,7 +190,7 @@ VIEWS = {
         FROM ordered WHERE offset < behind
         UNION ALL
         SELECT 'reordered-in-real-time', topic, `partition`, offset, acks, producer, number, behind, NULL
-        FROM real_time WHERE is_answer = 0 AND offset < behind""",
+        FROM real_time WHERE is_response = 0 AND offset < behind""",
 }
 ACCOUNTS = """
     SELECT acks, count(*) AS sent, count_if(acknowledged) AS acknowledged, count_if(outcome = 'fail') AS failed,

@@ -34,7 +34,7 @@ VIEWS = {
         WHERE event.kind IS NOT NULL AND event.time_ms IS NOT NULL""",
     "span": "SELECT min(time_ms) AS first_ms, max(time_ms) AS last_ms, count(*) AS events FROM events",
     "leaderships": """
-        SELECT told.*,
+        SELECT reported.*,
             coalesce(lead(from_ms) OVER by_epoch, (SELECT last_ms FROM span)) AS to_ms,
             lag(leader) OVER by_epoch AS leader_before
         FROM (
@@ -43,7 +43,7 @@ VIEWS = {
             FROM events
             WHERE kind = 'election' OR (kind = 'role' AND role = 'leader' AND leader = own_id)
             GROUP BY topic, `partition`, leader_epoch
-        ) AS told
+        ) AS reported
         WINDOW by_epoch AS (PARTITION BY topic, `partition` ORDER BY leader_epoch)""",
     "deaths": """
         SELECT topic, `partition`, leader_epoch, first(to_ms) AS to_ms, min(time_ms) AS death_ms,

@@ -1,6 +1,6 @@
 """Synchronous calls to the cluster that survive leader changes, dead and paused brokers.
 
-Contract: ``ClusterClient`` answers three questions (which partitions, which offsets, which batches) or raises
+Contract: ``ClusterClient`` resolves three questions (which partitions, which offsets, which batches) or raises
 ``TidegaugeError`` after its timeout. In between it asks the next broker, refreshes metadata and backs off.
 
 - Every call has a deadline: a paused broker (SIGSTOP) neither responds nor breaks its connections.

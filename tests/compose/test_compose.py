@@ -166,7 +166,7 @@ async def test_what_is_in_the_volumes_outlives_the_containers(project: Project) 
     assert set(await committed(project, topic)) >= acknowledged
 
 
-async def test_a_container_is_healthy_when_its_broker_answers(project: Project) -> None:
+async def test_a_container_is_healthy_when_its_broker_responds(project: Project) -> None:
     """The health check is `tidegauge health`: a frozen broker is not ready, and it is again when it goes on."""
     health = ("exec", "-T", "broker-1", "tidegauge", "health", "-b", "127.0.0.1:19092")
     signal = "import os, sys; [os.kill(int(p), int(sys.argv[1])) for p in os.listdir('/proc') if p.isdecimal() and "

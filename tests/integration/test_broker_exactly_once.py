@@ -117,7 +117,9 @@ async def read_all(cluster: LocalCluster, count: int) -> list[tuple[int, bytes |
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(10, marks=pytest.mark.long)])
-async def test_a_leader_that_dies_between_append_and_answer_costs_no_record_and_doubles_none(make_cluster, rounds: int):
+async def test_a_leader_that_dies_between_append_and_response_costs_no_record_and_doubles_none(
+    make_cluster, rounds: int
+):
     cluster = make_cluster(settings=SETTINGS)
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topic(TOPIC, partitions=1, replication_factor=3, configs={"min.insync.replicas": "2"})

@@ -352,7 +352,7 @@ async def test_slow_and_vanishing_clients_cost_nothing_lasting(exposed: LocalClu
     await still_serves(exposed, "after-clients")
 
 
-async def test_clients_that_take_no_answers_are_given_no_more_of_them(
+async def test_clients_that_read_no_responses_get_no_more_of_them(
     exposed: LocalCluster, watched: list[Watched]
 ) -> None:
     """Six connections ask for 1.7 GB of records and take none of it; the broker's memory stays within its bound."""

@@ -159,7 +159,7 @@ async def test_bytes_that_are_no_request_and_requests_that_are_too_large_are_ref
         ("", 0, "the broker speaks plain text on this port"),
     ],
 )
-async def test_a_client_is_told_what_is_wrong_with_the_broker(
+async def test_a_client_reports_what_is_wrong_with_the_broker(
     authority: Authority, next_base_port: Callable[[], int], names: str, days: int, told: str
 ) -> None:
     port = next_base_port()
@@ -172,7 +172,7 @@ async def test_a_client_is_told_what_is_wrong_with_the_broker(
         assert told in await refused(servers)
 
 
-async def test_a_client_is_told_what_the_broker_wants_of_it(
+async def test_a_client_reports_what_the_broker_wants_of_it(
     authority: Authority, tmp_path: Path, next_base_port: Callable[[], int]
 ) -> None:
     """TLS, a certificate, one that has not expired, one of the right authority; with the right one it is served."""

@@ -190,7 +190,7 @@ async def test_one_damaged_batch_of_a_leader_stops_nothing_but_its_partition(bro
     await put(brokers, hurt, "8")
 
 
-async def test_a_log_that_was_cut_after_a_clean_stop_heals(brokers, admin):
+async def test_a_log_that_was_truncated_after_a_clean_stop_heals(brokers, admin):
     """The broker starts, the log ends at its last sound batch, and its leader sends the rest again."""
     cut, whole = TopicPartition("cut", 0), TopicPartition("whole", 0)
     for at in (cut, whole):

@@ -119,7 +119,7 @@ def brokers(cluster):
     made.close()
 
 
-def test_acks_all_answers_when_the_record_is_below_the_high_watermark(brokers):
+def test_acks_all_completes_when_the_record_is_below_the_high_watermark(brokers):
     """acks=all (DelayedProduce): the response comes with the commit, and every replica has the record."""
     answer = brokers.produce(batch(b"one", b"two"))
     assert (answer.error, answer.base_offset) == (ErrorCode.NONE, 0)

@@ -102,7 +102,7 @@ def test_a_broker_starts_is_ready_and_stops_cleanly(broker):
     assert (data / ".kafka_cleanshutdown").exists()
 
 
-def test_a_folder_of_another_broker_is_refused(broker):
+def test_a_directory_of_another_broker_is_refused(broker):
     process = broker.start()
     until(broker.is_ready)
     broker.stop(process)
@@ -111,7 +111,7 @@ def test_a_folder_of_another_broker_is_refused(broker):
     assert (broker.folder / "data" / "meta.properties").read_bytes() == before
 
 
-def test_a_folder_of_another_cluster_is_refused(broker):
+def test_a_directory_of_another_cluster_is_refused(broker):
     process = broker.start()
     until(broker.is_ready)
     broker.stop(process)
@@ -119,7 +119,7 @@ def test_a_folder_of_another_cluster_is_refused(broker):
     assert "cluster" in sentence.lower()
 
 
-def test_a_folder_in_use_is_refused(broker):
+def test_a_directory_in_use_is_refused(broker):
     broker.start()
     until(broker.is_ready)
     sentence = broker.refused(broker_id="7", listeners=f"GRPC://127.0.0.1:{broker.other_port}")
@@ -148,7 +148,7 @@ def test_an_address_that_another_broker_advertises_is_refused(broker):
     assert "already registered by broker 7" in sentence
 
 
-def test_a_zookeeper_that_does_not_answer_is_told(broker):
+def test_a_zookeeper_that_does_not_respond_is_reported(broker):
     nobody = f"127.0.0.1:{broker.other_port}"
     sentence = broker.refused(zookeeper_connect=nobody, zookeeper_connection_timeout_ms="1500")
     assert nobody in sentence
@@ -163,7 +163,7 @@ def test_a_zookeeper_that_does_not_answer_is_told(broker):
         ({"log_segment_bytes": "one"}, "log.segment.bytes"),
     ],
 )
-def test_a_wrong_setting_is_told_before_anything_is_contacted(broker, changes, words):
+def test_a_wrong_setting_is_reported_before_anything_is_contacted(broker, changes, words):
     assert words in broker.refused(**changes)
 
 

@@ -142,7 +142,7 @@ async def test_a_compacted_topic_keeps_the_last_record_of_each_key(brokers, admi
         await put(brokers, "table", (None, b"no key"))
 
 
-async def test_one_folder_fails_and_only_its_replicas_go_offline(brokers, admin):
+async def test_one_directory_fails_and_only_its_replicas_go_offline(brokers, admin):
     """KIP-112: the broker goes on with its other folder, leaders of the failed one move; a restart brings all back."""
     await create(admin, "many", partitions=4)
     homes = {path.name: name for name in "ab" for path in brokers.data(1, name).glob("many-*")}
@@ -177,7 +177,7 @@ async def test_one_folder_fails_and_only_its_replicas_go_offline(brokers, admin)
     assert [end.offset for end in ends.values()] == [2, 2, 2, 2]
 
 
-async def test_the_last_folder_that_fails_ends_the_broker(brokers, admin):
+async def test_the_last_directory_that_fails_ends_the_broker(brokers, admin):
     """LogDirFailureChannel: "Shutdown broker because all log dirs have failed", exit 1."""
     for name in "ab":
         brokers.data(2, name).rename(brokers.data(2, f"{name}-gone"))

@@ -101,7 +101,7 @@ async def test_brokers_and_clients_talk_in_tls(secured: LocalCluster, authority:
     assert sorted(found) == sorted(b"%d" % number for number in range(20))
 
 
-def test_the_command_line_connects_by_its_folder_or_by_command_config(
+def test_the_command_line_connects_by_its_directory_or_by_command_config(
     secured: LocalCluster, authority: Authority, client: Identity, tmp_path: Path
 ) -> None:
     """The folder knows how its brokers speak; elsewhere a client properties file says it, as for Kafka's tools."""
@@ -142,7 +142,7 @@ def test_the_spark_source_takes_kafkas_options(secured: LocalCluster, authority:
         spark.close()
 
 
-def test_every_wrong_way_to_connect_has_a_sentence_on_both_sides_and_harms_nobody(
+def test_every_wrong_way_to_connect_has_a_sentence_on_both_sides_and_harms_no_other(
     secured: LocalCluster, authority: Authority, stranger: Authority, client: Identity
 ) -> None:
     expired = authority.issue("expired", days=-1)

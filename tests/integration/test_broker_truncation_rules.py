@@ -46,7 +46,7 @@ async def write(cluster: LocalCluster, count: int) -> None:
         pytest.param("kip-320", [], marks=pytest.mark.long),
     ],
 )
-async def test_a_follower_that_comes_back_cuts_by_the_rule_and_catches_up(
+async def test_a_follower_that_comes_back_truncates_by_the_rule_and_catches_up(
     make_cluster, rule: str, cut: list[tuple[int, int]]
 ):
     cluster = make_cluster(brokers=2, settings={"replica.truncation.rule": rule, **SETTINGS})

@@ -91,7 +91,7 @@ def test_headers_come_back_as_they_were_produced(cluster: LocalCluster) -> None:
     assert run(cluster, *read, "--format", "%h|%k:%v\\n")[0] == "trace=7,span=é,by=cli|k:v\nby=cli|:w\n"
 
 
-def test_an_offset_out_of_range_is_told(cluster: LocalCluster) -> None:
+def test_an_offset_out_of_range_is_reported(cluster: LocalCluster) -> None:
     create(cluster, "console-range", 1)
     run(cluster, "produce", "console-range", "--count", "5")
     _, err = run(cluster, "consume", "console-range", "--offset", "999999", "--timeout-ms", "4000")
@@ -102,7 +102,7 @@ def test_an_offset_out_of_range_is_told(cluster: LocalCluster) -> None:
     ]
 
 
-def test_a_partition_without_a_leader_is_told_and_holds_up_no_other(cluster: LocalCluster) -> None:
+def test_a_partition_without_a_leader_is_reported_and_holds_up_no_other(cluster: LocalCluster) -> None:
     run(cluster, "create-topic", "console-dead", "--replica-assignment", "1,2")
     run(cluster, "produce", "console-dead", "--count", "5", "--partition", "1")
     cluster.kill(1)
@@ -175,7 +175,7 @@ def test_a_signal_lets_produce_print_the_summary_and_complete_the_history(
     assert answers(history) == {"invoke": 10, "ok": 10}
 
 
-def test_what_nobody_acknowledges_has_failed_or_is_unknown(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_what_is_not_acknowledged_has_failed_or_is_unknown(cluster: LocalCluster, tmp_path: Path) -> None:
     """--delivery-timeout-ms, and Ctrl-C, while the only replica is paused: each record of a history has its outcome."""
     run(cluster, "create-topic", "console-frozen", "--replica-assignment", "1")
     expired, interrupted = tmp_path / "expired", tmp_path / "interrupted"

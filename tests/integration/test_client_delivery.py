@@ -126,7 +126,7 @@ async def test_too_few_replicas_is_waited_out_and_then_reported(cluster: LocalCl
         await asyncio.to_thread(cluster.start, follower)
 
 
-async def test_a_consumer_begins_where_it_is_told(cluster: LocalCluster) -> None:
+async def test_a_consumer_begins_at_the_given_position(cluster: LocalCluster) -> None:
     servers = cluster.bootstrap_servers
     topic = await make_topic(servers, partitions=1)
     tp = TopicPartition(topic, 0)
@@ -202,7 +202,7 @@ def test_a_line_without_a_key_is_named_and_those_before_it_are_written(cluster: 
     assert read.stdout == b"k=v\tw;"
 
 
-def test_wait_tells_4_with_what_is_true_and_124_when_nobody_answers(cluster: LocalCluster) -> None:
+def test_wait_exits_4_with_what_is_true_and_124_when_no_broker_responds(cluster: LocalCluster) -> None:
     topic = f"wait-{next(_names)}"
     tidegauge(cluster, "create-topic", topic, "--partitions", "1", "--replication-factor", "3")
     assert tidegauge(cluster, "wait", "--in-sync", topic).returncode == 0

@@ -87,7 +87,7 @@ def test_a_held_follower_is_named_as_who_holds_the_high_watermark_back(brokers: 
     until(lambda: (now := explained())["hw"] == 3 and not blamed(now), timeout=150)
 
 
-def test_metrics_of_all_brokers_tell_what_happened(brokers: LocalCluster) -> None:
+def test_metrics_of_all_brokers_show_what_happened(brokers: LocalCluster) -> None:
     make_topic(brokers, "measured", "1:0")
     tidegauge(brokers, "produce", "measured", "--count", "25")
 

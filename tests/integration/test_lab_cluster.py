@@ -63,7 +63,7 @@ def test_processes_are_sessions_of_their_own_without_the_callers_descriptors(clu
     assert {str((descriptors / number).readlink()) for number in "12"} == {log}
 
 
-def test_kill_and_start_keep_id_port_and_folder(cluster: LocalCluster) -> None:
+def test_kill_and_start_keep_id_port_and_directory(cluster: LocalCluster) -> None:
     address, old_pid = cluster.file.broker(1).address, cluster.pid_of(1)
     [killed] = cluster.kill(1)
     assert (killed.changed, killed.pid, killed.state) == (True, old_pid, ProcessState.DOWN)
@@ -189,7 +189,7 @@ def test_a_zookeeper_of_its_own_is_killed_and_started_like_a_broker(make_cluster
     assert not cluster.directory.exists()
 
 
-def test_an_external_zookeeper_is_left_alone_and_its_session_limit_is_told(make_cluster: MakeCluster) -> None:
+def test_an_external_zookeeper_is_left_alone_and_its_session_limit_is_reported(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(brokers=1, settings={"zookeeper.session.timeout.ms": "90000"})
     assert any("sessions of 60000 ms, not 90000 ms" in note for note in cluster.notes)
     with pytest.raises(TidegaugeError, match="was not started by `tidegauge up`"):
@@ -222,7 +222,7 @@ def test_a_busy_recorded_port_is_refused_with_its_holder_and_nothing_is_started(
     assert [broker["state"] for broker in cluster.status()["brokers"]] == ["down", "down"]
 
 
-def test_when_a_broker_refuses_to_start_its_sentence_is_told_and_the_others_end(make_cluster: MakeCluster) -> None:
+def test_when_a_broker_refuses_to_start_its_sentence_is_shown_and_the_others_end(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(up=False, brokers=2)
     data = cluster.directory / "broker-1" / "data"
     data.mkdir()
@@ -233,7 +233,7 @@ def test_when_a_broker_refuses_to_start_its_sentence_is_told_and_the_others_end(
     assert [broker["state"] for broker in cluster.status()["brokers"]] == ["down", "down"]
 
 
-def test_a_killed_process_that_nobody_has_reaped_is_gone(make_cluster: MakeCluster) -> None:
+def test_a_killed_process_that_is_not_reaped_is_dead(make_cluster: MakeCluster) -> None:
     """A zombie answers to kill(pid, 0); its state says that it holds nothing any more."""
     cluster = make_cluster(brokers=1)
     cluster.stop(0)

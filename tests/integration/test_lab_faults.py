@@ -161,7 +161,7 @@ async def test_a_leader_whose_calls_get_lost_keeps_its_followers_but_cannot_chan
     assert (await lab.observe(leader, [at.topic]))[at].high_watermark == 2
 
 
-async def test_a_follower_cut_from_one_broker_follows_another_leader_still(
+async def test_a_follower_partitioned_from_one_broker_follows_another_leader_still(
     brokers: LocalCluster, lab: Switches
 ) -> None:
     first, second, third = roles(brokers)
@@ -177,7 +177,7 @@ async def test_a_follower_cut_from_one_broker_follows_another_leader_still(
 # Clients
 
 
-async def test_clients_that_are_cut_off_try_until_they_are_let_in(brokers: LocalCluster, lab: Switches) -> None:
+async def test_partitioned_clients_retry_until_they_are_let_in(brokers: LocalCluster, lab: Switches) -> None:
     _, leader, follower = roles(brokers)
     at = await make_topic(brokers, "clients", [leader, follower])
     async with Producer(brokers.bootstrap_servers) as producer:
@@ -213,7 +213,7 @@ async def test_delayed_and_lost_calls_arrive_in_the_end_once_and_in_order(broker
 # ZooKeeper
 
 
-async def test_a_leader_cut_from_zookeeper_is_replaced_and_never_commits_again(
+async def test_a_leader_partitioned_from_zookeeper_is_replaced_and_never_commits_again(
     brokers: LocalCluster, lab: Switches
 ) -> None:
     """The zombie leader: its session ends on the server; nobody tells it; what it still takes is cut off afterwards."""
@@ -320,7 +320,7 @@ async def test_errors_between_brokers_hold_replication_up_and_no_more(brokers: L
 # Disks
 
 
-async def test_a_power_cut_takes_what_was_not_flushed_and_a_flush_saves_the_rest(
+async def test_a_power_loss_takes_what_was_not_flushed_and_a_flush_saves_the_rest(
     brokers: LocalCluster, lab: Switches
 ) -> None:
     _, one, _ = roles(brokers)

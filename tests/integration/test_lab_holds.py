@@ -76,7 +76,7 @@ async def test_the_walk_through_of_two_replicas_one_round_at_a_time(brokers: Loc
     await until_async(followed)
 
 
-async def test_a_produce_wakes_a_fetch_that_waits_and_the_answer_is_kept_back_until_the_next_step(
+async def test_a_produce_wakes_a_fetch_that_waits_and_the_response_is_held_back_until_the_next_step(
     brokers: LocalCluster, lab: Switches
 ) -> None:
     """A fetch in purgatory: it is taken first, then the record comes (DelayedFetch)."""
@@ -96,7 +96,7 @@ async def test_a_produce_wakes_a_fetch_that_waits_and_the_answer_is_kept_back_un
     assert changes(await lab.step_fetch(at, 2)) == {"2 HW": "0->1"}
 
 
-async def test_held_from_the_start_over_the_leaders_death_and_gone_with_a_restart(
+async def test_held_from_the_start_over_the_leaders_death_and_released_by_a_restart(
     brokers: LocalCluster, lab: Switches
 ) -> None:
     """An answer dies with the leader that keeps it; the hold goes on under the next leader; `start --held`."""
@@ -208,7 +208,7 @@ async def test_the_verbs_print_what_a_round_changed_and_refuse_with_a_sentence(
     assert (empty.returncode, empty.stdout) == (0, "")
 
 
-async def test_a_cut_stops_steps_too(brokers: LocalCluster, lab: Switches) -> None:
+async def test_a_partition_stops_steps_too(brokers: LocalCluster, lab: Switches) -> None:
     """A stepped round is a fetch between brokers: what is cut between them, it does not pass."""
     at = await make_topic(brokers, "cut", [1, 2])
     await lab.hold_fetch(at, [2])

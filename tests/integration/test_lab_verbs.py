@@ -159,7 +159,7 @@ def test_without_java_up_says_what_to_do(tmp_path: Path) -> None:
     assert not (tmp_path / "new" / "cluster.json").exists()
 
 
-def test_a_zookeeper_out_of_reach_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_zookeeper_out_of_reach_is_reported_in_a_sentence(tmp_path: Path) -> None:
     up = run("up", "-d", "--dir", tmp_path / "new", "--zookeeper", "127.0.0.1:1", "--base-port", 30_500)
     assert up.returncode == 1
     assert "127.0.0.1:1" in up.stderr

@@ -112,7 +112,7 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
                 assert tidegauge_cluster.step_fetch(topic, broker=1).error.name == "NONE"
             assert tidegauge_cluster.high_watermark_of(topic) == 1
 
-        def test_a_broker_that_is_cut_off_does_not_hold_up_the_waits(tidegauge_cluster, tidegauge_topic):
+        def test_a_partitioned_broker_does_not_hold_up_the_waits(tidegauge_cluster, tidegauge_topic):
             busy = {tidegauge_cluster.leader_of(tidegauge_topic), tidegauge_cluster.controller()}
             cut, *_ = [broker for broker in tidegauge_cluster.brokers if broker not in busy]
             tidegauge_cluster.isolate(cut, "brokers")
@@ -146,7 +146,7 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
         "test_an_asyncio_wait_in_vain": "failed",
         "test_faults_inside_brokers": "passed",
         "test_followers_fetch_by_themselves_again": "passed",
-        "test_a_broker_that_is_cut_off_does_not_hold_up_the_waits": "passed",
+        "test_a_partitioned_broker_does_not_hold_up_the_waits": "passed",
         "test_the_same_for_asyncio": "passed",
     }, printed
     # The summary line begins with what is true instead, and no line of the library stands above it.
@@ -176,14 +176,14 @@ def test_workers_of_xdist_do_not_meet(zookeeper: str, tmp_path: Path) -> None:
             assert tidegauge_cluster.isr_of(tidegauge_topic) == [0]
             assert len(tidegauge_cluster.local.status()["brokers"]) == 1
 
-        def test_nobody_else_notices(tidegauge_cluster, tidegauge_topic):
+        def test_no_other_replica_notices(tidegauge_cluster, tidegauge_topic):
             tidegauge_cluster.kill(0)
             tidegauge_cluster.start(0)
             assert tidegauge_cluster.wait_leader(tidegauge_topic, timeout=150) == 0
     """
     options = ("--tidegauge-brokers", "1", "--tidegauge-set", "num.partitions=3", "--tidegauge-zookeeper", zookeeper)
     outcomes, printed = end(begin(tmp_path / "project", tests, "-n", "2", "--dist", "each", *options))
-    assert outcomes == {"test_alone": "passed", "test_nobody_else_notices": "passed"}, printed
+    assert outcomes == {"test_alone": "passed", "test_no_other_replica_notices": "passed"}, printed
     assert "4 passed" in printed, "each test on each of the two workers"
 
 

@@ -380,7 +380,7 @@ async def test_a_source_or_target_dies_at_every_step(stage: Movers, step: str, v
         await admin.delete_topic(topic)
 
 
-def test_what_is_wrong_is_told_in_kafkas_words(stage: Movers):
+def test_what_is_wrong_is_reported_in_kafkas_words(stage: Movers):
     """Unknown brokers and topics; Kafka's codes."""
 
     def refusal(*replicas: int, topic: str) -> dict[str, Any]:

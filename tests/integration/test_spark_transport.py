@@ -289,7 +289,7 @@ def test_no_leader_for_a_while(cluster: Cluster) -> None:
     assert read(cluster, 0, 5) == list(range(5))
 
 
-def test_an_old_leaders_view_is_not_believed(cluster: Cluster) -> None:
+def test_an_old_leaders_view_does_not_count(cluster: Cluster) -> None:
     """KIP-320: broker 0 is partitioned, considers itself leader and has less; it is fenced by the known epoch."""
     cluster.append(5)
     cluster.elect(1, except_for=(0,))
@@ -389,7 +389,7 @@ def test_lost_records_fail_the_task_or_are_skipped(cluster: Cluster) -> None:
     assert read(cluster, 11, 20, lenient) == []
 
 
-def test_a_topic_created_anew_is_not_mistaken_for_the_old_one(cluster: Cluster) -> None:
+def test_a_topic_created_again_is_not_mistaken_for_the_old_one(cluster: Cluster) -> None:
     cluster.append(5)
     for broker in cluster.brokers:
         broker.topic_id = "B" * 22
@@ -507,7 +507,7 @@ def make_anew(cluster: Cluster, *brokers: int, batches: int = 1) -> None:
 
 
 @pytest.mark.parametrize("restarted", [True, False])
-def test_a_topic_made_anew_behind_the_reader_is_data_loss(
+def test_a_topic_created_again_behind_the_reader_is_data_loss(
     cluster: Cluster, make_reader: MakeReader, restarted: bool
 ) -> None:
     """Neither offsets nor epochs tell: the new log is longer, its epoch the same."""
@@ -538,7 +538,9 @@ def test_available_now_ends_where_the_new_topic_ends(cluster: Cluster, make_read
     assert reader.latestOffset(stored, ALL)["orders"] == {"0": 5}
 
 
-def test_nobody_waits_for_more_records_once_a_topic_is_made_anew(cluster: Cluster, make_reader: MakeReader) -> None:
+def test_no_reader_waits_for_more_records_once_a_topic_is_created_again(
+    cluster: Cluster, make_reader: MakeReader
+) -> None:
     """The loss is reported once, with the batch that begins the new topic, whatever minOffsetsPerTrigger says."""
     cluster.append(5)
     reader = make_reader(failOnDataLoss="false", minOffsetsPerTrigger="99")
@@ -550,7 +552,7 @@ def test_nobody_waits_for_more_records_once_a_topic_is_made_anew(cluster: Cluste
     assert reader.latestOffset(stored, limit)["__topic_ids"] == {"orders": OTHER_ID}
 
 
-def test_a_planned_batch_of_a_topic_that_was_made_anew_is_empty(cluster: Cluster, make_reader: MakeReader) -> None:
+def test_a_planned_batch_of_a_topic_that_was_created_again_is_empty(cluster: Cluster, make_reader: MakeReader) -> None:
     """A restarted query runs its last batch again; of the old topic nothing is left, of the new one nothing is its."""
     cluster.append(5)
     stored = make_reader().latestOffset(START, ALL)
@@ -611,7 +613,7 @@ def test_a_new_leaders_lagging_high_watermark_is_waited_for(
     assert frozen.latestOffset(stored, ALL) == stored
 
 
-def test_wrong_options_are_told_in_load() -> None:
+def test_wrong_options_are_reported_in_load() -> None:
     """As early as Spark's own source tells them; what only a batch, or only a stream, may have is no mistake there."""
     fine = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}
     for more in ({}, {"startingOffsets": "latest"}, {"endingOffsets": "latest"}):

@@ -67,7 +67,7 @@ def test_nothing_is_wrong_after_the_leader_and_then_the_producer_were_killed(she
     assert text.stdout.splitlines()[-1] == "The books balance."
 
 
-def test_what_only_the_dead_leader_had_is_lost_and_told_by_its_level_of_acks(shell: Shell) -> None:
+def test_what_only_the_dead_leader_had_is_lost_and_reported_by_its_level_of_acks(shell: Shell) -> None:
     """With acks=1 records may be lost; first the tail, and, once others stand there, the records."""
     # Unclean, should the machine be so slow that the held followers leave the ISR first.
     topic = shell.topic("verify-lost", **{"unclean.leader.election.enable": "true"})
@@ -187,7 +187,7 @@ def test_a_damaged_replica_is_named_with_its_file_and_byte_and_the_others_are_co
     assert shell.verify(topic, "h")[0] == 0
 
 
-def test_the_history_tells_definite_failures_from_unknown_ones(shell: Shell) -> None:
+def test_the_history_distinguishes_definite_failures_from_unknown_ones(shell: Shell) -> None:
     topic = shell.topic("verify-failed", **{"max.message.bytes": "200"})
     given = b"small\n" + b"x" * 500 + b"\n"
     assert shell.run(produce, topic, "--history", shell.folder / "h", given=given).exit_code == 1

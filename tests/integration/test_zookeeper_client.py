@@ -152,7 +152,7 @@ async def test_an_unreachable_server_is_one_sentence(next_base_port: Callable[[]
         await ZooKeeper.connect(f"127.0.0.1:{next_base_port()}", session_timeout_ms=1000, connection_timeout_ms=300)
 
 
-async def test_a_thousand_requests_at_once_are_answered(zookeeper: ZooKeeper) -> None:
+async def test_a_thousand_requests_at_once_have_responses(zookeeper: ZooKeeper) -> None:
     path = unique("many")
     await zookeeper.create(path, None)
     async with asyncio.timeout(150):
@@ -246,7 +246,7 @@ async def test_watches_and_requests_survive_a_bounce_of_the_server(
         server.kill()
 
 
-async def test_an_expired_session_is_told_before_the_new_one_begins(server: Server) -> None:
+async def test_an_expired_session_is_notified_before_the_new_one_begins(server: Server) -> None:
     """EXPIRED, then CONNECTED with another session; ephemerals are gone, watches work again."""
     client = await connect(server)
     observer = await connect(server)

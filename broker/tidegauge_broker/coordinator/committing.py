@@ -30,7 +30,7 @@ class Committing:
         self._phases = phases
 
     def commit(self, group: Group, request: OffsetCommit, token: object) -> None:
-        """Handle an OffsetCommit: it is answered when its batch is committed."""
+        """Handle an OffsetCommit: the response comes when its batch is committed."""
         error = _commit_error(group, request)
         if error is not ErrorCode.NONE:
             self._runtime.respond(token, failed_commit(request, error))
@@ -141,7 +141,7 @@ def _fits(metadata: str, limit: int) -> bool:
 
 
 def _client_error(error: ErrorCode) -> ErrorCode:
-    """Return what a client is told of a failed append (GroupMetadataManager.maybeConvertOffsetCommitError)."""
+    """Return the error that a client gets for a failed append (GroupMetadataManager.maybeConvertOffsetCommitError)."""
     if error in UNAVAILABLE_ERRORS:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in MOVED_ERRORS:

@@ -45,7 +45,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Respond:
-    """Answer the request that came with this token; a token whose connection is closed is ignored."""
+    """Respond to the request that came with this token; a token whose connection is closed is ignored."""
 
     token: object
     result: GroupResult

@@ -4,9 +4,10 @@
 their order before the next event. Partitions are those of __consumer_offsets; times are ms of a clock that never goes
 back.
 
-A partition's life: ``Elected``; the effect ``ReadLog``; any number of ``RecordsRead``, in log order; ``LoadCompleted``;
-requests; ``Resigned``. Loads and unloads run one after the other in the order of their events, as on the one thread of
-Kafka's GroupMetadataManager: an election or resignation that arrives during another partition's load waits for it.
+The events of a partition: ``Elected``; the effect ``ReadLog``; any number of ``RecordsRead``, in log order;
+``LoadCompleted``; requests; ``Resigned``. Loads and unloads run one after the other in the order of their events, as on
+the one thread of Kafka's GroupMetadataManager: an election or resignation that arrives during another partition's load
+waits for it.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Appended:
 
     Attributes:
         append_id: that of the effect.
-        error: as a produce of the batch would be answered; NONE where the batch is committed.
+        error: as in the response to a produce of the batch; NONE where the batch is committed.
         base_offset: of the batch in the log; -1 where it was not appended.
     """
 
@@ -84,7 +85,7 @@ class Appended:
 class RequestArrived:
     """A client's request. Its response is the effect ``Respond`` with the same token, now or later.
 
-    A parked JoinGroup or SyncGroup that its member repeats is never answered: the repeat takes its place.
+    A parked JoinGroup or SyncGroup that its member repeats never gets a response: the repeat takes its place.
 
     Attributes:
         token: anything hashable; unique among requests in flight.
@@ -105,7 +106,7 @@ class PartitionsDeleted:
 
 @dataclass(frozen=True, slots=True)
 class ShutDown:
-    """The broker shuts down: from now on every request is answered COORDINATOR_NOT_AVAILABLE."""
+    """The broker shuts down: from now on every request gets COORDINATOR_NOT_AVAILABLE."""
 
 
 Event = Elected | Resigned | RecordsRead | LoadCompleted | Appended | RequestArrived | PartitionsDeleted | ShutDown

@@ -66,7 +66,7 @@ class Runtime:
         return len(self._outcomes)
 
     def respond(self, token: object, result: GroupResult) -> None:
-        """Answer a request."""
+        """Respond to a request."""
         self.effects.append(Respond(token, result))
 
     def note(self, kind: str, key: str, **fields: object) -> None:

@@ -94,7 +94,7 @@ class Shard:
         self._change_state(ShardState.ACTIVE, groups=len(self.groups), load_ms=took_ms)
 
     def unload(self) -> None:
-        """Answer what is parked with NOT_COORDINATOR, and forget the groups."""
+        """Respond to what is parked with NOT_COORDINATOR, and forget the groups."""
         for group in self.groups.values():
             self._phases.unload(group)
         self._runtime.log(

@@ -11,6 +11,9 @@ Rules:
     3. Kafka preallocates the active segment's indexes and trims them on roll; here the files only ever have the
        length of their entries, which is what a trimmed one looks like. A preallocated file that a crash of
        another broker left is not sound, and is rebuilt.
+    4. Entries are written ``WRITTEN_TOGETHER`` at a time, and the rest when the segment is sealed or truncated: a write
+       for each would cost a large batch's append more than the batch's own checks. What a kill loses of the active
+       segment's indexes, recovery makes again, since it reads that segment as a whole (``recovery.py``).
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from pathlib import Path
 
 from tidegauge_broker.log.files import DISK, Disk
 
+WRITTEN_TOGETHER = 64
+"""Entries that one write brings to an index file."""
 _SWAP = sys.byteorder == "little"
 
 
@@ -38,9 +43,11 @@ class _IndexFile:
         self.max_entries = max_bytes // self.ENTRY.size
         self._descriptor = -1
         self._loaded = False
+        self._unwritten: list[bytes] = []
 
     def create(self) -> None:
         """Make the file, empty, whatever was there before."""
+        self._unwritten.clear()
         self.close()
         os.close(self._disk.create(self.path))
         self._fill(b"")
@@ -56,22 +63,35 @@ class _IndexFile:
         raise NotImplementedError
 
     def _append(self, *entry: int) -> None:
+        """Hold an entry, which is in memory already, for the file; rule 4."""
+        self._unwritten.append(self.ENTRY.pack(*entry))
+        if len(self._unwritten) >= WRITTEN_TOGETHER:
+            self.write_out()
+
+    def write_out(self) -> None:
+        """Write the entries that only memory has."""
+        count = len(self._unwritten)
+        if count == 0:
+            return
         if self._descriptor < 0:
             self._descriptor = self._disk.open(self.path)
-        self._disk.append(self._descriptor, (self.ENTRY.pack(*entry),), self.ENTRY.size, len(self) * self.ENTRY.size)
+        size = self.ENTRY.size
+        self._disk.append(self._descriptor, (b"".join(self._unwritten),), count * size, (len(self) - count) * size)
+        self._unwritten.clear()
 
     def __len__(self) -> int:
         raise NotImplementedError
 
     def _truncate_file(self, entries: int) -> None:
+        self.write_out()
         self._disk.truncate(self.path, entries * self.ENTRY.size)
 
     def sync(self) -> None:
-        """Bring the entries to the disk."""
+        """Bring the entries that have been written to the disk; another thread may append meanwhile."""
         self._disk.sync(self.path)
 
     def close(self) -> None:
-        """Close the descriptor; the index can still be read, and appended to again."""
+        """Close the descriptor; the index can still be read, and appended to again. Writes nothing (``write_out``)."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -97,7 +117,8 @@ class OffsetIndex(_IndexFile):
     @property
     def is_full(self) -> bool:
         """Whether no entry fits any more."""
-        return len(self) >= self.max_entries
+        self._load()
+        return len(self._offsets) >= self.max_entries
 
     def entries(self) -> list[tuple[int, int]]:
         """All entries."""
@@ -130,9 +151,9 @@ class OffsetIndex(_IndexFile):
         """Add an entry; offsets must rise."""
         self._load()
         assert not self._offsets or offset > self._offsets[-1], f"{self.path}: {offset} after {self._offsets[-1]}"
-        self._append(offset, position)
         self._offsets.append(offset)
         self._positions.append(position)
+        self._append(offset, position)
 
     def truncate_to(self, offset: int) -> None:
         """Keep only entries below an offset."""
@@ -198,9 +219,9 @@ class TimeIndex(_IndexFile):
             return
         if len(self) >= self.max_entries if last else self.is_full:
             return
-        self._append(timestamp_ms, offset)
         self._timestamps.append(timestamp_ms)
         self._offsets.append(offset)
+        self._append(timestamp_ms, offset)
 
     def truncate_to(self, offset: int) -> None:
         """Keep only entries below an offset."""

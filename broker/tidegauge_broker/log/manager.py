@@ -264,7 +264,7 @@ class LogManager:
         """
         try:
             return self._existing(topic_partition).bytes_between(from_offset, end_offset)
-        except Exception as problem:  # noqa: BLE001 - the read that follows meets it again, and answers with it
+        except Exception as problem:  # noqa: BLE001 - the read that follows meets it again, and reports it
             _logger.warning("%s can't be read from offset %d: %r", topic_partition, from_offset, problem)
             return None
 

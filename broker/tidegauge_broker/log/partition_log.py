@@ -219,6 +219,8 @@ class PartitionLog:
 
     def _at(self, offset: int) -> int:
         """Index of the segment that holds, or would hold, an offset."""
+        if offset >= self._segments[-1].base_offset:
+            return len(self._segments) - 1
         return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
 
     def _end_of(self, at: int) -> int:

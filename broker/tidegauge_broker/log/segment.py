@@ -188,6 +188,8 @@ class LogSegment:
         """Nothing more is appended for now: write the last time entry, and let the index files go."""
         if self.size_bytes:
             self._index_largest_timestamp(last=True)
+        self.index.write_out()
+        self.time_index.write_out()
         self.index.close()
         self.time_index.close()
 
@@ -332,7 +334,7 @@ class LogSegment:
         Args:
             start: a batch's beginning.
             upper_bound: exclusive; not above the end of this segment.
-            max_bytes: limit of the answer.
+            max_bytes: limit of what is read.
             whole: ``upper_bound`` is the end of this segment, so there is nothing to search.
             at_least_one_batch: the first batch may exceed the limit.
 
@@ -359,6 +361,8 @@ class LogSegment:
     def _last_border(self, start: int, limit: int, *, at_least_one_batch: bool) -> int:
         """Return the last batch border at or before ``limit``, reached from ``start``."""
         border = max(start, self._sound(self.index.floor_position(limit), self.base_offset + MAX_RELATIVE_OFFSET))
+        if border > max(start, limit - HEADER_BYTES):
+            return border  # no further batch fits
         try:
             for spot in self.spots(border):
                 if spot.position + spot.size_bytes > limit and (spot.position > start or not at_least_one_batch):
@@ -396,7 +400,7 @@ class LogSegment:
         """Return the bytes of one batch."""
         return os.pread(self.descriptor, spot.size_bytes, spot.position)
 
-    # Cutting, syncing, closing
+    # Truncating, syncing, closing
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Remove the batches that reach an offset or lie above it."""

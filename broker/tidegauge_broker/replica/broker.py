@@ -151,7 +151,7 @@ class BrokerCore:
         loaded: Mapping[TopicPartition, LoadedLog | ErrorCode],
         now_ms: int,
     ) -> tuple[PartitionsResponse, list[Effect]]:
-        """Become leader or follower of partitions. Execute the effects, then answer."""
+        """Become leader or follower of partitions. Execute the effects, then respond."""
         return self.control_requests.leader_and_isr(request, loaded, now_ms)
 
     def stop_replica(self, request: StopReplicaRequest, now_ms: int) -> tuple[PartitionsResponse, list[Effect]]:
@@ -229,10 +229,10 @@ class BrokerCore:
         return self.following.fetch_response_received(leader, request_id, partitions, now_ms)
 
     def epoch_ends_received(
-        self, leader: int, request_id: int, answers: Sequence[EpochEndResult], now_ms: int
+        self, leader: int, request_id: int, ends: Sequence[EpochEndResult], now_ms: int
     ) -> list[Effect]:
         """Apply the response to an EpochRound. A partition that it leaves out asks again later."""
-        return self.following.epoch_ends_received(leader, request_id, answers, now_ms)
+        return self.following.epoch_ends_received(leader, request_id, ends, now_ms)
 
     def round_failed(self, leader: int, request_id: int, now_ms: int) -> list[Effect]:
         """Drop a round that got no response: its partitions pause for replica.fetch.backoff.ms."""

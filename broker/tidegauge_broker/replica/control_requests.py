@@ -108,7 +108,7 @@ class ControlRequests:
         loaded: Mapping[TopicPartition, LoadedLog | ErrorCode],
         now_ms: int,
     ) -> tuple[PartitionsResponse, list[Effect]]:
-        """Become leader or follower of partitions. Execute the effects, then answer."""
+        """Become leader or follower of partitions. Execute the effects, then respond."""
         error = self.check_controller_epoch(request.header)
         if error is not ErrorCode.NONE:
             return PartitionsResponse(error), []

@@ -48,6 +48,6 @@ class DelayedDeleteRecords(DelayedOffsets[DeleteRecordsResult]):
         )
         result.low_watermark = -1
 
-    def answer(self) -> Effect:
+    def response(self) -> Effect:
         """To the client."""
         return RespondToDeleteRecords(self.token, self.results)

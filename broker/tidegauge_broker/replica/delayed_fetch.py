@@ -1,6 +1,6 @@
 """A fetch that waits for bytes (ReplicaManager.fetchMessages, DelayedFetch).
 
-It is answered as soon as, over all its partitions, min_bytes are available, or one partition has an error or a
+It completes as soon as, over all its partitions, min_bytes are available, or one partition has an error or a
 diverging epoch, or its time is over. A follower's fetch waits for the leader's log end, a consumer's for the high
 watermark; so a move of the high watermark alone wakes consumers, not followers (KAFKA-9952). The followers' state
 was updated when the fetch arrived and is not updated again.

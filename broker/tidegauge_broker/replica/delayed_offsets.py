@@ -38,7 +38,7 @@ class DelayedOffsets(Generic[Result]):
                 del self.required[index]
         if self.required:
             return False
-        out.append(self.answer())
+        out.append(self.response())
         return True
 
     def expire(self, out: list[Effect]) -> None:
@@ -46,7 +46,7 @@ class DelayedOffsets(Generic[Result]):
         for index, offset in self.required.items():
             self.time_out(self.results[index], offset)
         self.required.clear()
-        out.append(self.answer())
+        out.append(self.response())
 
     def settle(self, result: Result, offset: int) -> bool:
         """Write into a result what became of it; False while it waits."""
@@ -56,6 +56,6 @@ class DelayedOffsets(Generic[Result]):
         """Write into a result that its time is over."""
         raise NotImplementedError
 
-    def answer(self) -> Effect:
+    def response(self) -> Effect:
         """Return the effect that carries the results."""
         raise NotImplementedError

@@ -46,7 +46,7 @@ class DelayedProduce(DelayedOffsets[ProduceResult]):
             f"{offset} in time; they may still be committed",
         )
 
-    def answer(self) -> Effect:
+    def response(self) -> Effect:
         """To the producer."""
         return RespondToProduce(self.token, self.results)
 

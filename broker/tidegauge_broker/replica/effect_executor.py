@@ -6,9 +6,9 @@ and reads logs, and ``Host``, which takes everything else. Both may raise whatev
 
 Rules:
     1. Effects belong to partitions. When one fails, its replica goes offline, with those that share its log directory
-       if that failed. The rest of the step is carried out for every other partition, answers included.
-    2. What the step still holds for a failed replica is dropped: log effects, proposals, events, log lines. In answers
-       its result becomes KAFKA_STORAGE_ERROR; the results beside it stay as they are.
+       if that failed. The rest of the step is carried out for every other partition, responses included.
+    2. What the step still holds for a failed replica is dropped: log effects, proposals, events, log lines. In
+       responses its result becomes KAFKA_STORAGE_ERROR; the results beside it stay as they are.
     3. A failed replica stays failed until the process ends: no later response says that a batch of it was taken,
        whichever operation had settled it before the failure was known.
     4. The core hears of the failures (``BrokerCore.log_dir_failed``) when the step is over, because it has decided on
@@ -114,7 +114,7 @@ class Host(Protocol):
     """Whoever runs the core: clients that wait, the controller, the fetchers, the event log."""
 
     def is_waiting(self, token: object) -> bool:
-        """Whether the one who asked with this token still wants an answer."""
+        """Whether the caller with this token still waits for a response."""
         ...
 
     def limit_bytes(self, token: object, max_bytes: int) -> int:
@@ -128,7 +128,7 @@ class Host(Protocol):
         """Respond to a produce."""
         ...
 
-    def respond_to_fetch(self, token: object, answer: FetchResults) -> None:
+    def respond_to_fetch(self, token: object, results: FetchResults) -> None:
         """Respond to a fetch."""
         ...
 
@@ -340,26 +340,26 @@ class EffectExecutor:
         """
         if not self._host.is_waiting(effect.token):
             return
-        answer: list[tuple[FetchResult, bytes]] = []
+        parts: list[tuple[FetchResult, bytes]] = []
         left_bytes = self._host.limit_bytes(effect.token, effect.max_bytes)
         nothing_yet = left_bytes >= 0
         for result in effect.results:
             if self.failed and result.topic_partition in self.failed and result.error is _NONE:
-                answer.append((_unread(result, ErrorCode.KAFKA_STORAGE_ERROR, _words(result.topic_partition)), b""))
+                parts.append((_unread(result, ErrorCode.KAFKA_STORAGE_ERROR, _words(result.topic_partition)), b""))
             elif result.read is None or (left_bytes <= 0 and not nothing_yet):
-                answer.append((result, b""))
+                parts.append((result, b""))
             else:
                 part = self._read(effect, result, max(0, left_bytes), at_least_one_batch=nothing_yet)
                 if part[1]:
                     nothing_yet = False
                     left_bytes -= len(part[1])
-                answer.append(part)
-        self._host.respond_to_fetch(effect.token, answer)
+                parts.append(part)
+        self._host.respond_to_fetch(effect.token, parts)
 
     def _read(
         self, effect: RespondToFetch, result: FetchResult, left_bytes: int, *, at_least_one_batch: bool
     ) -> tuple[FetchResult, bytes]:
-        """One partition of an answer. Rule 5."""
+        """Read one partition of a response. Rule 5."""
         at, wanted = result.topic_partition, result.read
         assert wanted is not None
         try:

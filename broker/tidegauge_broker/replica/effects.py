@@ -2,7 +2,7 @@
 step.
 
 The order is always: persist, then notify. The log effects of a partition (append, truncate, epochs) come before the
-answers, proposals and events about it, so that nothing is reported that the disk has not taken. Effects belong to
+responses, proposals and events about it, so that nothing is reported that the disk has not taken. Effects belong to
 partitions: if one fails, the replica goes offline, its other effects are dropped, and all others are carried out
 (``effect_executor.py``).
 """
@@ -93,9 +93,9 @@ class RespondToProduce:
 
 @dataclass(slots=True)
 class RespondToFetch:
-    """Complete the fetch that was asked with this token: read each result's ``read`` range, then answer.
+    """Complete the fetch with this token: read each result's ``read`` range, then respond.
 
-    ``max_bytes`` is the budget of the whole answer. The first partition that gives records may exceed it with
+    ``max_bytes`` is the budget of the response. The first partition that gives records may exceed it with
     its first batch; later ones get only what is left (ReplicaManager.readFromLog).
     """
 

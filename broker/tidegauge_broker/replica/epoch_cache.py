@@ -82,7 +82,7 @@ class EpochCache:
             if entry.epoch > epoch:
                 return EpochEnd(largest.epoch, entry.start_offset)
             largest = entry
-        raise AssertionError("the latest epoch was answered above")
+        raise AssertionError("the latest epoch was returned above")
 
     def truncate_from_end(self, end_offset: int) -> bool:
         """Drop entries that begin at or above the new end of the log."""

@@ -102,7 +102,7 @@ class Follower:
         assert epoch is not None
         return EpochLookup(self.partition.topic_partition, epoch)
 
-    def epoch_end_received(self, request_id: int, answer: EpochEndResult, now_ms: int, out: list[Effect]) -> bool:
+    def epoch_end_received(self, request_id: int, result: EpochEndResult, now_ms: int, out: list[Effect]) -> bool:
         """Apply the response to that look-up: truncate, and look up again if the logs may still differ.
 
         After an error the look-up is repeated when replica.fetch.backoff.ms has passed.
@@ -113,8 +113,8 @@ class Follower:
         if self.in_flight != request_id:
             return False
         self.in_flight = None
-        if answer.error is ErrorCode.NONE:
-            self.truncating = not self._truncate(answer.end, _EPOCH_CAUSE, out)
+        if result.error is ErrorCode.NONE:
+            self.truncating = not self._truncate(result.end, _EPOCH_CAUSE, out)
         else:
             self.delay(now_ms)
         return True
@@ -134,17 +134,19 @@ class Follower:
         if self.in_flight == request_id:
             self.in_flight = None
 
-    def answered(self, request_id: int, answer: FetchedPartition, now_ms: int, out: list[Effect]) -> bool:
+    def fetch_response_received(
+        self, request_id: int, fetched: FetchedPartition, now_ms: int, out: list[Effect]
+    ) -> bool:
         """Apply the leader's response; returns whether it belongs to the request in flight."""
         if self.in_flight != request_id:
             return False
         self.in_flight = None
-        error = answer.error
+        error = fetched.error
         if error is ErrorCode.NONE:
-            if answer.diverging is not None:
-                self._reconcile(answer, out)
+            if fetched.diverging is not None:
+                self._reconcile(fetched, out)
             else:
-                self._take(answer, now_ms, out)
+                self._take(fetched, now_ms, out)
         elif error is ErrorCode.FENCED_LEADER_EPOCH:
             self.failed = True
             self.partition.say(
@@ -154,15 +156,15 @@ class Follower:
                 out,
             )
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(answer, now_ms, out)
+            self._out_of_range(fetched, now_ms, out)
         else:
             self.delay(now_ms)
         return True
 
-    def _reconcile(self, answer: FetchedPartition, out: list[Effect]) -> None:
+    def _reconcile(self, fetched: FetchedPartition, out: list[Effect]) -> None:
         """Truncate to where the two logs may still agree; the leader reports it if they differ there too."""
-        assert answer.diverging is not None
-        self._truncate(answer.diverging, _CAUSE, out)
+        assert fetched.diverging is not None
+        self._truncate(fetched.diverging, _CAUSE, out)
 
     def _truncate(self, leader_end: EpochEnd, cause: str, out: list[Effect]) -> bool:
         """Truncate by the rule; returns whether no further look-up is needed."""
@@ -173,16 +175,16 @@ class Follower:
         partition.truncate_to(offset, cause, out)
         return settled
 
-    def _take(self, answer: FetchedPartition, now_ms: int, out: list[Effect]) -> None:
+    def _take(self, fetched: FetchedPartition, now_ms: int, out: list[Effect]) -> None:
         partition = self.partition
-        if answer.records and not self._append(answer.records, now_ms, out):
+        if fetched.records and not self._append(fetched.records, now_ms, out):
             return
-        if answer.high_watermark >= 0:
-            self.lag = max(0, answer.high_watermark - partition.log_end_offset)
-            high_watermark = min(answer.high_watermark, partition.log_end_offset)
+        if fetched.high_watermark >= 0:
+            self.lag = max(0, fetched.high_watermark - partition.log_end_offset)
+            high_watermark = min(fetched.high_watermark, partition.log_end_offset)
             partition.set_high_watermark(max(high_watermark, partition.log_start_offset), _CAUSE, out)
-        if answer.log_start_offset > partition.log_start_offset:
-            partition.advance_log_start(answer.log_start_offset, _CAUSE, out)
+        if fetched.log_start_offset > partition.log_start_offset:
+            partition.advance_log_start(fetched.log_start_offset, _CAUSE, out)
 
     def _append(self, records: bytes, now_ms: int, out: list[Effect]) -> bool:
         partition = self.partition
@@ -244,24 +246,24 @@ class Follower:
             headers.append(header)
         return headers
 
-    def _out_of_range(self, answer: FetchedPartition, now_ms: int, out: list[Effect]) -> None:
+    def _out_of_range(self, fetched: FetchedPartition, now_ms: int, out: list[Effect]) -> None:
         """Truncate to a leader's lower log end, if the rule allows it; start again at its higher log start."""
         partition = self.partition
-        if 0 <= answer.log_end_offset < partition.log_end_offset:
+        if 0 <= fetched.log_end_offset < partition.log_end_offset:
             if partition.truncation_rule.truncates_beyond_leader(
                 unclean_leader_election=partition.rules.unclean_leader_election
             ):
-                partition.truncate_to(answer.log_end_offset, _CAUSE, out)
+                partition.truncate_to(fetched.log_end_offset, _CAUSE, out)
                 return
             self.failed = True
             partition.say(
                 "error",
                 f"Log truncation is not allowed (unclean.leader.election.enable=false): leader {self.leader} ends at "
-                f"{answer.log_end_offset}, before this replica's end {partition.log_end_offset}. By the rule "
+                f"{fetched.log_end_offset}, before this replica's end {partition.log_end_offset}. By the rule "
                 f"{partition.truncation_rule.name} Kafka's process exits here; this replica is marked failed",
                 out,
             )
-        elif answer.log_start_offset > partition.log_end_offset:
-            partition.truncate_fully(answer.log_start_offset, _CAUSE, out)
+        elif fetched.log_start_offset > partition.log_end_offset:
+            partition.truncate_fully(fetched.log_start_offset, _CAUSE, out)
         else:
             self.delay(now_ms)

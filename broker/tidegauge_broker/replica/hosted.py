@@ -64,9 +64,9 @@ class HostedPartitions:
         """Return the newest leader that the replica or the metadata cache knows; None if neither knows one."""
         partition = self.by_name.get(topic_partition)
         hint = None if partition is None else partition.leader_hint
-        told = self._metadata.leader_hint(topic_partition)
-        if hint is None or (told is not None and told.leader_epoch > hint.leader_epoch):
-            return told
+        known = self._metadata.leader_hint(topic_partition)
+        if hint is None or (known is not None and known.leader_epoch > hint.leader_epoch):
+            return known
         return hint
 
 

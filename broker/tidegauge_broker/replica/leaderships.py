@@ -1,6 +1,6 @@
 """Which partitions of coordinators' topics this broker leads, as far as its coordinators have been notified.
 
-A group or transaction coordinator answers for a partition of ``__consumer_offsets`` or ``__transaction_state`` while
+A group or transaction coordinator serves a partition of ``__consumer_offsets`` or ``__transaction_state`` while
 its broker leads that partition. It is notified of a leadership when the broker takes it over, and when it loses it; a
 later epoch of the same leadership is no news (Partition.makeLeader returns ``isNewLeader``, and
 RequestHandlerHelper.onLeadershipChange acts on that alone). Kafka keeps the coordinators of a log directory that fails;

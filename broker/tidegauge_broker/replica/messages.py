@@ -1,4 +1,4 @@
-"""What is asked of the core and what it answers: plain values without wire types.
+"""Requests to the core and its responses: plain values without wire types.
 
 Offsets are absolute; every end offset is exclusive; times are ms of the caller's clock.
 """
@@ -34,7 +34,7 @@ class EpochEnd(NamedTuple):
 
     @property
     def is_undefined(self) -> bool:
-        """Whether there is no answer."""
+        """Whether there is no such epoch."""
         return self.end_offset < 0
 
 
@@ -95,7 +95,7 @@ class FetchPartition:
 class FetchRequest:
     """A fetch by a consumer (``replica_id`` is CONSUMER) or by a follower.
 
-    ``replica_epoch`` is the follower's broker epoch: which of its lives asks; -1 where that is unknown.
+    ``replica_epoch`` is the follower's broker epoch: its incarnation; -1 where that is unknown.
     ``client_rack`` is where the consumer is, empty where it does not say; any replica may serve it then (KIP-392).
     None: only the leader may.
     """
@@ -121,7 +121,7 @@ class ReadRange(NamedTuple):
 class FetchResult:
     """What one partition gave. The records are read by whoever executes ``RespondToFetch``.
 
-    ``high_watermark`` was sampled before the fetch took effect (KAFKA: the answer is one round late).
+    ``high_watermark`` was sampled before the fetch took effect (as in Kafka: the response is one round late).
     With OFFSET_OUT_OF_RANGE for a follower, ``log_start_offset`` and ``log_end_offset`` say what the leader has.
     ``preferred_read_replica`` is the follower that the consumer should fetch from; there are no records then.
     """
@@ -140,7 +140,7 @@ class FetchResult:
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """A follower's view of one partition of an answer: ``FetchResult`` with the records themselves."""
+    """A follower's view of one partition of a response: ``FetchResult`` with the records themselves."""
 
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -232,7 +232,7 @@ class OffsetResult:
 class TimeLookup:
     """A time whose offset must be looked up in the log, below an upper bound; -3: the largest timestamp's.
 
-    ``nothing`` is the answer where the log has no such record below the bound.
+    ``nothing`` is the result where the log has no such record below the bound.
     """
 
     timestamp_ms: int

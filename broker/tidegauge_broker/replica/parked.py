@@ -63,12 +63,12 @@ class ParkedOperations:
 
     def next_deadline_ms(self) -> int | None:
         """Return the time of the next deadline in ms, or None if nothing is parked."""
-        deadlines = (
-            self.produces.next_deadline_ms(),
-            self.fetches.next_deadline_ms(),
-            self.deletions.next_deadline_ms(),
-        )
-        return min((at for at in deadlines if at is not None), default=None)
+        first_ms: int | None = None
+        for purgatory in (self.produces, self.fetches, self.deletions):
+            deadline_ms = purgatory.next_deadline_ms()
+            if deadline_ms is not None and (first_ms is None or deadline_ms < first_ms):
+                first_ms = deadline_ms
+        return first_ms
 
     def counts(self) -> dict[str, int]:
         """How many wait in each purgatory."""

@@ -17,7 +17,7 @@ class RemoteReplica:
         last_fetch_leader_log_end_offset: the leader's end at the previous fetch.
         last_fetch_time_ms: arrival of the previous fetch.
         last_caught_up_time_ms: the last time at which it had all that the leader had.
-        broker_epoch: of the life that fetched last; -1 where that is unknown.
+        broker_epoch: of the incarnation that fetched last; -1 where that is unknown.
     """
 
     broker_id: int

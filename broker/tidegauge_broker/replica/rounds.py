@@ -86,18 +86,18 @@ class Rounds:
         return FetchRound(request_id, leader, [role.ask(request_id) for role in ready], first_fetches)
 
     def fetch_response_received(
-        self, leader: int, request_id: int, answers: Sequence[FetchedPartition], now_ms: int, out: list[Effect]
+        self, leader: int, request_id: int, results: Sequence[FetchedPartition], now_ms: int, out: list[Effect]
     ) -> list[Partition]:
         """Apply the response to a FetchRound; returns the partitions that took theirs."""
-        told = {answer.topic_partition: answer for answer in answers}
+        received = {result.topic_partition: result for result in results}
         took: list[Partition] = []
         for role in self._take_back(leader, request_id):
-            answer = told.get(role.partition.topic_partition)
+            result = received.get(role.partition.topic_partition)
             try:
-                if answer is None:
+                if result is None:
                     role.nothing_new(request_id)
-                elif role.answered(request_id, answer, now_ms, out):
-                    if answer.records:
+                elif role.fetch_response_received(request_id, result, now_ms, out):
+                    if result.records:
                         self._to_the_end(role.partition, leader)
                     took.append(role.partition)
             except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
@@ -105,17 +105,17 @@ class Rounds:
         return took
 
     def epoch_ends_received(
-        self, leader: int, request_id: int, answers: Sequence[EpochEndResult], now_ms: int, out: list[Effect]
+        self, leader: int, request_id: int, results: Sequence[EpochEndResult], now_ms: int, out: list[Effect]
     ) -> list[Partition]:
         """Apply the response to an EpochRound; returns the partitions that took theirs."""
-        told = {answer.topic_partition: answer for answer in answers}
+        received = {result.topic_partition: result for result in results}
         took: list[Partition] = []
         for role in self._take_back(leader, request_id):
-            answer = told.get(role.partition.topic_partition)
+            result = received.get(role.partition.topic_partition)
             try:
-                if answer is None:
+                if result is None:
                     role.request_lost(request_id, now_ms)
-                elif role.epoch_end_received(request_id, answer, now_ms, out):
+                elif role.epoch_end_received(request_id, result, now_ms, out):
                     took.append(role.partition)
             except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
                 out.append(FailReplica(role.partition.topic_partition, problem))

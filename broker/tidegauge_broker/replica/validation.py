@@ -20,17 +20,21 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import (
     COMPRESSION_NAMES,
+    CONTROL_BIT,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
     crc_matches,
     iterate_headers,
+    read_header,
 )
 from tidegauge.record_inflation import inflated
 from tidegauge_broker.replica.messages import TopicRules
 
 NO_TIMESTAMP = -1
+_REFUSED_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
 _LEAST_RECORD_BYTES = 7
 """Length, attributes, two deltas, key and value that are null, and no headers: a byte each."""
 
@@ -41,6 +45,10 @@ def only_batch(records: Buffer) -> BatchHeader:
     Raises:
         TidegaugeError: INVALID_RECORD, or CORRUPT_MESSAGE where it is no whole batch.
     """
+    if len(records) >= HEADER_BYTES:
+        header = read_header(records)
+        if header.size_bytes == len(records):
+            return header
     headers = list(iterate_headers(records))
     if len(headers) != 1:
         raise TidegaugeError(ErrorCode.INVALID_RECORD, f"expected exactly one record batch, got {len(headers)}")
@@ -94,7 +102,7 @@ def _header_problem(header: BatchHeader) -> str | None:
             f"Record count {header.record_count} does not match the last offset delta {header.last_offset_delta}: "
             "offsets of a producer's batch must be consecutive"
         )
-    if header.is_control or header.is_transactional:
+    if header.attributes & _REFUSED_BITS:
         return "Control and transactional batches are not accepted from clients"
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         return f"Invalid sequence {header.base_sequence} or epoch {header.producer_epoch} of a producer's batch"

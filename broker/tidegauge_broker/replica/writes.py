@@ -25,6 +25,8 @@ from tidegauge_broker.replica.parked import ParkedOperations
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import Metadata
 
+_ACKS = frozenset({ACKS_ALL, 0, 1})
+
 
 class Writes:
     """Append to logs and raise their starts, where this broker leads.
@@ -51,7 +53,7 @@ class Writes:
         seen: set[TopicPartition] = set()
         for index, item in enumerate(request.partitions):
             topic_partition = item.topic_partition
-            if request.acks not in {ACKS_ALL, 0, 1}:
+            if request.acks not in _ACKS:
                 result = ProduceResult(
                     topic_partition,
                     ErrorCode.INVALID_REQUIRED_ACKS,

@@ -49,6 +49,7 @@ from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager, topic_rules
 from tidegauge_broker.server.seams import Parts, seams_of
+from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.listeners import WireListeners
@@ -263,7 +264,7 @@ class BrokerProcess:
         self._auto_topics = AutoTopics(self._controller_endpoint, self._peers, settings)
         self._group_runner = GroupRunner(settings, self._replicas, self._events, self._now_ms, self._halt)
         groups = GroupService(self._group_runner, self._metadata, self._auto_topics.create)
-        self._service = self._metrics.service(
+        self._service = BrokerService(
             cluster_id=self._cluster_id,
             settings=settings,
             replicas=self._replicas,
@@ -274,6 +275,7 @@ class BrokerProcess:
             create_topic=self._auto_topics.create,
             groups=groups,
             gate=self._seams.gate(),
+            middleware=self._metrics.middleware(),
         )
         self._metrics.assembled(self._service, self._replicas, self._metadata, self._controller)
         self._seams.assembled(

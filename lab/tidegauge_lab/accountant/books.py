@@ -47,7 +47,7 @@ class Kind(Enum):
 MEANINGS: dict[Kind, str] = {
     Kind.LOST: "acknowledged, and not in the committed log, though later records are",
     Kind.LOST_TAIL: "acknowledged at an offset at or above the end of the committed log",
-    Kind.KEPT_THOUGH_FAILED: "in the log, though the producer was told that it certainly had no effect",
+    Kind.KEPT_THOUGH_FAILED: "in the log, though the producer had a definite error",
     Kind.PHANTOM: "in the log, but in no history",
     Kind.MISPLACED: "acknowledged at one offset, but kept at another",
     Kind.DUPLICATED: "in the log more often than it was sent",

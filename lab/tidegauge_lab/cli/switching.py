@@ -18,8 +18,10 @@ from tidegauge.partition import TopicPartition
 from tidegauge.security import Security
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
+from tidegauge_client.channels import Channels
 from tidegauge_client.cli.common import servers
 from tidegauge_client.cluster_file import BROKERS_BY_ADDRESS, load_cluster_file
+from tidegauge_lab.observation import Observer
 from tidegauge_lab.switches import Switches
 
 Result = TypeVar("Result")
@@ -58,10 +60,17 @@ async def replicas_of(switches: Switches, at: TopicPartition) -> Mapping[int, me
     Raises:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, none of them has one; BROKER_NOT_AVAILABLE, none answers.
     """
-    views = await each(switches, lambda broker_id: switches.observe(broker_id, [at.topic]))
+    channels = Channels(switches.security)
+    try:
+        observer = Observer(switches.addresses, channels, switches)
+        views = await observer.replicas_of_each(switches.broker_ids, [at.topic])
+    finally:
+        await channels.close()
     if not views:
-        raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker answers; nothing was done")
-    found = {broker_id: view[at] for broker_id, view in views.items() if at in view}
+        raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker responds; nothing was done")
+    found = {
+        broker_id: one for broker_id, replicas in views.items() for one in replicas if (one.topic, one.partition) == at
+    }
     if not found:
         raise TidegaugeError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

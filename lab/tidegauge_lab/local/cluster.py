@@ -21,15 +21,15 @@ from typing import Any
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
-from tidegauge_lab.local import layout, locks, ports, readiness, roles, startup, takedown, zookeeper
+from tidegauge_lab.local import layout, locks, ports, roles, startup, takedown, zookeeper
 from tidegauge_lab.local import process_faults as faults
-from tidegauge_lab.local.ask import Brokers, View
 from tidegauge_lab.local.broker_settings import session_timeout_ms, with_whole_paths
 from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import ZOOKEEPER, Outcome, Target
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import Role, RoleKind
+from tidegauge_lab.observation import BlockingObserver, Observation, controller_of
 
 UP_LIMIT_SECONDS = 120.0
 LOCK_LIMIT_SECONDS = 90.0
@@ -179,7 +179,7 @@ class LocalCluster:
         states = {broker.id: self._process(broker.id) for broker in self.file.brokers}
         up = [broker_id for broker_id, process in states.items() if process.state is ProcessState.UP]
         alive = [broker_id for broker_id, process in states.items() if process.state is not ProcessState.DOWN]
-        controller = readiness.controller_of(self._views(up), alive)
+        controller = controller_of(self._views(up), alive)
         return {
             "bootstrap_servers": ",".join(self.bootstrap_servers),
             "kafka_bootstrap_servers": ",".join(self.kafka_bootstrap_servers),
@@ -279,7 +279,7 @@ class LocalCluster:
         views = self._views(self._up_ids(), [partition.topic] if partition is not None else [])
         if role.kind is RoleKind.CONTROLLER or partition is None:
             alive = [broker.id for broker in self.file.brokers if self.state_of(broker.id) is not ProcessState.DOWN]
-            return roles.require_controller(readiness.controller_of(views, alive).broker)
+            return roles.require_controller(controller_of(views, alive).broker)
         view = roles.partition_view((view.metadata for view in views.values() if view.metadata is not None), partition)
         if role.kind is RoleKind.LEADER:
             return roles.leader_of(view, partition)
@@ -331,12 +331,12 @@ class LocalCluster:
     def _entries(self, broker_ids: list[int]) -> list[BrokerEntry]:
         return [self.file.broker(broker_id) for broker_id in broker_ids]
 
-    def _views(self, broker_ids: list[int], topics: list[str] | None = None) -> dict[int, View]:
+    def _views(self, broker_ids: list[int], topics: list[str] | None = None) -> dict[int, Observation]:
         if not broker_ids:
             return {}
         addresses = {broker.id: broker.address for broker in self._entries(broker_ids)}
-        with Brokers(addresses, self.file.security) as brokers:
-            return brokers.views(topics or ())
+        with BlockingObserver(addresses, self.file.security) as brokers:
+            return brokers.readiness(topics or ())
 
     def _wait_ready(self, limit_seconds: float, log_places: Mapping[int, int]) -> None:
         up = self._up_ids()

@@ -1,12 +1,10 @@
-"""When a cluster is ready, and who its controller is: decided from what each broker says of itself.
+"""When a cluster is ready: decided from what each broker says of itself.
 
-Rules (design, section 6, rows ``up``, ``start``, ``status``):
+Rules:
 - The cluster is ready once every broker is registered, a controller is elected, and the metadata of *all* brokers shows
   all of them and the same controller: then any of them may be asked anything.
 - One broker is ready once it is registered, has metadata that shows itself and a live controller, its replicas have the
   roles that the controller gave them at its start (health says all that: ``tidegauge.ready``), and it answers.
-- Of several brokers' words on the controller the one with the highest controller epoch counts; a controller whose
-  process is gone is none.
 
 Pure: views come in, sentences go out.
 """
@@ -14,11 +12,11 @@ Pure: views come in, sentences go out.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 
 class BrokerView(Protocol):
-    """The part of ``ask.View`` that the decisions need."""
+    """The part of ``observation.Observation`` that the decisions need."""
 
     @property
     def ready(self) -> bool:
@@ -39,13 +37,6 @@ class BrokerView(Protocol):
     def controller_epoch(self) -> int:
         """Its controller epoch; -1 unknown."""
         ...
-
-
-class ControllerView(NamedTuple):
-    """The active controller; both None while unknown."""
-
-    broker: int | None
-    epoch: int | None
 
 
 def lacks(views: Mapping[int, BrokerView], expected: Collection[int]) -> str:
@@ -69,13 +60,3 @@ def broker_lacks(broker_id: int, view: BrokerView | None, expected: Collection[i
     if view.controller_id is None or view.controller_id not in view.broker_ids:
         return f"broker {broker_id} knows no controller yet"
     return ""
-
-
-def controller_of(views: Mapping[int, BrokerView], alive: Collection[int]) -> ControllerView:
-    """The controller that most recently told the brokers of itself."""
-    newest = max(views.values(), key=lambda view: view.controller_epoch, default=None)
-    if newest is None or newest.controller_epoch < 0:
-        return ControllerView(None, None)
-    known = [view.controller_id for view in views.values() if view.controller_epoch == newest.controller_epoch]
-    named = next((broker_id for broker_id in known if broker_id is not None and broker_id in alive), None)
-    return ControllerView(named, newest.controller_epoch)

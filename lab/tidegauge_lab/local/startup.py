@@ -17,11 +17,11 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, load_cluster_file
 from tidegauge_lab.local import layout, ports, readiness, zookeeper
-from tidegauge_lab.local.ask import Brokers, View
 from tidegauge_lab.local.broker_settings import server_properties
 from tidegauge_lab.local.launcher import Launcher, environment_of_brokers
 from tidegauge_lab.local.processes import LabProcess
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
+from tidegauge_lab.observation import BlockingObserver, Observation
 
 _ZOOKEEPER_LIMIT_SECONDS = 60.0
 _CONFIG_FILE = "zoo.cfg"
@@ -131,7 +131,7 @@ def start_broker(
 def wait_brokers(
     directory: Path,
     brokers: Collection[BrokerEntry],
-    lacks: Callable[[Mapping[int, View]], str],
+    lacks: Callable[[Mapping[int, Observation]], str],
     limit_seconds: float,
     log_places: Mapping[int, int] | None = None,
 ) -> None:
@@ -151,14 +151,14 @@ def wait_brokers(
     processes = {broker.id: layout.broker_process(directory, broker.id) for broker in brokers}
     lacking = ""
     security = load_cluster_file(directory).security
-    with Brokers({broker.id: broker.address for broker in brokers}, security) as asked:
+    with BlockingObserver({broker.id: broker.address for broker in brokers}, security) as asked:
 
         def complete() -> bool:
             nonlocal lacking
             for broker_id, process in processes.items():
                 if process.pid is None:
                     raise ended(process, (log_places or {}).get(broker_id, 0))
-            lacking = lacks(asked.views())
+            lacking = lacks(asked.readiness())
             return lacking == ""
 
         if not holds_within(complete, limit_seconds):
@@ -167,15 +167,15 @@ def wait_brokers(
             )
 
 
-def all_ready(expected: Collection[int]) -> Callable[[Mapping[int, View]], str]:
+def all_ready(expected: Collection[int]) -> Callable[[Mapping[int, Observation]], str]:
     """What the whole cluster lacks."""
     return lambda views: readiness.lacks(views, expected)
 
 
-def each_ready(expected: Collection[int]) -> Callable[[Mapping[int, View]], str]:
+def each_ready(expected: Collection[int]) -> Callable[[Mapping[int, Observation]], str]:
     """What these brokers lack, each by itself."""
 
-    def lacks(views: Mapping[int, View]) -> str:
+    def lacks(views: Mapping[int, Observation]) -> str:
         sentences = (readiness.broker_lacks(broker_id, views.get(broker_id), {broker_id}) for broker_id in expected)
         return next((sentence for sentence in sentences if sentence), "")
 

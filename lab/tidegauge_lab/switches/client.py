@@ -61,14 +61,14 @@ STEP_LIMIT_SECONDS = 30.0
 class Switches(FaultCalls):
     """The switches of some brokers; use it in an ``async with``, or ``close`` it.
 
-    Args:
+    Attributes:
         addresses: ``host:port`` by broker id.
-        security: how the brokers are spoken with.
+        security: how connections to the brokers are secured.
     """
 
     def __init__(self, addresses: Mapping[int, str], security: Security = PLAIN) -> None:
-        self._addresses = dict(addresses)
-        self._security = security
+        self.addresses = dict(addresses)
+        self.security = security
         self._channels: dict[int, grpc.aio.Channel] = {}
 
     @classmethod
@@ -79,7 +79,7 @@ class Switches(FaultCalls):
     @property
     def broker_ids(self) -> list[int]:
         """The brokers."""
-        return sorted(self._addresses)
+        return sorted(self.addresses)
 
     async def __aenter__(self) -> Self:
         return self
@@ -206,14 +206,14 @@ class Switches(FaultCalls):
             await self._channels.pop(broker_id).close()
             channel = None
         if channel is None:
-            address = self._addresses.get(broker_id)
+            address = self.addresses.get(broker_id)
             if address is None:
-                known = ", ".join(map(str, sorted(self._addresses)))
+                known = ", ".join(map(str, sorted(self.addresses)))
                 raise TidegaugeError(
                     ErrorCode.BROKER_NOT_AVAILABLE,
                     f"there is no broker {broker_id} in this cluster; its brokers are {known}",
                 )
-            channel = self._channels[broker_id] = open_channel(address, _OPTIONS, self._security)
+            channel = self._channels[broker_id] = open_channel(address, _OPTIONS, self.security)
         # The stub class is one; the generated types know it under two names.
         return LabServiceStub(channel)  # type: ignore[return-value]  # see above
 

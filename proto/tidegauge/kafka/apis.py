@@ -2,7 +2,7 @@
 
 The versions are those that a 3.9.1 broker in ZooKeeper mode serves. What of them a Tidegauge broker serves is what it
 has a handler for. Absent, as a broker in ZooKeeper mode does not serve them: the APIs of KRaft, of telemetry and of
-share groups; and 68 and 69, which 3.9.1 advertises and then answers with UNSUPPORTED_VERSION.
+share groups; and 68 and 69, which 3.9.1 advertises and then rejects with UNSUPPORTED_VERSION.
 Source: ``org.apache.kafka.common.protocol.ApiKeys``; the ApiVersions response of 3.9.1.
 """
 

@@ -60,7 +60,7 @@ def read_request_header(frame: memoryview) -> RequestHeader:
             client_id = str(frame[offset : offset + length], "utf8")
             offset += length
         if version >= api.flexible_from:
-            offset = _skip_tagged_fields(frame, offset)
+            offset = _skip_tagged_fields(frame, offset) if frame[offset] else offset + 1
         if offset > len(frame):
             raise MalformedMessage("the frame ends within its header")
     except (struct.error, IndexError, UnicodeDecodeError) as problem:

@@ -195,10 +195,10 @@ class Values:
 
     def __getitem__(self, name: str) -> Any:
         """Return the value in force; raise KeyError for a name that the table lacks."""
-        try:
-            return self.given[name]
-        except KeyError:
-            setting = self.table[name]
+        given = self.given
+        if name in given:  # most settings have their default: a KeyError for each would cost more than the rest
+            return given[name]
+        setting = self.table[name]
         for other, factor in setting.fallbacks:
             value = self[other]
             if value is not None:

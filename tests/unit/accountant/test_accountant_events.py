@@ -89,7 +89,7 @@ def test_an_epoch_has_one_leader() -> None:
     assert of(leads(1), leads(0), leads(1, source=2)) == {}, "the topic was made again"
 
 
-def test_a_topic_that_was_deleted_and_made_again_begins_anew() -> None:
+def test_a_topic_that_was_deleted_and_created_again_begins_from_scratch() -> None:
     """The same epoch 0, perhaps the same leader, and a high watermark from 0 on; or another leader in epoch 0."""
     first = (leads(0), follows(0, source=1), entry(0, 0), high_watermark(0, 9))
     made = event("election", source=2, strategy="initial", leader=0, leader_epoch=0, isr=[0, 1])

@@ -72,7 +72,7 @@ def test_compaction_excuses_no_lost_tail() -> None:
     assert found(report(tail, log(kept(0, key=b"a"), end=1, is_compacted=True))) == {Kind.LOST_TAIL: 2}
 
 
-def test_a_partition_that_nobody_could_read_convicts_nobody() -> None:
+def test_an_unreadable_partition_convicts_no_replica() -> None:
     result = report([sent(0, partition=3)], log())
     assert result.is_balanced
     assert result.accounts["all"].unreadable == 1
@@ -125,7 +125,7 @@ def test_the_same_value_sent_again_after_a_definite_failure_is_innocent() -> Non
 # Phantom
 
 
-def test_a_phantom_is_told_and_convicts_only_complete_histories() -> None:
+def test_a_phantom_is_reported_and_convicts_only_complete_histories() -> None:
     books = log(*values("v0", "nobody's"))
     assert found(report([sent(0)], books)) == {Kind.PHANTOM: 1}
     assert report([sent(0)], books).is_balanced, "somebody whose history is not here may have written it"
@@ -135,7 +135,7 @@ def test_a_phantom_is_told_and_convicts_only_complete_histories() -> None:
     assert report([sent(0), sent(1, "nobody's", "info")], books, is_complete=True).is_balanced
 
 
-def test_without_a_history_nobody_is_a_phantom() -> None:
+def test_without_a_history_no_record_is_a_phantom() -> None:
     result = report(None, log(*values("v0")))
     assert found(result) == {}
     assert any("history" in line for line in result.not_checked)
@@ -150,7 +150,7 @@ def test_a_record_elsewhere_than_acknowledged_is_misplaced() -> None:
     assert report([sent(0), sent(1)], log(*values("v0", "v1"))).is_balanced
 
 
-def test_somebody_elses_equal_value_does_not_hide_a_loss() -> None:
+def test_an_equal_value_of_another_producer_does_not_hide_a_loss() -> None:
     result = report([sent(0), sent(1)], log(kept(0), kept(1, "w"), kept(2, "v1", 77)))
     assert found(result)[Kind.LOST] == 1
 

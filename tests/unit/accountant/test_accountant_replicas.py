@@ -70,13 +70,13 @@ def test_a_dead_brokers_disk_is_held_to_its_checkpoint_and_to_what_it_has() -> N
     assert diverged(leader, replica(1, mark(0, 2))) == 2, "a living member of the ISR must have it"
 
 
-def test_what_was_read_from_a_disk_is_told() -> None:
+def test_what_was_read_from_a_disk_is_reported() -> None:
     books = {"replicas": [replica(0, mark(0, 1)), replica(1, mark(0, 1), is_from_disk=True)]}
     document = report(None, log(*values("v0")), **books).to_json()
     assert (document["replicas"], document["read_from_disk"]) == (2, [{"broker": 1, "partitions": [0]}])
 
 
-def test_retention_may_have_gone_further_on_one_of_them() -> None:
+def test_retention_may_have_advanced_further_on_one_of_them() -> None:
     assert diverged(replica(0, mark(2, 4), log_start_offset=2), replica(1, mark(0, 2), mark(2, 4))) == 0
 
 
@@ -125,7 +125,7 @@ def test_what_a_replica_never_had_was_not_removed_by_a_cleaner() -> None:
     assert diverged(full, compacted(1, 2, record(1, "a"))) == 2, "a member of the ISR, whose log ends at 2"
 
 
-def test_a_tombstone_gone_from_the_leader_excuses_what_a_replica_behind_it_still_holds() -> None:
+def test_a_tombstone_missing_from_the_leader_excuses_what_a_replica_behind_it_still_holds() -> None:
     leader = compacted(0, 9, record(8, "b"))
     behind = compacted(1, 3, record(1, "a"), in_isr=False, high_watermark=3)
     assert diverged(leader, behind) == 0

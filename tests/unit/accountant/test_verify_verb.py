@@ -69,7 +69,7 @@ def test_without_a_cluster_it_fails_in_a_sentence(tmp_path: Path, monkeypatch: p
     assert json.loads(result.stderr)["error"]["name"] == "BROKER_NOT_AVAILABLE"
 
 
-def test_event_logs_and_log_folders_are_those_of_the_cluster_that_is_asked(tmp_path: Path) -> None:
+def test_event_logs_and_log_directories_are_those_of_the_cluster_that_is_asked(tmp_path: Path) -> None:
     assert own_folders(["127.0.0.1:1"], tmp_path) == (None, {})
     broker = BrokerEntry(0, "127.0.0.1", 1, str(tmp_path / "broker-0"))
     ClusterFile("127.0.0.1:2", zookeeper_managed=True, profile="fast", brokers=[broker]).save(tmp_path)

@@ -47,9 +47,7 @@ def test_help_lists_the_verbs_by_section(capsys: pytest.CaptureFixture[str]) -> 
         ("describe-topic.sh", "describe-topic"),
     ],
 )
-def test_a_verb_that_there_is_not_is_answered_with_what_may_be_meant(
-    word: str, verbs: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_verb_gets_suggestions(word: str, verbs: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([word, "-o", "json"]) == 2
     message = json.loads(capsys.readouterr().err)["error"]["message"]
     assert message.startswith(f"No such command '{word}'. Did you mean {verbs}")

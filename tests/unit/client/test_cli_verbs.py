@@ -128,14 +128,14 @@ def test_no_cluster_is_one_sentence_and_1(verb: list[str], capsys: pytest.Captur
     assert "Traceback" not in streams.err
 
 
-def test_an_illegal_topic_name_is_told_in_kafkas_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_illegal_topic_name_is_reported_in_kafkas_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["create-topic", "a b", "-o", "json"]) == 1
     error = json.loads(capsys.readouterr().err)["error"]
     assert error["name"] == "INVALID_TOPIC_EXCEPTION"
     assert "Topic name is invalid: 'a b' contains one or more characters" in error["message"]
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("tidegauge ")
 
@@ -259,7 +259,7 @@ def test_json_has_the_fixed_shape() -> None:
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
     ],
 )
-async def test_settings_that_nobody_could_read_are_a_problem_and_no_failure(code: ErrorCode, told: bool) -> None:
+async def test_unreadable_settings_are_a_problem_and_no_failure(code: ErrorCode, told: bool) -> None:
     class Silent:
         async def describe_topic_config(self, _: str) -> list[TopicConfig]:
             raise TidegaugeError(code, "no")
@@ -298,7 +298,7 @@ def test_min_insync_replicas_comes_from_the_settings_in_force() -> None:
     assert described().min_isr == 2
 
 
-def test_an_uneven_assignment_is_told_in_the_words_of_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_uneven_assignment_is_reported_in_the_words_of_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:
     """As kafka-topics.sh 3.9.1 does; `make differential` compares it."""
     assert run(["alter-topic", "t", "--partitions", "2", "--replica-assignment", "0:1:2,0:2"]) == 2
     assert "Partition 1 has different replication factor: [0, 2]" in capsys.readouterr().err
@@ -331,7 +331,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
         (wait.hw_condition(T1, 3), "t-1 has no leader"),
     ],
 )
-def test_wait_tells_what_is_true_instead(condition: wait.Condition, instead: str | None) -> None:
+def test_wait_reports_what_is_true_instead(condition: wait.Condition, instead: str | None) -> None:
     assert condition.problem(VIEW) == instead
 
 
@@ -387,7 +387,7 @@ DEPOSED = "broker 1 leads t-0 by the brokers' metadata, but does not lead it in 
         (wait.hw_condition(T0, 8), {1: LEADER}, "the high watermark of t-0 is 7"),
     ],
 )
-def test_wait_believes_no_metadata_that_the_brokers_themselves_contradict(
+def test_wait_accepts_no_metadata_that_the_brokers_themselves_contradict(
     condition: wait.Condition, said: wait.Said, instead: str | None
 ) -> None:
     """Metadata shows a dead leader, and a dead member of the ISR, until the session with ZooKeeper ends."""
@@ -408,7 +408,7 @@ def test_a_leader_is_waited_for_by_partition_by_id_or_by_another_id(text: str) -
     assert wait.read_leader(text).text == f"leader {text}"
 
 
-def test_who_is_cut_off_is_behind_and_who_knows_another_topic_of_the_name_is_not() -> None:
+def test_a_partitioned_broker_is_behind_and_one_that_knows_another_topic_of_the_name_is_not() -> None:
     """``wait`` must not wait for a broker that the controller can't reach (`isolate --from brokers`)."""
 
     def view(leader_epoch: int, partition_epoch: int, topic_id: str = "A") -> ClusterInfo:

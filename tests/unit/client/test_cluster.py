@@ -73,7 +73,7 @@ async def test_no_broker_at_all_is_one_sentence_that_names_them() -> None:
     assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
-async def test_refreshes_at_one_time_share_an_answer() -> None:
+async def test_refreshes_at_one_time_share_a_response() -> None:
     cluster = FakeCluster("a:1")
     cluster.gate = asyncio.Event()
     both = asyncio.gather(cluster.refresh(), cluster.refresh())
@@ -96,7 +96,7 @@ async def test_a_topic_added_meanwhile_is_asked_for_after_that() -> None:
     assert len(cluster.asked) == 2
 
 
-async def test_an_unknown_topic_is_told_when_the_time_is_over() -> None:
+async def test_an_unknown_topic_is_reported_when_the_time_is_over() -> None:
     cluster = FakeCluster("a:1")
     with pytest.raises(TidegaugeError, match="Topic 'u' does not exist") as caught:
         await cluster.ensure_topics(["t", "u"], timeout_ms=0)
@@ -106,7 +106,7 @@ async def test_an_unknown_topic_is_told_when_the_time_is_over() -> None:
     assert set(cluster.info.topics) == {"t"}, "it is not asked for any more"
 
 
-async def test_a_hint_is_told_to_listeners_and_outlives_older_metadata() -> None:
+async def test_a_hint_is_sent_to_listeners_and_outlives_older_metadata() -> None:
     cluster = FakeCluster("a:1")
     told: list[int] = []
     await cluster.ensure_topics(["t"], timeout_ms=0)

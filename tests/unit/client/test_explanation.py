@@ -211,7 +211,7 @@ def test_where_all_is_well_there_are_two_sentences_and_nothing_to_change() -> No
     assert [(one.about, one.change) for one in explain(WELL)] == [("leader", ""), ("high-watermark", "")]
 
 
-def test_a_replica_that_nobody_waits_for_is_not_blamed() -> None:
+def test_a_replica_that_holds_up_no_request_is_not_blamed() -> None:
     """Outside the ISR and long behind, it does not hold the HW back: nothing is said of it there."""
     facts = outside(Remote(3, 60_000), replace(SHRUNK, leo=10))
     assert [one.broker for one in explain(facts) if one.about == "high-watermark"] == [None]

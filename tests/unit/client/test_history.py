@@ -23,7 +23,7 @@ def records_of(*paths: Path, topic: str = "t") -> list[SentRecord]:
     return read_history(paths, topic).records
 
 
-def test_a_record_has_an_invocation_and_its_answer(tmp_path: Path) -> None:
+def test_a_record_has_an_invocation_and_its_response(tmp_path: Path) -> None:
     path = tmp_path / "h"
     with HistoryWriter(path, "t", "all", is_idempotent=True) as history:
         history.invoked(0, b"k", b"v", None, 77)
@@ -75,7 +75,7 @@ def test_an_invocation_is_on_disk_before_the_record_can_leave(tmp_path: Path) ->
         assert [line["type"] for line in lines_of(path)] == ["invoke"]
 
 
-def test_several_producers_share_a_file_and_topics_are_told_apart(tmp_path: Path) -> None:
+def test_several_producers_share_a_file_and_topics_are_distinguished(tmp_path: Path) -> None:
     path = tmp_path / "h"
     with (
         HistoryWriter(path, "t", "all", is_idempotent=True) as one,
@@ -94,7 +94,7 @@ def test_several_producers_share_a_file_and_topics_are_told_apart(tmp_path: Path
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40])
-def test_a_line_cut_off_by_a_kill_is_left_out_and_the_next_writer_begins_anew(tmp_path: Path, cut: int) -> None:
+def test_a_line_truncated_by_a_kill_is_left_out_and_the_next_writer_begins_a_new_one(tmp_path: Path, cut: int) -> None:
     """Rule 5."""
     path = tmp_path / "h"
     with HistoryWriter(path, "t", "all", is_idempotent=True) as history:
@@ -110,7 +110,7 @@ def test_a_line_cut_off_by_a_kill_is_left_out_and_the_next_writer_begins_anew(tm
     assert history_read.records[0].outcome == ("ok" if cut == 1 else "info")
 
 
-def test_what_is_no_history_is_counted_not_believed(tmp_path: Path) -> None:
+def test_what_is_no_history_is_counted_not_used(tmp_path: Path) -> None:
     path = tmp_path / "h"
     path.write_text('[]\n{}\nhello\n{"type":"invoke","producer":"p","number":0,"topic":"t"}\n')
     assert read_history([path], "t") == History(damaged_lines=4)

@@ -43,7 +43,7 @@ def test_replicas_stand_under_their_partition_within_80_columns() -> None:
 
 
 @pytest.mark.parametrize(("line", "colour"), [(3, "32"), (4, "33"), (5, "31")])
-def test_colours_tell_who_is_well_behind_or_out(line: int, colour: str) -> None:
+def test_colours_show_replicas_that_are_well_behind_or_out(line: int, colour: str) -> None:
     assert list(view([(TOPIC, [PART])], replicas=True))[line].startswith(f"\x1b[{colour}m")
 
 
@@ -72,7 +72,7 @@ def test_no_color_is_honoured_on_a_terminal_too(
         assert ("\x1b[32m" in capsys.readouterr().out) == (value == "")
 
 
-def test_brokers_are_told_with_what_they_lead_and_hold() -> None:
+def test_brokers_are_listed_with_what_they_lead_and_hold() -> None:
     brokers = {one: BrokerInfo(one, "h", 9000 + one) for one in (1, 2)}
     info = ClusterInfo("c", 1, 1, brokers, {"orders": TOPIC.info})
     assert [tuple(row) for row in broker_rows(info, silent={2})] == [

@@ -29,7 +29,7 @@ def view(
     return from_response(response)
 
 
-def test_an_answer_is_read_as_it_is() -> None:
+def test_a_response_is_read_as_it_is() -> None:
     info = view(leader=1, epoch=4)
     part = info.partition(TP)
     assert part is not None
@@ -55,12 +55,12 @@ def test_a_lower_leader_epoch_never_replaces_a_higher_one() -> None:
     assert merge(view(leader=1, epoch=5), view(leader=0, epoch=6)).leader(TP) == Leader(0, "h:9000", 6)
 
 
-def test_a_new_topic_of_the_same_name_begins_anew() -> None:
+def test_a_new_topic_of_the_same_name_begins_from_scratch() -> None:
     newer = view(leader=0, epoch=0, topic_id="other")
     assert merge(view(leader=1, epoch=5), newer).leader(TP) == Leader(0, "h:9000", 0)
 
 
-def test_brokers_are_those_of_the_newer_answer() -> None:
+def test_brokers_are_those_of_the_newer_response() -> None:
     assert set(merge(view(brokers=(0, 1)), view(brokers=(1,))).brokers) == {1}
 
 
@@ -83,7 +83,7 @@ def test_a_malformed_bootstrap_server_is_refused(text: str) -> None:
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_what_was_told_wins_over_the_variable_and_that_over_the_folder(tmp_path: Path) -> None:
+def test_the_option_wins_over_the_variable_and_that_over_the_directory(tmp_path: Path) -> None:
     ClusterFile("z:1", True, "fast", [BrokerEntry(0, "127.0.0.1", 7, "d")]).save(tmp_path)
     variable = {"TIDEGAUGE_BOOTSTRAP_SERVER": "v:2"}
     assert resolve_bootstrap("o:1", tmp_path, variable) == ["o:1"]

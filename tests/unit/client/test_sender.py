@@ -76,7 +76,7 @@ def test_linger_holds_a_batch_back_until_it_is_full_or_the_time_is_over() -> Non
     assert len(world.connections["b0"].requests) == 1
 
 
-def test_what_can_grow_waits_for_the_answer_before_it() -> None:
+def test_what_can_grow_waits_for_the_response_before_it() -> None:
     """Rule 6: not a line of small requests at a busy broker, but one, and then one of all that came since."""
     world = World(batch_size_bytes=1_000)
     world.introduce()
@@ -157,7 +157,7 @@ def test_brokers_do_not_wait_for_each_other() -> None:
     assert len(world.connections["b1"].requests) == 1
 
 
-def test_a_hurried_producer_waits_for_no_answer() -> None:
+def test_a_hurried_producer_waits_for_no_response() -> None:
     world = World(batch_size_bytes=1_000)
     world.introduce()
     world.send(b"a")
@@ -227,7 +227,7 @@ def test_out_of_order_after_an_earlier_failure_is_retried_in_order() -> None:
     assert world.accumulator.producer == Identity(7, 0), "no new epoch was needed"
 
 
-def test_answers_may_overtake_each_other() -> None:
+def test_responses_may_overtake_each_other() -> None:
     world = World()
     world.introduce()
     promises = world.send_batches(3)
@@ -276,7 +276,7 @@ def test_out_of_order_at_the_next_expected_sequence_begins_a_new_epoch() -> None
     assert world.accumulator.producer == Identity(7, 1)
 
 
-def test_no_new_epoch_begins_while_an_answer_is_on_its_way() -> None:
+def test_no_new_epoch_begins_while_a_response_is_in_flight() -> None:
     """Rule 6: the response for batch 1 is still to come; only then is it known that it may be renumbered."""
     world = World()
     world.introduce()
@@ -395,7 +395,7 @@ def test_the_delivery_timeout_reports_what_never_left() -> None:
     assert not world.accumulator.incomplete
 
 
-def test_after_giving_up_an_unknown_batch_nothing_new_goes_out_until_its_answer() -> None:
+def test_after_giving_up_an_unknown_batch_nothing_new_goes_out_until_its_response() -> None:
     """Rule 5 (markSequenceUnresolved): the batch given up was in the log; the next one goes on behind it."""
     world = World(delivery_timeout_ms=1_000)
     world.introduce()
@@ -546,7 +546,7 @@ def test_without_idempotence_one_in_flight_keeps_the_order() -> None:
     assert world.log == names(3)
 
 
-def test_a_late_answer_of_an_unknown_request_changes_nothing() -> None:
+def test_a_late_response_of_an_unknown_request_changes_nothing() -> None:
     world = World(request_timeout_ms=10)
     world.send_batches(1)
     world.step()
@@ -570,7 +570,7 @@ EVENTS = st.lists(
 REFUSALS = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS]
 
 
-def test_no_batch_runs_five_ahead_of_one_without_an_answer() -> None:
+def test_no_batch_runs_five_ahead_of_one_without_a_response() -> None:
     """A repetition must be one of the batches that a leader remembers (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
     world = World(request_timeout_ms=2_000)
     world.introduce()

@@ -66,7 +66,7 @@ def test_gaps_of_compaction_and_control_batches_are_passed_over() -> None:
     assert subscription.position(TP) == 5
 
 
-def test_an_answer_for_an_older_position_is_ignored() -> None:
+def test_a_response_for_an_older_position_is_ignored() -> None:
     """Rule 1: the application has sought elsewhere since."""
     subscription = at(3)
     answer(subscription, asked=0, records=batch(0, 5))
@@ -210,7 +210,7 @@ def test_a_position_that_was_not_read_here_needs_no_validation() -> None:
     assert subscription.due(Phase.FETCHING, now_ms=0) == [TP]
 
 
-def test_a_log_cut_below_the_position_is_noted() -> None:
+def test_a_log_truncated_below_the_position_is_noted() -> None:
     """Rules 4 and 6."""
     subscription = read_two_then_new_leader()
     checked(subscription, leader_epoch=0, end_offset=1)
@@ -218,14 +218,14 @@ def test_a_log_cut_below_the_position_is_noted() -> None:
     assert "The log of t-0 was truncated at offset 1" in notice
 
 
-def test_a_log_cut_below_the_position_goes_on_where_it_ends() -> None:
+def test_a_log_truncated_below_the_position_goes_on_where_it_ends() -> None:
     """Rule 4, with a reset policy."""
     subscription = read_two_then_new_leader()
     checked(subscription, leader_epoch=0, end_offset=1)
     assert subscription.position(TP) == 1
 
 
-def test_a_log_cut_below_the_position_is_raised_without_a_policy() -> None:
+def test_a_log_truncated_below_the_position_is_raised_without_a_policy() -> None:
     """LogTruncationException."""
     subscription = read_two_then_new_leader(Reset.NONE)
     checked(subscription, leader_epoch=0, end_offset=1)

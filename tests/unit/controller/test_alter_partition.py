@@ -60,7 +60,7 @@ def ask(term: Term, *proposals: IsrProposal, broker_id: int = 1, broker_epoch: i
     return response
 
 
-def test_a_proposal_is_written_and_answered_with_the_new_partition_epoch():
+def test_a_proposal_is_written_and_the_response_has_the_new_partition_epoch():
     term = term_of()
     assert ask(term, proposal(term)) == AlterPartitionResponse(NONE, [IsrVerdict(AT, NONE, 1, 2, (1, 2), 3, False)])
     assert term.zookeeper.state(AT) == PartitionStateNode(1, 2, (1, 2), 1)
@@ -114,7 +114,7 @@ def test_an_unknown_partition():
     assert response == AlterPartitionResponse(NONE, [IsrVerdict(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])
 
 
-def test_who_joins_must_be_in_the_life_in_which_it_fetched():
+def test_a_joining_replica_must_be_in_the_incarnation_in_which_it_fetched():
     """KIP-903: since a restart it may lack what it had. Kafka's controller in ZooKeeper mode does not ask."""
     term = term_of(isr=(1, 2))
     epoch = term.context.live[3].epoch
@@ -190,7 +190,7 @@ def test_a_state_that_changed_meanwhile_is_not_overwritten():
     assert term.context.leadership[AT] == Leadership(2, 3, (2, 3), False, 3, 1)
 
 
-def test_a_write_whose_answer_was_lost_counts_as_done():
+def test_a_write_whose_response_was_lost_counts_as_done():
     """The version differs since the very same state was written: that is success."""
     term = term_of()
     term.before_write = lambda: term.zookeeper.write_state(AT, PartitionStateNode(1, 2, (1, 2), 1))

@@ -220,7 +220,7 @@ def test_a_leaders_death():
     assert offline == [(1,), (1,)]
 
 
-def test_a_followers_death_is_told_to_all_that_are_left():
+def test_a_followers_death_is_sent_to_all_that_are_left():
     """The header comment speaks of the leader only; the code sends to every assigned replica but the dead one."""
     term = term_of()
     die(term, 3)
@@ -234,7 +234,7 @@ def test_a_followers_death_is_told_to_all_that_are_left():
     ]
 
 
-def test_a_death_without_replicas_is_told_as_plain_metadata():
+def test_a_death_without_replicas_is_sent_as_plain_metadata():
     term = term_of(brokers=(1, 2, 3, 4))
     die(term, 4)
     assert told(term.sent) == [f"metadata>{i}: - live 1,2,3" for i in (1, 2, 3)]
@@ -296,7 +296,7 @@ def test_new_bounced_and_dead_in_one_event():
     assert row(term, TopicPartition("orders", 1)) == (NO_LEADER, (1,), 3)
 
 
-def test_nothing_new_tells_nobody():
+def test_nothing_new_notifies_no_listener():
     term = term_of()
     term.run(process_broker_change(term.context))
     assert term.sent == []
@@ -412,7 +412,7 @@ def test_a_controller_that_was_replaced_writes_nothing():
 # Fail-over
 
 
-def test_a_fail_over_tells_who_lives_first_then_each_replica_its_state():
+def test_a_failover_sends_the_live_brokers_first_then_each_replica_its_state():
     term = term_of()
     die(term, 3)
     successor = Term(term.zookeeper, 9).start()
@@ -459,7 +459,7 @@ def test_a_topic_without_an_id_gets_one_and_old_notifications_go():
 # Failed log directories
 
 
-def test_a_failed_folder_takes_its_replicas_offline():
+def test_a_failed_directory_takes_its_replicas_offline():
     """The response to LeaderAndIsr names the broker's offline replicas; the controller takes them offline, too."""
     term = term_of()
     path = f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000000"
@@ -483,7 +483,7 @@ def test_a_failed_folder_takes_its_replicas_offline():
 
 
 @pytest.mark.parametrize("error", [ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH])
-def test_an_answer_that_failed_as_a_whole_says_nothing_of_folders(error: ErrorCode):
+def test_a_response_that_failed_as_a_whole_says_nothing_of_log_directories(error: ErrorCode):
     term = term_of()
     term.run(process_leader_and_isr_response(term.context, 1, PartitionsResponse(error, {AT: STORAGE})))
     assert term.context.offline_directories.get(1, set()) == set()
@@ -505,7 +505,7 @@ def test_unclean_elections_that_become_allowed_elect_at_once():
     assert row(term)[:2] == (2, (2,))
 
 
-def test_a_creation_whose_answer_was_lost_counts_and_anothers_does_not():
+def test_a_creation_whose_response_was_lost_counts_and_anothers_does_not():
     """A create that is sent twice meets its own first success; what else is there is not touched."""
     zookeeper = MemoryZooKeeper()
     for broker_id in (1, 2):
@@ -531,7 +531,7 @@ def test_a_creation_whose_answer_was_lost_counts_and_anothers_does_not():
 # A start is over
 
 
-def test_a_broker_is_told_once_that_its_start_is_over_after_all_that_it_brings():
+def test_a_broker_is_notified_once_that_its_start_is_over_after_all_that_it_brings():
     """No Kafka rule: what ``tidegauge.ready`` waits for. A bounce, or another controller, tells it again."""
     term = term_of({0: (1, 2)}, brokers=(1, 2))
     requests, known = startups_complete(term.context, {})

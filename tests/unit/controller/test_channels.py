@@ -113,7 +113,7 @@ async def test_what_does_not_arrive_is_sent_again_and_nothing_overtakes_it(queue
     await until_async(all_are_answered)
 
 
-async def test_a_broker_that_is_gone_takes_its_queue_with_it(queues: Channels, wire: Wire) -> None:
+async def test_a_dead_broker_takes_its_queue_with_it(queues: Channels, wire: Wire) -> None:
     """Also when it comes back at once: what was meant for its former registration is not sent to the new one."""
     wire.down.add(AT_7.address)
     queues.add(AT_7)

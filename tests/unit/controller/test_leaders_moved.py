@@ -105,7 +105,7 @@ def test_a_single_replica_is_not_touched_even_where_it_leads_no_more():
     assert term.sent == []
 
 
-def test_what_it_still_leads_is_told():
+def test_what_it_still_leads_is_reported():
     term = term_of({0: (1, 2), 1: (1, 3)})
     term.zookeeper.unregister_broker(2)
     change(term)

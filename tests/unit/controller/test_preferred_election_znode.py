@@ -67,7 +67,7 @@ def test_a_topic_that_is_deleted_is_left_alone():
     assert zookeeper.read(PREFERRED_REPLICA_ELECTION).data is None
 
 
-def test_what_nobody_can_read_is_taken_away():
+def test_what_no_reader_can_read_is_removed():
     zookeeper, term = misplaced()
     zookeeper.write(CreateNode(PREFERRED_REPLICA_ELECTION, b"rubbish"))
     term.run(process_preferred_election_znode(term.context))

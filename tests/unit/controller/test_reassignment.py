@@ -210,7 +210,7 @@ def test_the_last_znode_does_not_wait_for_a_dead_broker():
     assert entry(term) == ((4, 5, 3), (), ())
 
 
-def test_a_broker_that_dies_before_it_answers_is_not_waited_for():
+def test_a_broker_that_dies_before_it_responds_is_not_waited_for():
     term = term_of()
     alter(term, (4, 5, 3))
     grow_isr(term, (1, 2, 3, 4, 5))
@@ -406,7 +406,7 @@ def test_the_next_controller_ends_what_was_in_sync_when_the_last_one_died():
     assert entry(successor) == ((4, 5, 3), (), ())
 
 
-def test_a_targets_broker_that_comes_back_is_told_anew():
+def test_a_targets_broker_that_comes_back_is_notified_again():
     term = term_of()
     alter(term, (4, 5, 3))
     term.zookeeper.unregister_broker(4)

@@ -117,7 +117,7 @@ def test_the_steps_of_a_reassignment_are_those_of_the_table(term):
     assert tuple(steps) == tuple(step for step in STEPS["reassignment"] if not step.startswith("Answer/"))
 
 
-def test_answers_are_named_by_what_was_asked(term):
+def test_responses_are_named_by_what_was_asked(term):
     term.event("TopicChange", process_topic_change(term.context))
     term.take_sent()
     term.zookeeper.create(delete_topic_path("orders"), None)

@@ -132,7 +132,7 @@ async def test_settings_come_first_then_the_topic_and_the_time_is_over_before_it
 
 
 @pytest.mark.parametrize("lost_answers", [0, 1])
-async def test_a_creation_whose_answers_get_lost_succeeds_all_the_same(lost_answers: int) -> None:
+async def test_a_creation_whose_responses_get_lost_succeeds_all_the_same(lost_answers: int) -> None:
     stage = Stage()
     stage.cache.leaders = {TopicPartition("orders", 0): 0}
     stage.cache.knows_topic = lambda _topic: False  # type: ignore[method-assign]  # notified while the request ran
@@ -159,7 +159,7 @@ async def test_what_exists_or_goes_is_not_created_again() -> None:
 
 
 @pytest.mark.parametrize("lost_answers", [0, 1])
-async def test_partitions_are_added_once_even_if_the_answer_gets_lost(lost_answers: int) -> None:
+async def test_partitions_are_added_once_even_if_the_response_gets_lost(lost_answers: int) -> None:
     stage = Stage()
     await stage.create(NewTopic("orders", assignment=[[0, 1]]))
     stage.session.lost_answers = lost_answers

@@ -61,13 +61,13 @@ def test_update_metadata_says_whether_the_start_is_over(complete: bool) -> None:
 
 @pytest.mark.parametrize("leader_epoch", [None, 0, 5])
 @pytest.mark.parametrize("delete", [False, True])
-def test_stop_replica_tells_no_epoch_from_epoch_zero(leader_epoch: int | None, delete: bool) -> None:
+def test_stop_replica_distinguishes_no_epoch_from_epoch_zero(leader_epoch: int | None, delete: bool) -> None:
     request = StopReplicaRequest(HEADER, [StopReplicaPartition(AT, leader_epoch, delete)])
     sent = control_pb2.StopReplicaRequest.FromString(wire.to_stop_replica(request).SerializeToString())
     assert wire.from_stop_replica(sent) == request
 
 
-def test_answers_of_brokers_keep_every_error() -> None:
+def test_responses_of_brokers_keep_every_error() -> None:
     response = PartitionsResponse(ErrorCode.NONE, {AT: ErrorCode.STALE_CONTROLLER_EPOCH})
     assert wire.from_partitions_response(wire.to_leader_and_isr_response(response)) == response
     assert wire.from_partitions_response(wire.to_stop_replica_response(response)) == response
@@ -75,7 +75,7 @@ def test_answers_of_brokers_keep_every_error() -> None:
     assert wire.from_partitions_response(wire.to_leader_and_isr_response(refused)) == refused
 
 
-def test_alter_partition_and_its_answer() -> None:
+def test_alter_partition_and_its_response() -> None:
     request = AlterPartitionRequest(1, 77, [IsrProposal(AT, "B" * 22, 4, (2, 0), 3, recovering=True)])
     sent = control_pb2.AlterPartitionRequest.FromString(wire.to_alter_partition(request).SerializeToString())
     assert wire.from_alter_partition(sent) == request

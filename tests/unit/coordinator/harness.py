@@ -65,6 +65,7 @@ class Harness:
         self.append_error = ErrorCode.NONE
         self.uuids: list[str] = []
         self._tokens = 0
+        self.after(0)  # the first retention run
         if elected:
             self.elect(0)
 

@@ -96,7 +96,7 @@ def test_only_the_leader_deletes():
     assert delete(cluster, 1, at=TopicPartition("nothing", 0)).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_the_time_limit_answers_and_the_records_are_gone_all_the_same():
+def test_the_timeout_ends_the_wait_and_the_records_are_deleted_all_the_same():
     cluster = five_committed()
     pending = delete(cluster, 3, timeout_ms=500)
     cluster.advance(499)

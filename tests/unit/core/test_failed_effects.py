@@ -60,7 +60,7 @@ def errors(results: Any) -> list[ErrorCode]:
 NONE, STORAGE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_one_append_of_a_produce_fails_and_the_others_are_appended_and_answered() -> None:
+def test_one_append_of_a_produce_fails_and_the_others_are_appended_and_acknowledged() -> None:
     broker = broker_of(A, B, C)
     role(broker, ME, 0, isr=[ME])
     refuse(broker, AppendAsLeader, at=B)
@@ -161,7 +161,7 @@ def test_a_proposal_is_sent_though_another_partition_fails() -> None:
         (ValueError("a defect"), ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_read_that_fails_answers_for_its_partition_alone_and_takes_nothing_offline(
+def test_a_read_that_fails_is_an_error_of_its_partition_alone_and_takes_nothing_offline(
     problem: Exception, error: ErrorCode
 ) -> None:
     """ReplicaManager.readFromLog: any other exception becomes the partition's error."""
@@ -242,7 +242,7 @@ def test_a_second_failure_among_the_effects_of_the_first_is_dealt_with_as_well()
     assert broker.core.partition(C).role is Role.LEADER
 
 
-def test_whoever_is_answered_in_the_step_of_a_failure_learns_no_offset_that_rests_on_it() -> None:
+def test_no_response_in_the_step_of_a_failure_has_an_offset_that_rests_on_it() -> None:
     """The high watermark of A moved with the append that failed."""
     broker = broker_of(A, B)
     role(broker, ME, 0, isr=[ME])
@@ -303,13 +303,13 @@ DEFECTS = {
     "delete_records": (Leader, delete_records),
     "isr_verdict": (Leader, verdicts),
     "begin_epoch": (Leader, lambda broker: role(broker, ME, 1)),
-    "answered": (Follower, answer_round),
+    "fetch_response_received": (Follower, answer_round),
     "advance_log_start": (Partition, lambda broker: broker.execute(broker.core.log_start_advanced(A, 1))),
 }
 
 
 @pytest.mark.parametrize("method", DEFECTS)
-def test_a_defect_in_a_decision_takes_its_replica_offline_and_everyone_is_answered(
+def test_a_defect_in_a_decision_takes_its_replica_offline_and_every_request_has_a_response(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In Kafka an unexpected exception becomes the error of its partition too (ReplicaManager.appendToLocalLog)."""
@@ -332,7 +332,7 @@ def test_a_defect_in_a_decision_takes_its_replica_offline_and_everyone_is_answer
     assert broker.lost == [A]
     assert broker.core.partition(A).role is Role.OFFLINE
     assert broker.failures[0][:2] == ("FailReplica", A)
-    assert broker.core.partition(B).role is (Role.FOLLOWER if method == "answered" else Role.LEADER)
+    assert broker.core.partition(B).role is (Role.FOLLOWER if method == "fetch_response_received" else Role.LEADER)
     if method in {"append", "maybe_advance_high_watermark"}:
         assert [error is NONE for error in errors(broker.produced[token])] == [False, True]
         assert broker.disk[B].log_end_offset == 2
@@ -343,7 +343,7 @@ def test_a_defect_in_a_decision_takes_its_replica_offline_and_everyone_is_answer
         assert broker.disk[B].log_start_offset == 1
     if method == "begin_epoch":
         assert token == {A: STORAGE, B: NONE}
-    if method == "answered":
+    if method == "fetch_response_received":
         assert [log.log_end_offset for log in broker.disk.values()] == [1, 0], "B took its answer"
     later = produce(broker, A, B)
     assert errors(broker.produced[later])[0] is STORAGE, "until a restart"

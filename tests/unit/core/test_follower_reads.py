@@ -81,7 +81,7 @@ def test_only_replicas_serve():
     assert cluster.consume(4, 0, rack="").error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_parked_fetch_at_a_follower_is_answered_when_its_high_watermark_moves():
+def test_a_parked_fetch_at_a_follower_completes_when_its_high_watermark_moves():
     """ReplicaFetcherThread completes delayed fetches of partitions whose high watermark it has moved."""
     cluster = settled("a")
     waiting = cluster.consume(2, 1, wait_ms=10_000, rack="")

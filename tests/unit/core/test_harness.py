@@ -22,7 +22,7 @@ def test_a_record_goes_all_the_way():
     assert cluster.epochs(3) == [(0, 0)]
 
 
-def test_an_answer_before_its_log_effect_is_refused():
+def test_a_response_before_its_log_effect_is_refused():
     cluster = Cluster()
     cluster.produce(1, "a", "b", acks=1)
     broker = cluster.brokers[1]

@@ -121,7 +121,7 @@ def test_a_follower_under_load_stays_in_the_isr():
     assert cluster.brokers[1].proposals == []
 
 
-def test_an_election_gives_isr_members_the_lag_time_anew():
+def test_an_election_gives_isr_members_the_lag_time_again():
     """Partition.makeLeader: members count as caught up at the election; others do not, nor hold the mark back."""
     cluster = Cluster()
     cluster.settle()
@@ -334,7 +334,7 @@ def test_a_refusal_that_is_certain_rolls_back(error: ErrorCode):
         ErrorCode.INVALID_REQUEST,
     ],
 )
-def test_after_other_refusals_it_stays_pending_until_the_controller_tells(error: ErrorCode):
+def test_after_other_refusals_it_stays_pending_until_the_controller_decides(error: ErrorCode):
     cluster, proposal = pending()
     cluster.tell_verdict(1, proposal, IsrVerdict(AT, error))
     assert cluster.isr(1) == ((1, 2), (1, 2, 3))

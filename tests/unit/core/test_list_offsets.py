@@ -44,7 +44,7 @@ def test_without_tiered_storage_all_is_local_and_nothing_tiered() -> None:
 
 
 @pytest.mark.parametrize("timestamp_ms", [LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, 5])
-def test_only_the_leader_answers(timestamp_ms: int) -> None:
+def test_only_the_leader_responds(timestamp_ms: int) -> None:
     cluster = five_committed()
     refused = cluster.brokers[2].core.list_offset(AT, None, timestamp_ms)
     assert isinstance(refused, OffsetResult)

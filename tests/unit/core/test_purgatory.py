@@ -82,7 +82,7 @@ def test_only_those_who_watch_a_key_are_tried_and_the_oldest_first():
     assert len(purgatory) == 0
 
 
-def test_deadlines_come_in_order_and_those_of_the_gone_do_not_count():
+def test_deadlines_come_in_order_and_stale_ones_do_not_count():
     purgatory: Purgatory[Waiter] = Purgatory()
     late, early, gone = Waiter("late", 30, (AT,)), Waiter("early", 20, (AT,)), Waiter("gone", 10, (AT,))
     for waiter in (late, early, gone):
@@ -96,7 +96,7 @@ def test_deadlines_come_in_order_and_those_of_the_gone_do_not_count():
     assert (late.answers, early.answers, gone.answers) == (["expired"], ["expired"], [])
 
 
-def test_deadlines_of_the_gone_do_not_pile_up():
+def test_stale_deadlines_do_not_pile_up():
     """A producer's operations end long before their 30 s, thousands in a second."""
     purgatory: Purgatory[Waiter] = Purgatory()
     stays = Waiter("stays", 10**6, (AT,))
@@ -161,7 +161,7 @@ def test_a_fetch_of_many_partitions_is_looked_at_once_in_a_step(monkeypatch: pyt
         max_size=40,
     )
 )
-def test_each_operation_answers_exactly_once_unless_cancelled(steps: list[tuple[str, int, object]]):
+def test_each_operation_responds_exactly_once_unless_cancelled(steps: list[tuple[str, int, object]]):
     purgatory: Purgatory[Waiter] = Purgatory()
     waiters: list[Waiter] = []
     cancelled: set[object] = set()
@@ -202,7 +202,7 @@ def quiet(**arguments: object) -> Cluster:
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_acks_0_and_1_are_answered_with_the_append(acks: int):
+def test_acks_0_and_1_complete_with_the_append(acks: int):
     cluster = quiet()
     produce = cluster.produce(1, "a", acks=acks)
     assert (produce.error, produce.result.base_offset, produce.result.log_start_offset) == (NONE, 0, 0)
@@ -219,7 +219,7 @@ def test_acks_all_waits_for_the_high_watermark():
     assert (produce.error, produce.result.base_offset) == (NONE, 0)
 
 
-def test_acks_all_with_a_leader_alone_is_answered_at_once():
+def test_acks_all_with_a_leader_alone_completes_at_once():
     cluster = quiet(brokers=(1,), assignment=(1,))
     assert cluster.produce(1, "a").error is NONE
 
@@ -273,7 +273,7 @@ def test_too_few_in_sync_replicas_after_the_append():
     assert cluster.ends(1) == [(1, 1)]
 
 
-def test_a_leader_that_becomes_a_follower_tells_who_waits():
+def test_a_leader_that_becomes_a_follower_completes_parked_requests():
     cluster = quiet()
     produce = cluster.produce(1, "a")
     consumer = cluster.consume(1, 0, wait_ms=10_000)
@@ -305,7 +305,7 @@ def test_a_stopped_replica(delete: bool, answer: ErrorCode | None):
     assert produce.error is answer
 
 
-def test_a_failed_folder_tells_who_waits():
+def test_a_failed_directory_completes_parked_requests():
     cluster = quiet()
     produce = cluster.produce(1, "a")
     consumer = cluster.consume(1, 0, wait_ms=10_000)
@@ -320,7 +320,7 @@ def test_a_failed_folder_tells_who_waits():
     assert broker.core.high_watermarks() == {}
 
 
-def test_a_request_of_two_partitions_has_one_answer():
+def test_a_request_of_two_partitions_has_one_response():
     """DelayedProduce: it ends when no partition waits; one that failed at once keeps its error and does not count."""
     cluster = quiet(partitions=2)
     both = cluster.produce(1, "a", partitions=(AT, OTHER))
@@ -514,7 +514,7 @@ def test_what_one_partition_may_give_counts_at_most_its_own_limit():
     assert len(broker.fetched[token][0].records) > 500  # one whole batch all the same
 
 
-def test_a_consumers_answer_is_limited_by_the_broker_a_followers_is_not():
+def test_a_consumers_response_is_limited_by_the_broker_a_followers_is_not():
     """fetch.max.bytes caps consumers."""
     cluster = quiet(settings=CoreSettings(fetch_max_bytes=1000))
     core = cluster.brokers[1].core
@@ -527,7 +527,7 @@ def test_a_consumers_answer_is_limited_by_the_broker_a_followers_is_not():
         assert answer.max_bytes == limit
 
 
-def test_an_error_in_one_partition_answers_the_whole_fetch_at_once():
+def test_an_error_in_one_partition_completes_the_whole_fetch_at_once():
     cluster = quiet(partitions=2)
     cluster.impose(2, [2, 3, 1], at=OTHER)
     cluster.deliver()
@@ -563,7 +563,7 @@ def test_a_parked_fetch_of_an_older_epoch_hears_it_when_it_is_looked_at():
 # Cancel
 
 
-def test_who_has_gone_gets_no_answer():
+def test_a_client_that_disconnected_gets_no_response():
     cluster = quiet()
     produce, consumer = cluster.produce(1, "a"), cluster.consume(1, 0, wait_ms=1000)
     core = cluster.brokers[1].core

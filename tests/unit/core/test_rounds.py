@@ -62,7 +62,7 @@ def test_who_brought_records_goes_to_the_end_of_the_order():
     assert asked(cluster) == [1, 0, 2]
 
 
-def test_a_partition_that_the_answer_leaves_out_is_asked_for_again():
+def test_a_partition_that_the_response_leaves_out_is_asked_for_again():
     cluster = cluster_of(2)
     chosen = next_round(cluster)
     answer = FetchedPartition(OTHER, high_watermark=0, log_start_offset=0)

@@ -68,7 +68,7 @@ def test_what_a_follower_does_first(name, same_leader, initial, initial_without_
         (6, (-1, -1), (-1, -1), (-1, -1)),  # newer than all
     ],
 )
-def test_what_a_leader_answers(
+def test_what_a_leader_responds(
     asked: int, kip_101: tuple[int, int], kip_279: tuple[int, int], kip_320: tuple[int, int]
 ):
     assert rule_named("high-watermark").end_of_epoch(cache(), asked, 9) == UNDEFINED_EPOCH_END
@@ -87,7 +87,7 @@ def test_what_a_leader_answers(
         ((3, 12), (9, True), (7, True)),  # the own end of that epoch comes first
     ],
 )
-def test_where_a_follower_cuts(answer: tuple[int, int], kip_101: tuple[int, bool], kip_279: tuple[int, bool]):
+def test_where_a_follower_truncates(answer: tuple[int, int], kip_101: tuple[int, bool], kip_279: tuple[int, bool]):
     assert rule_named("high-watermark").truncation_offset(EpochEnd(*answer), cache(), 9, 4) == (4, True)
     assert rule_named("kip-101").truncation_offset(EpochEnd(*answer), cache(), 9, 4) == kip_101
     assert rule_named("kip-279").truncation_offset(EpochEnd(*answer), cache(), 9, 4) == kip_279
@@ -152,7 +152,7 @@ def test_a_replica_without_epochs_has_nothing_to_ask():
     assert isinstance(exchange.round, FetchRound)
 
 
-def test_an_error_a_lost_round_and_a_missing_answer_ask_again_after_the_backoff():
+def test_an_error_a_lost_round_and_a_missing_response_ask_again_after_the_backoff():
     cluster, exchange = a_follower_that_must_ask()
     cluster.lose(exchange)
     for answers in ([EpochEndResult(AT, ErrorCode.NOT_LEADER_OR_FOLLOWER)], []):
@@ -166,7 +166,7 @@ def test_an_error_a_lost_round_and_a_missing_answer_ask_again_after_the_backoff(
         assert cluster.ends(1) == [(2, 0)]
 
 
-def test_a_late_or_repeated_answer_about_epochs_changes_nothing():
+def test_a_late_or_repeated_response_about_epochs_changes_nothing():
     """A response counts for the one round that waits for it; a new LeaderAndIsr forgets the round."""
     cluster, exchange = a_follower_that_must_ask()
     cluster.impose(2, (2,))
@@ -180,7 +180,7 @@ def test_a_late_or_repeated_answer_about_epochs_changes_nothing():
     assert cluster.ends(1) == [(1, 0)]
 
 
-def test_an_answer_about_epochs_to_a_replica_that_leads_by_now_changes_nothing():
+def test_a_response_about_epochs_to_a_replica_that_leads_by_now_changes_nothing():
     cluster, exchange = a_follower_that_must_ask()
     cluster.impose(1, (1, 2))
     cluster.deliver()
@@ -191,7 +191,7 @@ def test_an_answer_about_epochs_to_a_replica_that_leads_by_now_changes_nothing()
 
 @pytest.mark.parametrize("rule", ["high-watermark", "kip-101", "kip-279"])
 @pytest.mark.parametrize("unclean", [False, True])
-def test_beyond_the_leaders_end_the_older_rules_cut_only_where_elections_may_be_unclean(rule: str, unclean: bool):
+def test_beyond_the_leaders_end_the_older_rules_truncate_only_where_elections_may_be_unclean(rule: str, unclean: bool):
     """Kafka 0.10.2 exits there (handleOffsetOutOfRange); here the replica is marked failed and says so."""
     cluster = Cluster(
         (1, 2),

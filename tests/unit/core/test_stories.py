@@ -296,7 +296,7 @@ def test_s4_after_two_quick_elections_logs_differ_under_kip_101():
 
 
 @pytest.mark.parametrize("rule", [KIP_279, KIP_320])
-def test_s4_the_answer_that_names_its_epoch_cures_it(rule: str):
+def test_s4_the_response_that_names_its_epoch_cures_it(rule: str):
     """(1, 2) is the answer to epoch 2: 2 knows that its own epoch 1 ends at 1, and cuts there."""
     cluster = until_the_second_leader_returns(rule)
     cluster.fetch(2)

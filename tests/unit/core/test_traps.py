@@ -42,7 +42,7 @@ def settled(*values: str, **arguments: object) -> Cluster:
 # 1: the high watermark is one round late
 
 
-def test_trap_1_an_answer_carries_the_high_watermark_from_before_the_fetch():
+def test_trap_1_a_response_carries_the_high_watermark_from_before_the_fetch():
     cluster = settled(brokers=(1, 2), assignment=(1, 2))
     cluster.produce(1, "a")
     first = cluster.fetch(2)
@@ -56,7 +56,7 @@ def test_trap_1_an_answer_carries_the_high_watermark_from_before_the_fetch():
     assert cluster.ends(1, 2) == [(1, 1), (1, 1)]
 
 
-def test_trap_1_a_moved_high_watermark_wakes_no_follower_but_its_late_answer_carries_it():
+def test_trap_1_a_moved_high_watermark_wakes_no_follower_but_its_late_response_carries_it():
     cluster = settled()
     cluster.produce(1, "a")
     cluster.fetch(2)
@@ -286,7 +286,7 @@ def test_trap_7_a_follower_keeps_what_lies_beyond_its_high_watermark():
     assert cluster.ends(2) == [(2, 2)]
 
 
-def test_trap_7_a_replica_without_any_epoch_cuts_to_its_high_watermark():
+def test_trap_7_a_replica_without_any_epoch_truncates_to_its_high_watermark():
     cluster = settled("a", "b", "c")
     cluster.brokers[2].write_checkpoint()
     cluster.kill(2)
@@ -325,7 +325,7 @@ def test_trap_7_a_followers_high_watermark_may_go_down_a_leaders_never():
     assert cluster.ends(2) == [(3, 3)]
 
 
-def test_trap_7_a_diverging_answer_moves_no_high_watermark_and_tells_the_leader_nothing():
+def test_trap_7_a_diverging_response_moves_no_high_watermark_and_reports_nothing_to_the_leader():
     """KAFKA-14704 on the follower; 1.2 on the leader."""
     cluster = settled("a")
     cluster.produce(1, "zombie", acks=1)
@@ -342,7 +342,7 @@ def test_trap_7_a_diverging_answer_moves_no_high_watermark_and_tells_the_leader_
     assert cluster.brokers[2].proposals == []
 
 
-def test_trap_7_out_of_range_beyond_the_leader_cuts_to_the_leaders_end():
+def test_trap_7_out_of_range_beyond_the_leader_truncates_to_the_leaders_end():
     """No longer fatal since 2.1; here after an unclean election with a lost epoch file."""
     cluster = settled("a", "b", "c")
     cluster.kill(1, 2, 3)
@@ -360,7 +360,7 @@ def test_trap_7_out_of_range_beyond_the_leader_cuts_to_the_leaders_end():
     assert cluster.content(2) == cluster.content(1)
 
 
-def test_trap_7_a_follower_behind_the_leaders_start_begins_anew_there():
+def test_trap_7_a_follower_behind_the_leaders_start_begins_again_there():
     cluster = settled("a")
     cluster.kill(3)
     for value in "bcd":
@@ -510,7 +510,7 @@ def test_trap_10_a_leader_that_is_not_alive_here_is_not_followed():
 # Also: duplicates, zombies, late answers
 
 
-def test_a_duplicate_is_answered_with_its_offset_and_not_appended():
+def test_the_response_to_a_duplicate_has_its_offset_and_nothing_is_appended():
     cluster = settled("a")
     batch = {"producer_id": 5, "producer_epoch": 0, "sequence": 0}
     first = cluster.produce(1, "b", "c", acks=1, **batch)
@@ -565,7 +565,7 @@ def test_a_zombie_leader_commits_nothing_and_loses_its_records():
     assert [epoch for _, epoch, _ in cluster.content(1)] == [0, 1]
 
 
-def test_a_late_answer_of_an_older_epoch_changes_nothing():
+def test_a_late_response_of_an_older_epoch_changes_nothing():
     """KAFKA-6880 and rule 2 of follower.py: answers never cross epochs, not even from the same leader."""
     cluster = settled("a")
     cluster.produce(1, "b", acks=1)

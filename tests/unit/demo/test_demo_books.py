@@ -31,7 +31,7 @@ def test_equal_books_balance():
         ((*SOURCE[:2], ("AA", "3")), "carrier AA: 2 rows in the source, 3 in Parquet"),
     ],
 )
-def test_a_lost_a_repeated_a_strange_and_a_misplaced_row_are_each_told(committed, sentence):
+def test_a_lost_a_repeated_a_strange_and_a_misplaced_row_are_each_reported(committed, sentence):
     found = mismatches(account(*SOURCE), account(*SOURCE), account(*committed))
     assert any(sentence in line for line in found), found
 

@@ -48,7 +48,7 @@ def test_every_image_says_what_it_ships():
             assert f'org.opencontainers.image.{label}="' in body, f"{stage} has no {label}"
 
 
-def test_nobody_is_told_to_install_it_from_an_index():
+def test_no_sentence_says_to_install_it_from_an_index():
     """It is on none: what works is an address (`tidegauge[spark] @ git+...`), a path, a wheel (docs/install.md)."""
     promise = re.compile(r"""pip install [^\n`]*?(?<![\w/-])tidegauge\[[\w,]+\](?! @ )""")
     assert promise.search("run pip install -q 'tidegauge[watch]'")

@@ -198,7 +198,7 @@ def test_equal_bounds_give_equal_states():
     assert first.digest != explore(bounds, "high-watermark").digest
 
 
-def test_it_stops_where_it_is_told_to():
+def test_it_stops_where_it_should():
     result = explore(PAIR, max_states=100)
     assert (result.states, result.complete) == (100, False)
 
@@ -319,7 +319,7 @@ def test_a_private_epoch_convicts_kip_101_and_acquits_kip_279():
 
 
 @pytest.mark.long
-def test_the_private_epoch_is_the_shortest_that_tells_them_apart():
+def test_the_private_epoch_is_the_shortest_that_distinguishes_them():
     bounds = Bounds(replicas=2, records=4, elections=2)
     result = explore(bounds, "kip-101", acquits="kip-279")
     assert (result.states, result.complete) == (38931, True)

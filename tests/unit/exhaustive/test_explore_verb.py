@@ -14,14 +14,14 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(explore, words)
 
 
-def test_it_tells_states_and_that_there_are_no_others():
+def test_it_reports_states_and_that_there_are_no_others():
     result = run("--records", "1", "--elections", "1")
     assert result.exit_code == 0
     assert "339 states and 908 transitions under kip-320, 11 steps deep" in result.stdout
     assert "Complete: there is no other state within the bounds.\nAll invariants held.\n" in result.stdout
 
 
-def test_a_violation_is_told_with_a_shortest_schedule(tmp_path: Path):
+def test_a_violation_is_reported_with_a_shortest_schedule(tmp_path: Path):
     picture = tmp_path / "found.svg"
     result = run("--rule", "high-watermark", "--fail-fast", "--svg", str(picture))
     assert result.exit_code == 1

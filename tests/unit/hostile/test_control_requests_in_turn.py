@@ -67,7 +67,7 @@ async def values_of(_topic: str) -> Any:
     return parse_topic_settings({}, broker)
 
 
-async def test_a_stop_waits_for_the_leader_and_isr_before_it_even_if_its_sender_has_gone():
+async def test_a_stop_waits_for_the_leader_and_isr_before_it_even_if_its_sender_has_disconnected():
     broker = await HostileBroker().begin()
     pool = SlowPool(broker)
     begun = asyncio.ensure_future(broker.replicas.leader_and_isr(lead(1), values_of))
@@ -84,7 +84,7 @@ async def test_a_stop_waits_for_the_leader_and_isr_before_it_even_if_its_sender_
     broker.close()
 
 
-async def test_the_leader_epoch_is_in_force_at_once_and_on_disk_before_the_answer():
+async def test_the_leader_epoch_is_in_force_at_once_and_on_disk_before_the_response():
     broker = await HostileBroker().begin()
     pool = SlowPool(broker)
     answer = asyncio.ensure_future(broker.replicas.leader_and_isr(lead(5), values_of))

@@ -117,7 +117,7 @@ def fresh(folder: Path, scratch: str, *, clean: bool) -> Path:
     return directory
 
 
-def test_every_file_of_a_log_folder_is_filled_with_rubbish_by_a_test(folder: Path) -> None:
+def test_every_file_of_a_log_directory_is_filled_with_rubbish_by_a_test(folder: Path) -> None:
     """A new kind of file must be known here."""
     there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     names = {name for name in there if not name.startswith("t-0/") or not name.endswith(LOG_SUFFIXES)}

@@ -192,7 +192,7 @@ def random_value(field: FieldDescriptor, random_: random.Random) -> Any:
 
 @settings(max_examples=150, print_blob=True, deadline=None)
 @given(st.integers(0, 2**32))
-def test_calls_that_are_almost_right_are_answered_with_errors_of_the_table(seed: int) -> None:
+def test_calls_that_are_almost_right_get_errors_of_the_table(seed: int) -> None:
     """What a client sends that is only a little wrong, which gets further than noise."""
     random_ = random.Random(seed)
     wanted = []
@@ -251,7 +251,7 @@ def test_every_rpc_of_the_proto_files_is_called_with_any_message() -> None:
 
 @settings(max_examples=100, print_blob=True, deadline=None)
 @given(st.lists(calls, min_size=1, max_size=6))
-def test_any_calls_are_answered_with_errors_of_the_table(wanted: list[tuple[str, Any]]) -> None:
+def test_any_calls_get_errors_of_the_table(wanted: list[tuple[str, Any]]) -> None:
     play(wanted)
 
 

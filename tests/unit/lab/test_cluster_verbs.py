@@ -44,7 +44,7 @@ def test_the_next_commands_wait_for_the_failover_and_name_no_address(tmp_path: P
     assert not any("-b " in line or "--dir" in line for line in lines)
 
 
-def test_a_single_broker_is_started_again_since_nobody_else_could_lead(tmp_path: Path) -> None:
+def test_a_single_broker_is_started_again_since_no_other_could_lead(tmp_path: Path) -> None:
     lines = next_commands(cluster_of(1, tmp_path / "tidegauge-data"))
     assert verbs(lines) == ["create-topic", "produce", "kill", "start", "wait", "describe-topic"]
 
@@ -112,7 +112,7 @@ def test_a_broker_id_that_is_none_is_called_so() -> None:
         ("BAR", ", such as NOT_ENOUGH_REPLICAS."),
     ],
 )
-def test_an_error_that_is_none_is_answered_with_some_in_kafkas_spelling(name: str, words: str) -> None:
+def test_an_unknown_error_gets_suggestions_in_kafkas_spelling(name: str, words: str) -> None:
     done = CliRunner().invoke(inject_error, ["1", "--rpc", "Produce", "--error", name])
     assert done.exit_code == 2
     assert words in done.stderr

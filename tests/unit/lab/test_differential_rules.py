@@ -17,7 +17,7 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("differential_rules")
 
 
-def test_a_difference_is_told_with_both_values(rules: Any) -> None:
+def test_a_difference_is_reported_with_both_values(rules: Any) -> None:
     verdict = rules.compare({"a": "1", "b": "x"}, {"a": "2", "b": "x"})
     assert verdict.differences == ["a\n    Kafka:     1\n    Tidegauge: 2"]
     assert verdict.compared == 2
@@ -45,7 +45,7 @@ def test_the_producers_of_a_snapshot_may_come_in_any_order_and_no_other(rules: A
     assert rules.compare(theirs, theirs | {f"{of_log} 0": "b", f"{of_log} 1": "a"}).differences
 
 
-def test_a_known_difference_is_known_by_both_values_and_told_with_its_reason(
+def test_a_known_difference_is_known_by_both_values_and_reported_with_its_reason(
     rules: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rules, "KNOWN", (rules.Known("^s: size$", r"\d+", None, "no such file here"),))
@@ -56,7 +56,7 @@ def test_a_known_difference_is_known_by_both_values_and_told_with_its_reason(
     assert rules.compare({"s: size": "12"}, {"s: size": "13"}).differences
 
 
-def test_a_rule_that_nothing_needs_is_told(rules: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_nothing_needs_is_reported(rules: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "KNOWN", (rules.Known("^never$", None, "x", "out of date"),))
     verdict = rules.compare({"a": "1"}, {"a": "1"})
     assert "out of date" in verdict.idle

@@ -117,7 +117,7 @@ async def test_without_faults_calls_pass_and_come_out_as_they_were(broker):
     assert [answer.correlation_id for answer in answers] == [1, 2]
 
 
-async def test_a_cut_from_brokers_refuses_brokers_and_lets_clients_through_and_nothing_happens_here(broker):
+async def test_a_partition_from_brokers_refuses_brokers_and_lets_clients_through_and_nothing_happens_here(broker):
     broker.faults.set(cut())
     with pytest.raises(Aborted, match="UNAVAILABLE"):
         await broker.ask(broker.metadata, caller=2)
@@ -135,14 +135,14 @@ async def test_a_stream_without_a_request_is_refused_too(broker):
         await broker.stream(broker.fetches, [], caller=2)
 
 
-async def test_a_cut_from_clients_refuses_clients_only(broker):
+async def test_a_partition_from_clients_refuses_clients_only(broker):
     broker.faults.set(cut(lab_pb2.LAB_PLANE_CLIENTS))
     with pytest.raises(Aborted, match="UNAVAILABLE"):
         await broker.ask(broker.metadata)
     await broker.ask(broker.metadata, caller=2)
 
 
-async def test_a_cut_of_calls_that_leave_does_not_meet_those_that_arrive(broker):
+async def test_a_partition_of_calls_that_leave_does_not_apply_to_those_that_arrive(broker):
     broker.faults.set(cut(direction=lab_pb2.LAB_DIRECTION_OUT))
     await broker.ask(broker.metadata, caller=2)
 
@@ -155,13 +155,13 @@ async def test_health_and_the_lab_itself_are_met_by_nothing(broker, method):
     await broker.ask(broker.metadata, method=method)
 
 
-async def test_a_stepped_round_is_a_followers_fetch_and_is_cut_as_one(broker):
+async def test_a_stepped_round_is_a_followers_fetch_and_is_partitioned_as_one(broker):
     broker.faults.set(cut())
     with pytest.raises(Aborted, match="UNAVAILABLE"):
         await broker.ask(broker.metadata, caller=2, method="/tidegauge.v1.LabService/SteppedRound")
 
 
-async def test_a_call_under_way_ends_when_the_cut_comes(broker):
+async def test_a_call_in_flight_ends_when_the_partition_begins(broker):
     call = asyncio.ensure_future(broker.ask(broker.waits, caller=2))
     await broker.blocked.wait()
     fault = broker.faults.set(cut())
@@ -170,7 +170,7 @@ async def test_a_call_under_way_ends_when_the_cut_comes(broker):
     assert broker.faults.listed()[0].met == 1
 
 
-async def test_a_stream_under_way_ends_when_the_cut_comes_and_one_that_the_caller_ends_stays_cancelled(broker):
+async def test_a_stream_in_flight_ends_when_the_partition_begins_and_one_that_the_caller_ends_stays_cancelled(broker):
     handler = await broker.handler(SERVICE + "ProduceStream", broker.produces)
     arrived = asyncio.Event()
 
@@ -196,14 +196,14 @@ async def test_a_stream_under_way_ends_when_the_cut_comes_and_one_that_the_calle
         await given_up
 
 
-async def test_a_lost_request_ends_its_stream_after_the_answers_before_it(broker):
+async def test_a_lost_request_ends_its_stream_after_the_responses_before_it(broker):
     broker.faults.set(cut(lab_pb2.LAB_PLANE_CLIENTS, drop_probability=1.0))
     with pytest.raises(Aborted, match="UNAVAILABLE"):
         await broker.stream(broker.produces, [produce(1)])
     assert broker.seen == []
 
 
-async def test_an_error_before_the_effect_answers_in_place_and_the_stream_goes_on(broker):
+async def test_an_error_before_the_effect_responds_in_place_and_the_stream_goes_on(broker):
     """The request reaches the service empty, so that answers keep their order and nothing is appended."""
     broker.faults.set(failing("Produce", error=ERROR, skip=1, times=1))
     answers = await broker.stream(broker.produces, [produce(1), produce(2), produce(3)])
@@ -212,14 +212,14 @@ async def test_an_error_before_the_effect_answers_in_place_and_the_stream_goes_o
     assert [len(request.partitions) for request in broker.seen] == [1, 0, 1]
 
 
-async def test_an_error_after_the_effect_exchanges_the_answer_only(broker):
+async def test_an_error_after_the_effect_replaces_the_response_only(broker):
     broker.faults.set(failing("Produce", error=ERROR, after_effect=True, times=1))
     answers = await broker.stream(broker.produces, [produce(1), produce(2)])
     assert [answer.partitions[0].error for answer in answers] == [ERROR, 0]
     assert [len(request.partitions) for request in broker.seen] == [1, 1]
 
 
-async def test_an_error_of_the_whole_is_the_last_answer_of_its_stream(broker):
+async def test_an_error_of_the_whole_is_the_last_response_of_its_stream(broker):
     broker.faults.set(failing("ReplicaFetch", error=ERROR, skip=1, times=1))
     requests = [fetch_pb2.ReplicaFetchRequest(request_id=number) for number in (1, 2, 3)]
     method = "/tidegauge.v1.ReplicationService/ReplicaFetch"
@@ -251,7 +251,7 @@ async def test_metadata_is_asked_and_every_topic_gets_the_error(broker):
 A_CLIENT, A_BROKER = Caller("c", "PLAINTEXT"), Caller("b", "PLAINTEXT", 2)
 
 
-async def test_a_cut_ends_each_connection_of_those_it_cuts_off_once_and_no_other(broker):
+async def test_a_partition_ends_each_connection_across_it_once_and_no_other(broker):
     gate, ended = LabGate(broker.faults), []
     client = gate.enter(A_CLIENT, lambda: ended.append("client"))
     gate.enter(A_BROKER, lambda: ended.append("broker"))
@@ -350,7 +350,7 @@ async def test_each_call_says_which_broker_makes_it():
     assert calling_broker([(CALLER_KEY, "x")]) is None
 
 
-async def test_a_cut_call_does_not_leave_and_one_under_way_ends_as_a_broken_connection():
+async def test_a_partitioned_call_does_not_leave_and_one_in_flight_ends_as_a_broken_connection():
     outward = Outward()
     under_way = asyncio.ensure_future(outward.to_two.unary_unary("/s/M")("hello"))
     await asyncio.sleep(0)
@@ -368,7 +368,7 @@ async def test_a_cut_call_does_not_leave_and_one_under_way_ends_as_a_broken_conn
     assert await again == "answer"
 
 
-async def test_a_stream_ends_when_the_cut_comes_and_one_of_the_other_way_goes_on():
+async def test_a_stream_ends_when_the_partition_begins_and_one_of_the_other_direction_goes_on():
     outward = Outward()
     stream = outward.to_two.stream_stream("/s/M")()
     await stream.write("one")

@@ -45,7 +45,7 @@ def test_control_requests_carry_it_for_the_whole():
     assert answer.error == ERROR
 
 
-def test_an_answer_with_a_status_carries_it_there():
+def test_a_response_with_a_status_carries_it_there():
     request = topics_pb2.ElectLeadersRequest(partitions=[topics_pb2.ElectPartition(topic="t", partition=0)])
     answer = injection.refusal(ERROR, request, injection.empty_response("ElectLeaders"))
     assert isinstance(answer, topics_pb2.ElectLeadersResponse)
@@ -62,14 +62,14 @@ def test_metadata_keeps_its_content_and_every_topic_gets_the_error():
     assert [(topic.name, topic.error) for topic in real.topics] == [("a", ERROR), ("b", ERROR)]
 
 
-def test_after_its_effect_every_partition_of_the_real_answer_gets_the_error():
+def test_after_its_effect_every_partition_of_the_real_response_gets_the_error():
     real = offsets_pb2.ListOffsetsResponse(partitions=[offsets_pb2.ListOffsetsResult(topic="t", partition=1)])
     injection.with_error(ERROR, real)
     assert real.partitions[0].error == ERROR
 
 
 @pytest.mark.parametrize("rpc", sorted(injection.METHODS))
-def test_whatever_can_be_refused_is_refused_with_the_error_somewhere_in_its_answer(rpc):
+def test_whatever_can_be_refused_is_refused_with_the_error_somewhere_in_its_response(rpc):
     """No RPC, present or future, is accepted for injection and then answers without the error."""
     fault = lab_pb2.ErrorFault(rpc=rpc, error=ERROR)
     try:

@@ -55,7 +55,7 @@ def cut_of(faults):
         (network(direction=lab_pb2.LAB_DIRECTION_UNSPECIFIED), {"in 0", "out 0", "in 2", "out 2"}),
     ],
 )
-def test_a_cut_meets_its_plane_its_brokers_and_its_direction_and_never_the_broker_itself(fault, cut):
+def test_a_partition_applies_to_its_plane_its_brokers_and_its_direction_and_never_to_the_broker_itself(fault, cut):
     faults = table()
     faults.set(fault)
     assert cut_of(faults) == cut
@@ -69,7 +69,7 @@ def test_a_broker_of_unknown_id_is_among_all_brokers_but_not_among_named_ones():
     assert faults.network(IN, broker(-1)).refused_by is not None
 
 
-def test_what_was_cut_passes_again_when_the_fault_ends_and_other_kinds_of_faults_stay():
+def test_what_was_partitioned_passes_again_when_the_fault_ends_and_other_kinds_of_faults_stay():
     faults = table()
     first = faults.set(network(ids=[0]))
     faults.set(network(ids=[2]))
@@ -95,7 +95,7 @@ def test_the_same_ends_and_direction_replace_each_other_and_another_effect_does_
     assert len(faults.listed()) == 3
 
 
-def test_asking_whether_a_call_is_cut_draws_no_lot_and_counts_nothing():
+def test_asking_whether_a_call_is_partitioned_draws_no_chance_and_counts_nothing():
     faults = table()
     faults.set(network(drop_probability=1.0))
     assert faults.network(IN, broker(0), count=False) == fault_table.PASSES

@@ -79,7 +79,7 @@ def test_without_a_cluster_it_is_one_sentence_and_1(verb, arguments, tmp_path):
         ({"from": Plane.ZOOKEEPER, "direction": Direction.IN}, "what comes from ZooKeeper: partitioned"),
     ],
 )
-def test_a_cut_in_words(values, text):
+def test_a_partition_in_words(values, text):
     assert describe_fault(to_message(ISOLATE.wanted(values))) == text
 
 

@@ -57,7 +57,7 @@ def test_following_gives_whole_lines_once(tmp_path: Path) -> None:
     assert list(followed.new_lines()) == []
 
 
-def test_a_file_that_was_cut_is_read_from_its_start(tmp_path: Path) -> None:
+def test_a_file_that_was_truncated_is_read_from_its_start(tmp_path: Path) -> None:
     path = tmp_path / "broker-0.log"
     path.write_bytes(b"a long first line\n")
     followed = FollowedFile(path)

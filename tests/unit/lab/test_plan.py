@@ -92,7 +92,7 @@ def test_a_later_up_keeps_ids_and_ports_and_takes_new_settings() -> None:
     assert file.settings == {"min.insync.replicas": "2", "num.partitions": "6"}
 
 
-def test_a_moved_folder_is_named_anew() -> None:
+def test_a_moved_directory_is_named_again() -> None:
     file = next_plan(Path("/elsewhere"), made(), Wanted(), free=all_free).file
     assert [broker.dir for broker in file.brokers] == [f"/elsewhere/broker-{broker_id}" for broker_id in range(3)]
 
@@ -127,7 +127,7 @@ def test_a_cluster_from_before_kafka_listeners_gets_ports_for_them() -> None:
     ],
     ids=["fewer brokers", "another ZooKeeper", "other ports", "another port of ZooKeeper", "other ports for Kafka"],
 )
-def test_what_contradicts_the_data_in_the_folder_is_refused(wanted: Wanted) -> None:
+def test_what_contradicts_the_data_in_the_directory_is_refused(wanted: Wanted) -> None:
     with pytest.raises(TidegaugeError, match="can't be changed"):
         next_plan(HOME, made(), wanted, free=all_free)
 
@@ -138,7 +138,7 @@ def test_a_count_that_makes_no_cluster_is_refused(brokers: int) -> None:
         made(brokers=brokers)
 
 
-def test_a_folder_with_a_comma_is_refused() -> None:
+def test_a_directory_with_a_comma_is_refused() -> None:
     """log.dirs is a list, separated by commas."""
     with pytest.raises(TidegaugeError, match="commas"):
         first_plan(Path("/a,b"), Wanted(), free=all_free)

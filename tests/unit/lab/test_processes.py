@@ -38,12 +38,12 @@ def test_this_process_is_found_with_its_start_time() -> None:
     ("states", "gone", "paused"),
     [("Z", True, False), ("ZZ", True, False), ("X", True, False), ("SS", False, False), ("TTT", False, True)],
 )
-def test_a_zombie_is_gone_and_a_stopped_process_is_paused(states: str, gone: bool, paused: bool) -> None:
+def test_a_zombie_is_dead_and_a_stopped_process_is_paused(states: str, gone: bool, paused: bool) -> None:
     facts = ProcessFacts("1", states)
     assert (facts.gone, facts.paused) == (gone, paused)
 
 
-def test_a_dying_process_is_gone_with_its_last_thread() -> None:
+def test_a_dying_process_is_dead_with_its_last_thread() -> None:
     """After SIGKILL the main thread may be a zombie while others still hold the port."""
     assert not ProcessFacts("1", "ZR").gone
     assert not ProcessFacts("1", "ZZS").gone
@@ -75,7 +75,7 @@ def test_a_number_given_to_another_process_is_not_ours(tmp_path: Path, monkeypat
     assert process.kill() is False
 
 
-def test_a_copied_folder_does_not_own_the_originals_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copied_directory_does_not_own_the_originals_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "look_up", lambda _: ProcessFacts("77", "S"))
     original, copy = tmp_path / "original", tmp_path / "copy"
     original.mkdir()

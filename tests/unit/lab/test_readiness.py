@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tidegauge_lab.local.readiness import ControllerView, broker_lacks, controller_of, lacks
+from tidegauge_lab.local.readiness import broker_lacks, lacks
+from tidegauge_lab.observation import ControllerView, controller_of
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ def test_the_newest_controller_counts() -> None:
     assert controller_of({0: old, 1: new, 2: old}, {0, 1, 2}) == ControllerView(2, 2)
 
 
-def test_a_controller_whose_process_is_gone_is_none() -> None:
+def test_a_controller_whose_process_is_dead_is_none() -> None:
     assert controller_of({1: Says(), 2: Says()}, {1, 2}) == ControllerView(None, 1)
     assert controller_of({1: Says()}, {0, 1}) == ControllerView(0, 1)
 
 
-def test_nobody_answers_nobody_knows() -> None:
+def test_without_responses_nothing_is_known() -> None:
     assert controller_of({}, {0}) == ControllerView(None, None)
     assert controller_of({0: SILENT}, {0}) == ControllerView(None, None)
     assert controller_of({0: replace(SILENT, controller_epoch=3)}, {0}) == ControllerView(None, 3)

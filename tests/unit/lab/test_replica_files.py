@@ -109,7 +109,7 @@ def test_files_of_an_earlier_topic_of_the_name_are_not_its_replica(folder: Path)
         read_replica_files(folder.parent, AT, "B" * 22)
 
 
-def test_what_is_not_there_or_not_readable_is_told(folder: Path) -> None:
+def test_what_is_not_there_or_not_readable_is_reported(folder: Path) -> None:
     with pytest.raises(TidegaugeError, match="orders-1 holds no log of this topic"):
         read_replica_files(folder.parent, TopicPartition("orders", 1), ID)
     (folder.parent / "replication-offset-checkpoint").write_text("nonsense")

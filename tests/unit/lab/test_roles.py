@@ -33,7 +33,7 @@ def answer(leader: int | None, leader_epoch: int, partition_epoch: int = 0) -> m
     return metadata_pb2.MetadataResponse(topics=[topic])
 
 
-def test_the_answer_with_the_highest_leader_epoch_counts() -> None:
+def test_the_response_with_the_highest_leader_epoch_counts() -> None:
     answers = [answer(2, 4), answer(0, 5), answer(2, 4)]
     assert partition_view(answers, PARTITION) == PartitionView(0, (2, 0, 1))
     assert partition_view(reversed(answers), PARTITION).leader == 0
@@ -43,7 +43,7 @@ def test_within_an_epoch_the_newer_state_counts() -> None:
     assert partition_view([answer(0, 5, 7), answer(None, 5, 8)], PARTITION).leader is None
 
 
-def test_an_unknown_topic_or_partition_is_told() -> None:
+def test_an_unknown_topic_or_partition_is_reported() -> None:
     for wanted in (TopicPartition("orders", 7), TopicPartition("nothing", 1)):
         with pytest.raises(TidegaugeError) as caught:
             partition_view([answer(0, 1)], wanted)
@@ -70,7 +70,7 @@ def test_the_follower_is_the_first_in_assignment_order_that_can_be_changed() -> 
         follower_of(PartitionView(0, (0,)), PARTITION, lambda _: True)
 
 
-def test_roles_are_told_in_words() -> None:
+def test_roles_are_shown_in_words() -> None:
     assert str(Role(RoleKind.LEADER, PARTITION)) == "leader of orders-1"
     assert str(Role(RoleKind.CONTROLLER)) == "the controller"
 

@@ -61,7 +61,7 @@ def test_each_difference_is_a_sentence(wanted: dict[str, Any], difference: str) 
     assert told(**wanted) == [difference]
 
 
-def test_a_leader_that_does_not_know_it_is_told() -> None:
+def test_a_leader_that_does_not_know_it_is_reported() -> None:
     facts = replace(FACTS, replicas={1: Replica("follower", 2, 2, 2)})
     assert told(facts, leader=1) == ["broker 1 does not say that it leads"]
 

@@ -142,12 +142,12 @@ def test_arguments_become_values_of_their_kind() -> None:
         ("kill: {brokers: 1", "7: while parsing a flow mapping expected ',' or '}'"),
     ],
 )
-def test_a_wrong_step_is_told_with_its_line(text: str, problem: str) -> None:
+def test_a_wrong_step_is_reported_with_its_line(text: str, problem: str) -> None:
     [found] = problems(HEAD + "  - " + text + "\n")
     assert found.startswith(problem)
 
 
-def test_all_problems_are_told_by_line() -> None:
+def test_all_problems_are_reported_by_line() -> None:
     found = problems(HEAD + "  - kill: x\n  - prodce: m1\n  - stop: 9\n")
     assert [line.split(":")[0] for line in found] == ["6", "7", "8"]
 
@@ -173,7 +173,7 @@ def test_a_value_is_produced_once_since_it_names_its_record() -> None:
         ("title: A story.\n", "", "1: a scenario needs 'title'"),
     ],
 )
-def test_a_wrong_head_is_told_with_its_line(old: str, new: str, problem: str) -> None:
+def test_a_wrong_head_is_reported_with_its_line(old: str, new: str, problem: str) -> None:
     found = problems((HEAD + "  - produce: m1\n").replace(old, new))
     assert found[0].startswith(problem), found
 

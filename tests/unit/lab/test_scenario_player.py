@@ -137,7 +137,7 @@ def run(hands: FakeHands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
     return play
 
 
-def test_steps_are_told_with_their_notes_and_the_state_where_it_changed(run: Any) -> None:
+def test_steps_are_shown_with_their_notes_and_the_state_where_it_changed(run: Any) -> None:
     outcome, told = run("  - produce: m1\n    note: the first\n  - expect: {leo: {0: 1}, hw: {0: 1, 1: 0}}\n")
     assert (outcome.passed, outcome.expectations) == (True, 2)
     state = "0: 1/1*  1: 1/0   ISR 0,1  epoch 0  leader 0"
@@ -152,7 +152,7 @@ def test_steps_are_told_with_their_notes_and_the_state_where_it_changed(run: Any
     assert json.dumps(outcome.as_json())
 
 
-def test_an_expectation_is_told_by_its_note_and_verbosely_as_the_file_has_it(run: Any) -> None:
+def test_an_expectation_is_shown_by_its_note_and_verbosely_as_the_file_has_it(run: Any) -> None:
     steps = "  - expect: {leo: {0: 1}}\n    note: m1 is there\n  - expect: {hw: {0: 1}}\n"
     _, told = run(steps)
     assert [line for line in told if "s  " in line] == ["   0.0s  m1 is there"]
@@ -178,7 +178,7 @@ def test_an_error_of_the_cluster_ends_the_story_with_its_line(run: Any) -> None:
     assert outcome.failure == "line 7: kill 0: BROKER_NOT_AVAILABLE (8): there is no broker 1 any more"
 
 
-def test_a_produce_must_be_answered_as_the_step_says(run: Any, hands: FakeHands) -> None:
+def test_a_produce_must_end_as_the_step_says(run: Any, hands: FakeHands) -> None:
     hands.answers = [Answer("NOT_ENOUGH_REPLICAS", "too few")]
     assert run("  - produce: {values: m1, error: NOT_ENOUGH_REPLICAS}\n")[0].passed
     hands.answers = [Answer("NOT_ENOUGH_REPLICAS", "too few")]

@@ -173,7 +173,7 @@ def test_every_kind_of_the_schema_has_words() -> None:
     assert {what["kind"] for what, _ in CASES} == KINDS
 
 
-def test_a_line_of_another_version_is_told_by_its_kind() -> None:
+def test_a_line_of_another_version_is_reported_by_its_kind() -> None:
     assert "broker-1 -        phase_of_moon" in line(event("phase_of_moon"), UTC)
     assert line(event("role", **AT), UTC).endswith("role")
 

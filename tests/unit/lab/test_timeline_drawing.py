@@ -60,7 +60,7 @@ def test_each_event_stands_there_once_in_order() -> None:
     ]
 
 
-def test_several_partitions_are_told_apart_by_name() -> None:
+def test_several_partitions_are_distinguished_by_name() -> None:
     both = words(picture([*story(0), *story(1)]))
     assert "orders-0 leads, epoch 1" in both
     assert "orders-1 leads, epoch 1" in both

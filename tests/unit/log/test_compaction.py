@@ -202,7 +202,7 @@ def test_a_segment_does_not_grow_above_its_limit(bench, writer):
     assert rows(bench.log()) == before
 
 
-def test_a_cut_into_what_was_compacted_lowers_the_checkpoint(bench, writer):
+def test_a_truncation_into_what_was_compacted_lowers_the_checkpoint(bench, writer):
     for _ in range(4):
         writer.put((b"a", b"1"))
         writer.roll()
@@ -213,7 +213,7 @@ def test_a_cut_into_what_was_compacted_lowers_the_checkpoint(bench, writer):
     assert (bench.directory / "cleaner-offset-checkpoint").read_text() == "0\n0\n"
 
 
-def test_a_cut_during_a_compaction_makes_the_rest_void(bench, writer):
+def test_a_truncation_during_a_compaction_makes_the_rest_void(bench, writer):
     for _ in range(3):
         writer.put((b"a", b"1"))
         writer.roll()

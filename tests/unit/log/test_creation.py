@@ -97,13 +97,13 @@ def test_a_restart_finds_the_logs_as_they_were_made(shelf: Shelf):
     shelf.manager.close({})
 
 
-def test_they_are_spread_over_the_folders(tmp_path: Path):
+def test_they_are_spread_over_the_directories(tmp_path: Path):
     shelf = Shelf(tmp_path / "one", tmp_path / "two")
     shelf.manager.adopt(shelf.create(MANY))
     assert {len(list(directory.glob("many-*"))) for directory in shelf.directories} == {len(MANY) // 2}
 
 
-def test_a_log_that_exists_is_left_alone_and_a_half_made_folder_is_completed(shelf: Shelf):
+def test_a_log_that_exists_is_left_alone_and_a_half_made_directory_is_completed(shelf: Shelf):
     shelf.manager.adopt(shelf.create(MANY[:1]))
     known = shelf.manager.logs[MANY[0]]
     (shelf.directories[0] / str(MANY[1])).mkdir()
@@ -114,7 +114,7 @@ def test_a_log_that_exists_is_left_alone_and_a_half_made_folder_is_completed(she
     assert read_topic_id(shelf.directories[0] / str(MANY[1])) == TOPIC_ID
 
 
-def test_a_disk_that_refuses_takes_its_folder_offline_and_the_others_are_made(tmp_path: Path):
+def test_a_disk_that_refuses_takes_its_directory_offline_and_the_others_are_made(tmp_path: Path):
     shelf = Shelf(tmp_path / "one", tmp_path / "two")
     shelf.disks[tmp_path / "two"].bad = "many-"
     creation = shelf.create(MANY)
@@ -125,7 +125,7 @@ def test_a_disk_that_refuses_takes_its_folder_offline_and_the_others_are_made(tm
     assert len(creation.refused) == len(MANY) // 2
 
 
-def test_with_a_folder_offline_only_new_replicas_get_a_log(tmp_path: Path):
+def test_with_a_directory_offline_only_new_replicas_get_a_log(tmp_path: Path):
     shelf = Shelf(tmp_path / "one", tmp_path / "two")
     shelf.disks[tmp_path / "two"].bad = "many-"
     shelf.create(MANY[:2])
@@ -135,7 +135,7 @@ def test_with_a_folder_offline_only_new_replicas_get_a_log(tmp_path: Path):
     assert len(shelf.create(MANY[2:4]).built) == 2
 
 
-def test_many_logs_are_deleted_with_one_sync_of_their_folder(shelf: Shelf):
+def test_many_logs_are_deleted_with_one_sync_of_their_directory(shelf: Shelf):
     shelf.manager.adopt(shelf.create(MANY))
     (disk,) = shelf.disks.values()
     disk.synced.clear()

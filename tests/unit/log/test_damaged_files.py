@@ -138,7 +138,7 @@ def offsets(data: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 30, 61, 100, 300])
-def test_a_log_that_was_cut_after_a_clean_stop_ends_at_its_last_sound_batch(bench, batch, cut_bytes) -> None:
+def test_a_log_that_was_truncated_after_a_clean_stop_ends_at_its_last_sound_batch(bench, batch, cut_bytes) -> None:
     """And it says that it may lack records, so that no state of the process before makes it leader or in sync."""
     filled(bench, batch)
     path = file_named(bench, "last.log")
@@ -162,7 +162,7 @@ def offsets_of_sound(data: bytes) -> list[int]:
     return found
 
 
-def test_a_log_whose_last_segments_are_gone_is_noticed(bench, batch) -> None:
+def test_a_log_whose_last_segments_are_missing_is_noticed(bench, batch) -> None:
     """The recovery point says where a log ended that was closed in order."""
     filled(bench, batch)
     last = file_named(bench, "last.log")

@@ -82,7 +82,7 @@ def test_damage_is_shown(bench, batch):
     assert len(limited) == 3
 
 
-def test_gaps_are_told(bench, batch):
+def test_gaps_are_reported(bench, batch):
     bench.append(batch(1))
     data = bytearray(batch(1))
     patch(data, 0, 7, 0)
@@ -120,7 +120,7 @@ def test_indexes_are_shown_and_checked(indexed, batch):
     assert result.exit_code == 0
 
 
-def test_an_index_that_does_not_fit_its_log_is_told(indexed):
+def test_an_index_that_does_not_fit_its_log_is_reported(indexed):
     index, time_index = indexed.with_suffix(".index"), indexed.with_suffix(".timeindex")
     index.write_bytes(struct.pack(">ii", 4, 0))
     time_index.write_bytes(struct.pack(">qiqi", 99, 3, 50, 4))

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegauge_broker.log.index import OffsetIndex, TimeIndex
+from tidegauge_broker.log.index import WRITTEN_TOGETHER, OffsetIndex, TimeIndex
 
 STEP = st.one_of(
     st.tuples(st.just("append"), st.integers(1, 50), st.integers(1, 5000)),
@@ -34,10 +34,13 @@ def test_an_offset_index_is_a_list_of_rising_pairs(steps, targets):
                 index.truncate_to(offset_step)
                 twin = [entry for entry in twin if entry[0] < offset_step]
             elif name == "reopen":
+                index.write_out()
+                assert path.stat().st_size == 8 * len(twin)
                 index.close()
                 index = OffsetIndex(path, 80)
             assert index.entries() == twin
-            assert path.stat().st_size == 8 * len(twin)
+            assert path.stat().st_size % 8 == 0
+            assert path.stat().st_size <= 8 * len(twin)
             assert index.is_full == (len(twin) == 10)
             assert index.is_sound(1 << 30)
         for target in targets:
@@ -72,12 +75,35 @@ def test_a_time_index_takes_only_what_grows_and_keeps_a_slot_for_the_last(steps,
                 index.truncate_to(time_ms)
                 twin = [entry for entry in twin if entry[1] < time_ms]
             else:
+                index.write_out()
+                assert path.stat().st_size == 12 * len(twin)
                 index.close()
                 index = TimeIndex(path, 60)
             assert index.entries() == twin
-            assert path.stat().st_size == 12 * len(twin)
+            assert path.stat().st_size % 12 == 0
+            assert path.stat().st_size <= 12 * len(twin)
             assert index.is_full == (len(twin) >= 4)
             assert index.is_sound()
         for target in targets:
             assert index.floor(target) == max((offset for time_ms, offset in twin if time_ms <= target), default=0)
         index.close()
+
+
+def test_entries_are_written_together_and_the_rest_on_request(tmp_path):
+    """Rule 4: what reaches the file is always the first entries, in order; a truncation counts those in memory too."""
+    path = tmp_path / "0.index"
+    index = OffsetIndex(path, 8 * 1000)
+    index.create()
+    for at in range(1, WRITTEN_TOGETHER):
+        index.append(at, 100 * at)
+    assert path.stat().st_size == 0
+    index.append(WRITTEN_TOGETHER, 100 * WRITTEN_TOGETHER)
+    index.append(WRITTEN_TOGETHER + 1, 100 * WRITTEN_TOGETHER + 1)
+    assert path.stat().st_size == 8 * WRITTEN_TOGETHER
+    index.truncate_to(WRITTEN_TOGETHER + 1)
+    assert path.stat().st_size == 8 * WRITTEN_TOGETHER
+    index.append(WRITTEN_TOGETHER + 5, 100 * WRITTEN_TOGETHER + 5)
+    index.write_out()
+    index.close()
+    assert OffsetIndex(path, 8 * 1000).entries() == index.entries()
+    assert len(index.entries()) == WRITTEN_TOGETHER + 1

@@ -27,7 +27,7 @@ def lab_bench(bench, faults):
 
 
 @pytest.mark.parametrize(("name", "words"), [("ENOSPC", "No space left on device"), ("EIO", "Input/output error")])
-def test_an_append_that_fails_takes_the_folder_offline_and_loses_nothing(lab_bench, batch, faults, name, words):
+def test_an_append_that_fails_takes_the_directory_offline_and_loses_nothing(lab_bench, batch, faults, name, words):
     """A full disk writes half of a batch; nothing of it may stay."""
     lab_bench.append(batch(2))
     size = lab_bench.log().size_bytes
@@ -54,7 +54,7 @@ def test_an_append_that_fails_takes_the_folder_offline_and_loses_nothing(lab_ben
         ("rename", lambda bench: bench.log().truncate_fully(0)),
     ],
 )
-def test_any_operation_that_fails_takes_the_folder_offline(lab_bench, batch, faults, operation, act):
+def test_any_operation_that_fails_takes_the_directory_offline(lab_bench, batch, faults, operation, act):
     for _ in range(3):
         lab_bench.append(batch(1))
     faults.add(DiskFault(operation, errno_name="EIO"))
@@ -74,7 +74,7 @@ def test_a_slow_disk_only_takes_longer(lab_bench, batch, faults, waited):
     assert lab_bench.log().log_end_offset == 1
 
 
-def test_only_the_files_named_are_met_and_only_as_often_as_told(faults, tmp_path):
+def test_only_the_files_named_are_met_and_only_as_often_as_set(faults, tmp_path):
     fault = DiskFault(path_contains="orders-1", errno_name="EIO", skip=1, times=2)
     faults.add(fault)
     met = [faults.meet("sync", tmp_path / f"orders-{at}") is not None for at in (0, 1, 1, 0, 1, 1)]

@@ -40,7 +40,7 @@ def opened(*directories, now_ms=lambda: 1_700_000_000_000, **settings):
     )
 
 
-def test_a_folder_in_use_is_refused_to_another_process(bench):
+def test_a_directory_in_use_is_refused_to_another_process(bench):
     bench.open()
     command = [sys.executable, "-c", OTHER_PROCESS, str(bench.directory)]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -51,7 +51,7 @@ def test_a_folder_in_use_is_refused_to_another_process(bench):
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "got it\n"
 
 
-def test_a_folder_in_use_is_refused_to_this_process_too(bench):
+def test_a_directory_in_use_is_refused_to_this_process_too(bench):
     bench.open()
     with pytest.raises(TidegaugeError, match="Failed to acquire lock") as refusal:
         opened(bench.directory)
@@ -65,7 +65,7 @@ def test_a_refused_start_leaves_no_lock_behind(bench, tmp_path):
     opened(tmp_path / "second").close({})
 
 
-def test_the_folder_of_another_broker_is_refused(bench):
+def test_the_directory_of_another_broker_is_refused(bench):
     bench.open(broker_id=1)
     bench.stop()
     with pytest.raises(TidegaugeError, match=r"Stored node id 1 doesn't match previous node id 2 in .*meta.properties"):
@@ -74,7 +74,7 @@ def test_the_folder_of_another_broker_is_refused(bench):
     bench.open(broker_id=1)
 
 
-def test_the_folder_of_another_cluster_is_refused(bench):
+def test_the_directory_of_another_cluster_is_refused(bench):
     bench.open()
     bench.stop()
     with pytest.raises(TidegaugeError, match=r"expected zzzz.*, but read abcdefghijklmnopqrstuv") as refusal:
@@ -83,13 +83,13 @@ def test_the_folder_of_another_cluster_is_refused(bench):
     bench.manager = None
 
 
-def test_a_path_that_is_no_folder_is_refused(tmp_path):
+def test_a_path_that_is_no_directory_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TidegaugeError, match="cannot be used: File exists; check the path"):
         opened(tmp_path / "file")
 
 
-def test_a_folder_with_something_else_in_it_is_refused(bench):
+def test_a_directory_with_something_else_in_it_is_refused(bench):
     bench.open()
     bench.stop()
     (bench.directory / "pictures").mkdir()
@@ -98,7 +98,7 @@ def test_a_folder_with_something_else_in_it_is_refused(bench):
     bench.manager = None
 
 
-def test_the_same_partition_in_two_folders_is_refused(tmp_path):
+def test_the_same_partition_in_two_directories_is_refused(tmp_path):
     for name in ("a", "b"):
         manager = opened(tmp_path / name)
         manager.get_or_create(OTHER, "", is_new=True)
@@ -107,7 +107,7 @@ def test_the_same_partition_in_two_folders_is_refused(tmp_path):
         opened(tmp_path / "a", tmp_path / "b")
 
 
-def test_new_logs_go_to_the_folder_with_the_fewest(tmp_path):
+def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path):
     manager = opened(tmp_path / "a", tmp_path / "b")
     logs = [manager.get_or_create(TopicPartition("t", at), "", is_new=True) for at in range(4)]
     assert sorted(log.directory.parent.name for log in logs) == ["a", "a", "b", "b"]
@@ -117,7 +117,7 @@ def test_new_logs_go_to_the_folder_with_the_fewest(tmp_path):
     manager.close({})
 
 
-def test_a_folder_that_cannot_be_used_is_offline_from_the_start(tmp_path):
+def test_a_directory_that_cannot_be_used_is_offline_from_the_start(tmp_path):
     """LogManager.createAndValidateLogDirs: as long as one folder is left the broker starts; what may lie in the failed
     one is not made anew.
     """
@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_be_used_is_offline_from_the_start(tmp_path):
 
 
 @pytest.mark.parametrize("broken", ["meta.properties", "recovery-point-offset-checkpoint"])
-def test_a_folder_that_cannot_be_read_is_offline_from_the_start(tmp_path, broken):
+def test_a_directory_that_cannot_be_read_is_offline_from_the_start(tmp_path, broken):
     for name in ("a", "b"):
         manager = opened(tmp_path / name)
         manager.get_or_create(TopicPartition(name, 0), "", is_new=True)
@@ -168,7 +168,7 @@ def test_the_topic_id_is_kept_and_another_is_refused(bench):
     assert refusal.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def test_a_log_that_may_lie_in_an_offline_folder_is_not_made_elsewhere(tmp_path):
+def test_a_log_that_may_lie_in_an_offline_directory_is_not_made_elsewhere(tmp_path):
     """Else a replica would come back empty and think that it had never held anything."""
     manager = opened(tmp_path / "a", tmp_path / "b")
     first = manager.get_or_create(OTHER, "", is_new=True)
@@ -227,7 +227,7 @@ def test_without_an_entry_the_high_watermark_is_the_log_start(bench, batch):
     assert bench.manager.loaded(bench.name).high_watermark == 2
 
 
-def test_high_watermarks_of_logs_that_are_not_told_are_kept(bench, batch):
+def test_high_watermarks_of_logs_that_are_not_named_are_kept(bench, batch):
     """A replica that got no leader yet since the start must not lose its entry."""
     bench.append(batch(5))
     bench.manager.get_or_create(OTHER, "", is_new=True)

@@ -153,6 +153,8 @@ def test_index_files_hold_kafkas_entries(bench, batch):
     for at in range(5):
         bench.append(batch(2, time_ms=1_700_000_000_000 + 10 * at))
     size = len(batch(2))
+    bench.log().segments[0].index.write_out()
+    bench.log().segments[0].time_index.write_out()
     index = (bench.partition_directory / "00000000000000000000.index").read_bytes()
     assert list(struct.iter_unpack(">ii", index)) == [(5, 2 * size), (9, 4 * size)]
     time_index = (bench.partition_directory / "00000000000000000000.timeindex").read_bytes()
@@ -215,7 +217,7 @@ def test_the_largest_timestamp_is_the_first_record_that_has_it_in_the_whole_log(
     assert bench.restart().find_largest_timestamp(15) == (5, 9002)
 
 
-def test_a_cut_removes_whole_batches_and_index_entries(bench, batch):
+def test_a_truncation_removes_whole_batches_and_index_entries(bench, batch):
     """UnifiedLog.truncateTo: a batch that contains the target is removed completely; the end becomes the target."""
     size = len(batch(4))
     bench.settings.update({"log.segment.bytes": str(2 * size), "log.index.interval.bytes": "0"})
@@ -236,7 +238,7 @@ def test_a_cut_removes_whole_batches_and_index_entries(bench, batch):
     assert log.log_end_offset == 8
 
 
-def test_positions_that_readers_left_are_forgotten_by_a_cut(bench, batch):
+def test_positions_that_readers_left_are_forgotten_by_a_truncation(bench, batch):
     for _ in range(4):
         bench.append(batch(2))
     log = bench.log()
@@ -250,7 +252,7 @@ def test_positions_that_readers_left_are_forgotten_by_a_cut(bench, batch):
         assert [header.base_offset for header in iterate_headers(data)] == list(range(offset, 8))
 
 
-def test_a_cut_time_index_stays_cut_on_disk(bench, batch):
+def test_a_truncated_time_index_stays_truncated_on_disk(bench, batch):
     """A clean stop must not bring back the times of records that are gone."""
     bench.settings["log.index.interval.bytes"] = "0"
     for at in range(5):
@@ -263,7 +265,7 @@ def test_a_cut_time_index_stays_cut_on_disk(bench, batch):
     assert log.find_offset_by_time(2501, 4) is None
 
 
-def test_snapshots_above_a_cut_are_gone(bench, batch):
+def test_snapshots_above_a_truncation_are_removed(bench, batch):
     """They tell of producers whose batches were cut off, at offsets that others hold now."""
     bench.settings["log.segment.bytes"] = "400"
     for at in range(6):
@@ -278,7 +280,7 @@ def test_snapshots_above_a_cut_are_gone(bench, batch):
     assert [entry.producer_id for entry in bench.restart(clean=False).producer_state.entries()] == [8]
 
 
-def test_a_cut_below_the_first_segment_empties_the_log(bench, batch):
+def test_a_truncation_below_the_first_segment_empties_the_log(bench, batch):
     log = bench.log()
     log.truncate_fully(100)
     bench.append(batch(4))
@@ -288,7 +290,7 @@ def test_a_cut_below_the_first_segment_empties_the_log(bench, batch):
     assert bench.files(".index") == ["00000000000000000050.index"]
 
 
-def test_a_cut_lowers_the_recovery_point_and_writes_it_at_once(bench, batch):
+def test_a_truncation_lowers_the_recovery_point_and_writes_it_at_once(bench, batch):
     """LogManager.truncateTo."""
     for _ in range(3):
         bench.append(batch(2))
@@ -300,7 +302,7 @@ def test_a_cut_lowers_the_recovery_point_and_writes_it_at_once(bench, batch):
     assert (bench.directory / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
 
 
-def test_the_producer_state_follows_appends_and_cuts(bench, batch):
+def test_the_producer_state_follows_appends_and_truncations(bench, batch):
     """Rule 2: rebuilt from the snapshot at the segment's base, and the batches after it."""
     bench.settings["log.segment.bytes"] = str(2 * len(batch(2, producer_id=7, sequence=0)))
     for at in range(5):
@@ -317,7 +319,7 @@ def test_the_producer_state_follows_appends_and_cuts(bench, batch):
     assert log.truncate_to(0).entries() == []
 
 
-def test_a_cut_that_touches_no_kept_batch_leaves_the_state(bench, batch):
+def test_a_truncation_that_touches_no_kept_batch_leaves_the_state(bench, batch):
     bench.append(batch(2, producer_id=7, sequence=0))
     bench.append(batch(2))
     before = bench.log().producer_state
@@ -368,7 +370,7 @@ def test_flush_ms_bounds_how_long_records_are_not_on_disk(bench, batch):
     assert log.recovery_point == 2, "the time begins anew with each flush"
 
 
-def test_a_cut_while_a_pool_thread_flushes_is_not_forgotten(bench, batch, monkeypatch):
+def test_a_truncation_while_a_pool_thread_flushes_is_not_forgotten(bench, batch, monkeypatch):
     """What was synced has been cut off: the recovery point must not jump above the cut."""
     bench.append(batch(10))
     log = bench.log()
@@ -403,7 +405,7 @@ def test_epochs_that_need_no_sync_are_written_with_the_next_flush(bench):
     assert not log.is_dirty
 
 
-def test_a_disk_that_refuses_takes_the_folder_offline(bench, batch, monkeypatch):
+def test_a_disk_that_refuses_takes_the_directory_offline(bench, batch, monkeypatch):
     """KAFKA_STORAGE_ERROR, and nothing of the append stays."""
     bench.append(batch(2))
     log = bench.log()
@@ -427,7 +429,7 @@ def test_a_disk_that_refuses_takes_the_folder_offline(bench, batch, monkeypatch)
     assert bench.manager.offline_partitions() == [bench.name]
 
 
-def test_a_half_written_append_is_cut_off(bench, batch, monkeypatch):
+def test_a_half_written_append_is_truncated(bench, batch, monkeypatch):
     """files, rule 1: a file grows by whole appends or not at all."""
     bench.append(batch(2))
     log, writev = bench.log(), os.writev

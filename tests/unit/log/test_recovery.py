@@ -41,7 +41,7 @@ def test_after_a_clean_stop_nothing_is_scanned(bench, batch, monkeypatch):
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 40, 75])
-def test_a_torn_last_batch_is_cut_off(bench, batch, cut_bytes):
+def test_a_torn_last_batch_is_truncated(bench, batch, cut_bytes):
     for _ in range(3):
         bench.append(batch(2))
     bench.stop(clean=False)
@@ -57,7 +57,7 @@ def test_a_torn_last_batch_is_cut_off(bench, batch, cut_bytes):
 
 
 @pytest.mark.parametrize("garbage", [b"\0" * 5, b"\0" * 500, b"\xff" * 100])
-def test_garbage_at_the_end_is_cut_off(bench, batch, garbage):
+def test_garbage_at_the_end_is_truncated(bench, batch, garbage):
     """Zeros are what a file system may leave after a power cut."""
     bench.append(batch(2))
     bench.stop(clean=False)
@@ -109,12 +109,13 @@ def test_only_what_lies_above_the_recovery_point_is_scanned(bench, batch, monkey
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("damage", ["index", "timeindex", "cut", "preallocated"])
-def test_a_missing_or_unsound_index_is_built_anew(bench, batch, clean, damage):
+def test_a_missing_or_unsound_index_is_rebuilt(bench, batch, clean, damage):
     bench.settings["log.index.interval.bytes"] = "200"
     for at in range(20):
         bench.append(batch(2, time_ms=1000 * at))
     log = bench.log()
     expected = (log.segments[0].index.entries(), log.segments[0].time_index.entries())
+    log.segments[0].index.write_out()
     bench.stop(clean=clean)
     index = bench.partition_directory / "00000000000000000000.index"
     if damage == "index":
@@ -177,7 +178,7 @@ def test_recovery_takes_leader_epochs_from_the_batches_it_scans(bench, batch):
     assert bench.restart(clean=False).epochs == [EpochEntry(1, 0), EpochEntry(2, 2)]
 
 
-def test_after_an_unclean_shutdown_the_newest_epoch_is_known_though_its_records_are_gone(bench, batch):
+def test_after_an_unclean_shutdown_the_newest_epoch_is_known_though_its_records_are_lost(bench, batch):
     """A process refuses to lead an epoch that the one before it has led (LoadedLog.former_epoch)."""
     bench.append(batch(0), epoch=1)
     bench.log().write_epochs([EpochEntry(1, 0), EpochEntry(5, 1)], sync=True)
@@ -203,7 +204,7 @@ def test_the_producer_state_is_the_same_after_a_restart(bench, batch, clean):
         assert after[producer_id].last_timestamp_ms == entry.last_timestamp_ms
 
 
-def test_a_cut_log_does_not_keep_the_producers_of_what_is_gone(bench, batch):
+def test_a_truncated_log_does_not_keep_the_producers_of_what_was_removed(bench, batch):
     bench.append(batch(2, producer_id=5, sequence=0))
     bench.append(batch(2, producer_id=6, sequence=0))
     bench.stop(clean=False)
@@ -243,3 +244,30 @@ def test_leftovers_of_unfinished_work_are_removed(bench, batch):
         (folder / name).write_bytes(b"12345678")
     bench.log()
     assert not [name for name in leftovers if (folder / name).exists()]
+
+
+def test_index_entries_that_a_kill_loses_are_made_again(bench, batch):
+    """Entries of the active segment are written together (rule 4 of the indexes); recovery reads that segment whole."""
+    bench.settings["log.index.interval.bytes"] = "200"
+    for at in range(20):
+        bench.append(batch(2, time_ms=1000 * at))
+    expected = bench.log().segments[0].index.entries()
+    bench.stop(clean=False)
+    assert (bench.partition_directory / "00000000000000000000.index").stat().st_size < 8 * len(expected)
+    found = bench.log().segments[0].index.entries()
+    assert len(found) >= len(expected) - 1
+    assert bench.log().find_offset_by_time(7001, 40) == (15, 7001)
+
+
+def test_a_log_that_was_flushed_to_its_end_needs_no_index_entry_to_be_read(bench, batch):
+    """A recovery point at the log end leaves the index as short as the kill left it: reads begin further in front."""
+    bench.settings["log.index.interval.bytes"] = "200"
+    for at in range(20):
+        bench.append(batch(2, time_ms=1000 * at))
+    bench.log().flush()
+    bench.manager.write_recovery_points()
+    bench.stop(clean=False)
+    log = bench.log()
+    assert bases(log) == list(range(0, 40, 2))
+    assert log.find_offset_by_time(7001, 40) == (15, 7001)
+    assert log.segments[0].largest_timestamp == (19001, 39)

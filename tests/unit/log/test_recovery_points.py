@@ -60,7 +60,7 @@ def test_a_log_that_is_loaded_has_no_recovery_point_below_its_start(bench, batch
     assert (log.log_start_offset, log.recovery_point) == (5, 5)
 
 
-def test_a_cut_below_the_log_start_lowers_the_recovery_point_too(bench, batch):
+def test_a_truncation_below_the_log_start_lowers_the_recovery_point_too(bench, batch):
     for _ in range(3):
         bench.append(batch(2))
     log = bench.log()
@@ -97,7 +97,7 @@ def test_what_the_log_start_took_along_is_still_synced(bench, batch):
 
 
 @pytest.mark.parametrize("to_offset", [3, 5, 10])
-def test_a_power_cut_after_records_were_deleted_leaves_a_log_without_holes(bench, batch, to_offset):
+def test_a_power_loss_after_records_were_deleted_leaves_a_log_without_holes(bench, batch, to_offset):
     bench.disk = SyncedDisk()
     fill(bench, batch, 3)
     bench.log().advance_log_start(to_offset)
@@ -142,7 +142,7 @@ def test_a_log_without_records_and_one_that_was_stopped_get_no_snapshot_when_the
     assert (bench.partition_directory / f"{2:020d}.snapshot").stat().st_mtime_ns == before
 
 
-def test_snapshots_above_the_first_segment_that_is_scanned_are_not_believed(bench, batch):
+def test_snapshots_above_the_first_segment_that_is_scanned_are_not_trusted(bench, batch):
     """They may tell of batches that a power cut took."""
     fill(bench, batch, 3)
     bench.stop(clean=False)
@@ -187,7 +187,7 @@ def test_recovery_knows_the_producers_of_a_scanned_segment_below_the_log_start_t
     assert sorted(entry.producer_id for entry in log.producer_state.entries()) == [7, 8]
 
 
-def test_a_snapshot_of_recovery_tells_of_idle_producers_whom_the_log_forgets(bench, batch):
+def test_a_snapshot_of_recovery_has_idle_producers_that_the_log_forgets(bench, batch):
     """Kafka drops who is idle when it reads a snapshot, not when it writes one."""
     bench.settings["producer.id.expiration.ms"] = "1000"
     bench.append(batch(2, producer_id=7, sequence=0))
@@ -222,7 +222,7 @@ def test_a_snapshot_up_to_the_log_start_goes(bench, batch):
     assert snapshots(bench) == [8, 10]
 
 
-def test_a_cut_leaves_a_snapshot_at_the_new_end(bench, batch):
+def test_a_truncation_leaves_a_snapshot_at_the_new_end(bench, batch):
     """UnifiedLog.truncateTo rebuilds the producer state, which ends with a snapshot."""
     for at in range(3):
         bench.append(batch(2, producer_id=7, sequence=2 * at))

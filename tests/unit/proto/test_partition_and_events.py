@@ -36,7 +36,7 @@ def test_legal_topic_names(name):
         ("ä", "other than"),
     ],
 )
-def test_illegal_topic_names_are_told_in_kafkas_words(name, words):
+def test_illegal_topic_names_are_reported_in_kafkas_words(name, words):
     problem = topic_name_problem(name)
     assert problem is not None
     assert words in problem
@@ -47,7 +47,7 @@ def test_period_and_underscore_collide():
     assert not topic_names_collide("a.b", "a-b")
 
 
-def test_events_are_read_across_rotation_and_a_cut_off_last_line(tmp_path):
+def test_events_are_read_across_rotation_and_an_incomplete_last_line(tmp_path):
     path = tmp_path / event_log.file_name("broker-0")
     path.with_name(path.name + ".1").write_text(json.dumps({"time_ms": 1, "source": "broker-0", "sequence": 1}) + "\n")
     path.write_text(json.dumps({"time_ms": 3, "source": "broker-0", "sequence": 2}) + '\n{"time_ms": 4, "sou')

@@ -76,7 +76,7 @@ def test_several_batches_are_read_one_after_the_other():
 
 
 @pytest.mark.parametrize("cut", [1, 30, 60, 62])
-def test_a_cut_off_batch_is_corrupt(cut):
+def test_an_incomplete_batch_is_corrupt(cut):
     with pytest.raises(TidegaugeError) as error:
         list(record_batch.iterate_headers(a_batch() + a_batch()[:cut]))
     assert error.value.code is ErrorCode.CORRUPT_MESSAGE

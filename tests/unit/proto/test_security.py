@@ -136,7 +136,7 @@ def test_a_listeners_protocol_is_mapped_and_brokers_choose_theirs() -> None:
         ("Ssl handshake failed: SSL_ERROR_SSL: error:1:SOMETHING_NEW: OK", "the TLS handshake failed: SOMETHING_NEW"),
     ],
 )
-def test_a_client_is_told_why_and_what_to_do(details: str, words: str) -> None:
+def test_a_client_gets_the_cause_and_what_to_do(details: str, words: str) -> None:
     reason = client_reason(details, "h")
     assert reason is not None
     assert words in reason

@@ -103,7 +103,7 @@ def test_kafkas_cross_checks_hold_at_start():
         settings.parse_broker_settings({"replica.fetch.wait.max.ms": "9000", "replica.lag.time.max.ms": "8000"})
 
 
-def test_unknown_broker_settings_are_told_not_refused():
+def test_unknown_broker_settings_are_reported_not_refused():
     """AbstractConfig.logUnused: a server.properties may hold names for others (plug-ins); Kafka warns and goes on."""
     values, unknown = settings.parse_broker_settings({"broker.id": "3", "my.plugin.name": "3"})
     assert values.integer("broker.id") == 3

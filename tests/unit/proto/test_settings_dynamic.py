@@ -91,7 +91,7 @@ def test_a_broker_view_lists_the_names_that_stand_in():
     assert not views["log.retention.ms"].is_read_only
 
 
-def test_what_somebody_wrote_wrong_is_left_out_and_told():
+def test_malformed_settings_are_left_out_and_reported():
     made = broker()
     problems = made.replace(
         default={"nonsense": "1", "broker.id": "7", MIN_ISR: "none", "log.segment.bytes": "2000"}, own={}

@@ -30,7 +30,7 @@ def test_constraints_are_name_and_version_only():
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line)] == []
 
 
-def test_no_file_names_an_index_or_a_home_folder():
+def test_no_file_names_an_index_or_a_home_directory():
     bad = re.compile(rb"https?://(?:files|registry|repo1?|deb|proxy|index)\.[a-z]|/root/|/home/[a-z]+/")
     offenders = [
         str(path.relative_to(ROOT))

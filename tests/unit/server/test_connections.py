@@ -59,7 +59,7 @@ def test_limits_have_kafkas_names_and_defaults() -> None:
     assert options["grpc.max_connection_idle_ms"] == INT_MAX
 
 
-def test_a_client_that_fails_again_and_again_is_told_once_and_counted() -> None:
+def test_a_client_that_fails_again_and_again_is_logged_once_and_counted() -> None:
     logged = LoggedReasons()
     assert logged.sentence("why", 0.0) == "Failed authentication (SSL handshake failed): why"
     assert logged.sentence("why", 1.0) is None

@@ -110,7 +110,7 @@ async def test_what_was_changed_while_a_broker_was_down_is_in_force_after_its_st
     await late.configs.close()
 
 
-async def test_a_new_session_reads_everything_anew(zookeeper, brokers):
+async def test_a_new_session_reads_everything_again(zookeeper, brokers):
     """Notifications may have come and been purged meanwhile."""
     zookeeper.put("/config/topics/t", b'{"version":1,"config":{"min.insync.replicas":"2"}}')
     zookeeper.fire()
@@ -121,7 +121,7 @@ async def test_a_new_session_reads_everything_anew(zookeeper, brokers):
     assert [broker.topics for broker in brokers] == [{"t": 2}, {"t": 2}]
 
 
-async def test_notifications_that_nobody_understands_are_skipped(zookeeper, brokers):
+async def test_malformed_notifications_are_skipped(zookeeper, brokers):
     for data in (b"nonsense", b'{"version":2,"entity_path":"topics"}', b'{"version":2,"entity_path":"clients/c"}'):
         await zookeeper.create("/config/changes/config_change_", data, sequence=True)
     zookeeper.put("/config/changes/other", b"x")

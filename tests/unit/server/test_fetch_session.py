@@ -23,7 +23,7 @@ def test_partitions_that_are_not_named_again_are_fetched_as_before():
     assert [item.topic_partition for item in request.partitions] == [B]
 
 
-def test_who_brought_records_goes_to_the_end_so_that_a_full_answer_starves_nobody():
+def test_a_partition_that_brought_records_goes_to_the_end_so_that_a_full_response_starves_none():
     session = FetchSession()
     ask(session, [FetchPartition(A, 5, 100), FetchPartition(B, 7, 100)])
     assert [item.topic_partition for item in ask(session, [FetchPartition(A, 6, 100)]).partitions] == [B, A]
@@ -31,7 +31,7 @@ def test_who_brought_records_goes_to_the_end_so_that_a_full_answer_starves_nobod
     assert [item.topic_partition for item in ask(session, [FetchPartition(B, 8, 100)]).partitions] == [A, B]
 
 
-def test_an_answer_names_a_partition_only_with_news():
+def test_a_response_names_a_partition_only_with_news():
     session = FetchSession()
     ask(session, [FetchPartition(A, 5, 100, current_leader_epoch=1)])
     nothing = FetchResult(A, high_watermark=5, log_start_offset=0)
@@ -43,7 +43,7 @@ def test_an_answer_names_a_partition_only_with_news():
     assert session.has_news(FetchResult(A, high_watermark=6, diverging=EpochEnd(1, 3)), b"")
 
 
-def test_a_new_leader_epoch_is_told_the_high_watermark_again():
+def test_a_new_leader_epoch_is_sent_the_high_watermark_again():
     session = FetchSession()
     ask(session, [FetchPartition(A, 5, 100, current_leader_epoch=1)])
     nothing = FetchResult(A, high_watermark=5, log_start_offset=0)

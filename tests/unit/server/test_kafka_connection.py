@@ -71,7 +71,7 @@ def test_a_frame_of_a_wrong_size_closes_after_what_came_before_it(listener: List
     assert client.transport.ended == "closed"
 
 
-def test_a_grpc_client_is_told_of_in_the_log(listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_grpc_client_is_named_in_the_log(listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
     client = Client(listener)
     with caplog.at_level("INFO", logger="tidegauge.kafka"):
         client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
@@ -265,7 +265,7 @@ async def test_a_client_that_goes_leaves_nothing_waiting(listener: Listener) -> 
 
 
 @pytest.mark.parametrize("kind", ["at once", "later"])
-async def test_a_defect_closes_its_connection_and_tells_the_log(
+async def test_a_defect_closes_its_connection_and_is_logged(
     listener: Listener, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any) -> Any:

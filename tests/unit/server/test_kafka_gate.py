@@ -73,7 +73,7 @@ def produce(acks: int = -1) -> ProduceRequest:
     return ProduceRequest(acks=acks, timeout_ms=1, topic_data=[TopicProduceData("t", parts)])
 
 
-async def test_a_cut_ends_connections_and_refuses_new_ones(broker: Broker) -> None:
+async def test_a_partition_ends_connections_and_refuses_new_ones(broker: Broker) -> None:
     before = Client(broker.listener)
     broker.cut()
     assert before.transport.ended == "aborted"
@@ -90,7 +90,7 @@ async def test_a_lost_request_is_not_handled_and_ends_its_connection(broker: Bro
     assert client.transport.ended == "closed"
 
 
-async def test_a_read_is_answered_with_the_error_in_each_of_its_items(broker: Broker) -> None:
+async def test_the_response_to_a_read_has_the_error_in_each_of_its_items(broker: Broker) -> None:
     client = Client(broker.listener)
     broker.fails("Metadata", times=1)
     response = await broker.ask(client, METADATA, 9, MetadataRequest())

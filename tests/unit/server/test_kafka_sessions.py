@@ -124,7 +124,7 @@ def test_a_response_names_records_errors_divergence_and_changed_offsets_only() -
     assert session.has_news(A, failed, b""), "an error is repeated"
 
 
-def test_a_partition_with_another_leader_epoch_is_told_anew() -> None:
+def test_a_partition_with_another_leader_epoch_is_sent_again() -> None:
     sessions = cache()
     session = session_of(sessions, A)
     session.has_news(A, result(A), b"")

@@ -35,7 +35,7 @@ async def test_live_brokers_are_replaced_whole_and_partitions_one_by_one():
     assert not cache.knows(TopicPartition("orders", 1))
 
 
-async def test_a_deleted_topic_is_gone_with_its_last_partition():
+async def test_a_deleted_topic_is_forgotten_with_its_last_partition():
     cache = MetadataCache()
     cache.update(told([1], led_by(1, 4)))
     assert cache.update(told([1], led_by(1, 4, deleted=True))) == {"orders"}

@@ -108,7 +108,7 @@ def test_a_replica_that_a_reassignment_adds_does_not_make_a_partition_under_repl
         ((1, 2, 0), 5, "0", "0", "1"),  # at most the replication factor
     ],
 )
-def test_the_isr_of_a_leader_is_told_by_kafkas_names(
+def test_the_isr_of_a_leader_is_reported_by_kafkas_names(
     isr: tuple[int, ...], min_isr: int, under: str, below: str, at_min: str
 ) -> None:
     told = page(replicas=[Replica(leader(isr), 640, 2, min_isr), Replica(follower())])
@@ -120,13 +120,13 @@ def test_the_isr_of_a_leader_is_told_by_kafkas_names(
     assert told['kafka_cluster_partition_insyncreplicascount{topic="orders",partition="1"}'] == "0"
 
 
-def test_open_connections_are_told_by_listener() -> None:
+def test_open_connections_are_reported_by_listener() -> None:
     """SocketServer's connection-count."""
     told = page(replicas=[])
     assert told['kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"}'] == "3"
 
 
-def test_logs_and_lags_are_told() -> None:
+def test_logs_and_lags_are_reported() -> None:
     meters = Meters()
     meters.follower_fetched(OTHER, leader=2, high_watermark=9, log_end_offset=5)
     told = page(replicas=[Replica(leader((1, 2)), 640, 2), Replica(follower())], meters=meters)
@@ -142,7 +142,7 @@ def test_logs_and_lags_are_told() -> None:
     assert told["kafka_server_replicamanager_leadercount"] == "1"
 
 
-def test_the_lag_behind_a_former_leader_is_told_no_more() -> None:
+def test_the_lag_behind_a_former_leader_is_reported_no_more() -> None:
     meters = Meters()
     meters.follower_fetched(OTHER, leader=1, high_watermark=9, log_end_offset=5)
     told = page(replicas=[Replica(follower())], meters=meters)
@@ -259,7 +259,7 @@ def test_what_public_dashboards_query_is_there() -> None:
     assert len(asked) > 35
 
 
-def test_the_brokers_state_is_told_by_kafkas_numbers() -> None:
+def test_the_brokers_state_is_reported_by_kafkas_numbers() -> None:
     meters = Meters()
     told = []
     for state in ("starting", "registered", "shutting-down"):

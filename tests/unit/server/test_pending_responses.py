@@ -73,7 +73,7 @@ async def test_the_end_of_the_calls_leaves_nothing() -> None:
     assert (outgoing.held_bytes("gone"), outgoing.total_bytes) == (0, 0)
 
 
-async def test_small_answers_cost_nothing() -> None:
+async def test_small_responses_cost_nothing() -> None:
     outgoing = responses()
     await held(outgoing, "any", 1_000)
     assert outgoing.held_bytes("any") == 0

@@ -87,7 +87,7 @@ async def test_a_parent_that_came_late_over_a_new_connection_leaves_nothing_out(
     assert_whole(tree)
 
 
-async def test_any_other_failure_is_told() -> None:
+async def test_any_other_failure_is_reported() -> None:
     tree = Tree()
     tree.refuses["/admin"] = SessionExpired("gone")
     with pytest.raises(SessionExpired):

@@ -85,7 +85,7 @@ async def test_a_follower_of_another_cluster_or_rule_is_refused_with_a_sentence(
     assert service.asked == []
 
 
-async def test_answers_bear_the_number_of_their_request_and_name_what_is_new() -> None:
+async def test_responses_bear_the_number_of_their_request_and_name_what_is_new() -> None:
     service = Service()
     wanted = fetch_pb2.FetchPartition(topic="t", partition=0, fetch_offset=3, partition_max_bytes=100)
     first = fetch_pb2.ReplicaFetchRequest(

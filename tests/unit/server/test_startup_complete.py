@@ -102,7 +102,7 @@ async def test_what_was_said_to_the_process_before_does_not_count(broker: Broker
     assert broker.is_ready
 
 
-async def test_the_controller_may_be_quicker_than_zookeepers_answer_to_the_registration(broker: Broker) -> None:
+async def test_the_controller_may_be_quicker_than_zookeepers_response_to_the_registration(broker: Broker) -> None:
     await broker.hears(broker_epoch=140, complete=True)
     await broker.registers(140)
     assert broker.is_ready

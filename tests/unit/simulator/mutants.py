@@ -210,12 +210,12 @@ def below_min_isr(leader: Leader, now_ms: int, alive: Collection[int], cause: st
     return moved
 
 
-def takes_any_answer(follower: Follower, request_id: int, answer: Any, now_ms: int, out: list[Any]) -> bool:
+def takes_any_response(follower: Follower, request_id: int, answer: Any, now_ms: int, out: list[Any]) -> bool:
     follower.in_flight = request_id
-    return TRUE_ANSWERED(follower, request_id, answer, now_ms, out)
+    return TRUE_FETCH_RESPONSE_RECEIVED(follower, request_id, answer, now_ms, out)
 
 
-TRUE_ANSWERED = Follower.answered
+TRUE_FETCH_RESPONSE_RECEIVED = Follower.fetch_response_received
 
 
 def takes_back_any(rounds: Rounds, leader: int, request_id: int) -> list[Follower]:
@@ -415,7 +415,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "late-answers",
         "an answer is taken by the request that waits for it",
-        ((Follower, "answered", takes_any_answer), (Rounds, "_take_back", takes_back_any)),
+        ((Follower, "fetch_response_received", takes_any_response), (Rounds, "_take_back", takes_back_any)),
     ),
     Mutant(
         "epochs-unchecked",

@@ -290,7 +290,7 @@ def test_every_kind_has_its_small_history():
     assert kinds == stated
 
 
-def test_a_cut_inside_a_batch_is_named_and_one_at_its_border_is_not():
+def test_a_truncation_inside_a_batch_is_named_and_one_at_its_border_is_not():
     with pytest.raises(AssertionError, match="WholeBatches"):
         cuts_inside(Stage([A, B], [A, B]), 3)
     cuts_inside(Stage([A, B], [A, B]), 2)
@@ -337,7 +337,7 @@ def test_a_member_that_lost_records_to_power_is_excused_and_nothing_is_lost():
     assert stage.checker.lost == []
 
 
-def test_a_member_that_cuts_them_itself_is_not():
+def test_a_member_that_truncates_them_itself_is_not():
     with pytest.raises(Violation, match="StrongIsr"):
         lossy().cut(2, 1)
 
@@ -432,7 +432,7 @@ def former_leader(*, power: bool) -> Stage:
     return stage
 
 
-def test_what_a_former_leader_commits_on_the_word_of_a_life_that_has_ended_is_lost_by_name():
+def test_what_a_former_leader_commits_on_the_word_of_an_ended_incarnation_is_lost_by_name():
     """A report was on its way to a leader that was paused (seed 3,011,530 of histories that may lose)."""
     stage = former_leader(power=True)
     stage.commit(1, 2)
@@ -445,7 +445,7 @@ def test_what_a_former_leader_commits_on_the_word_of_a_life_that_has_ended_is_lo
     assert stage.checker.lost_numbers == {1}
 
 
-def test_without_a_power_cut_or_by_the_present_leader_the_same_is_a_violation():
+def test_without_a_power_loss_or_by_the_present_leader_the_same_is_a_violation():
     with pytest.raises(Violation, match="LogMatchingHw"):
         former_leader(power=False).commit(1, 2)
     stage = former_leader(power=True)

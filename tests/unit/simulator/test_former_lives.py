@@ -118,7 +118,7 @@ def overlook_a_restart(world: World, broker_id: int = 1) -> None:
     world.elect(2)
 
 
-def test_a_leader_refuses_the_epoch_of_its_former_life():
+def test_a_leader_refuses_the_epoch_of_its_previous_incarnation():
     """It would write other records at the same offsets in the same epoch; the other member of the ISR leads instead."""
     world = make_world()
     epoch = world.state_now.leader_epoch
@@ -143,7 +143,7 @@ def test_a_leader_that_does_not_refuse_makes_logs_differ():
         come_to_rest(world)
 
 
-def test_who_refuses_is_told_again_though_its_leader_has_taken_it_out_of_the_isr_meanwhile():
+def test_a_broker_that_refuses_is_notified_again_though_its_leader_has_taken_it_out_of_the_isr_meanwhile():
     """Else it has heard of no leader, and fetches from nobody for good (seed 3,247,467)."""
     world = make_world()
     overlook_a_restart(world, 2)

@@ -33,7 +33,7 @@ def test_kip_279_has_a_private_epoch_of_its_own():
 
 
 @pytest.mark.parametrize("rule", ["high-watermark", "kip-101", "kip-279"])
-def test_a_story_is_told_the_same_again_and_not_under_kip_320(rule: str):
+def test_a_story_is_found_the_same_again_and_not_under_kip_320(rule: str):
     found = find_story(0, rule)
     assert found is not None
     seed, story = found
@@ -45,5 +45,5 @@ def test_a_story_is_told_the_same_again_and_not_under_kip_320(rule: str):
     assert len(scenario.steps) == 2 * len(story.done) + 2
 
 
-def test_kip_320_tells_no_such_story():
+def test_kip_320_has_no_such_story():
     assert find_story(0, "kip-320", 100) is None

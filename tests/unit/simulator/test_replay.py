@@ -145,7 +145,7 @@ def test_an_equal_or_lower_epoch_is_refused():
     assert outcome.refused[1]["why"].startswith("STALE_CONTROLLER_EPOCH")
 
 
-def test_a_record_is_appended_where_somebody_believes_that_he_leads():
+def test_a_record_is_appended_where_a_broker_leads_in_its_own_view():
     outcome = steps(controller(0, "r1"), append("r1"), told("r1", 0), told("r2", 0), append("r1"), append("r2"))
     assert [one["step"] for one in outcome.refused] == [2, 6]
 
@@ -224,7 +224,7 @@ def test_power_takes_a_member_out_of_the_isr():
     assert outcome.held
 
 
-def test_truncate_cuts_and_brings_nothing():
+def test_truncate_removes_and_brings_nothing():
     """A zombie's record goes by a diverging answer; what the new leader has comes with the next fetch only."""
     zombie = (controller(0, "r1"), told("r1", 0), append("r1"), controller(1, "r2"), told("r2", 1), append("r2"))
     outcome = steps(*zombie, told("r1", 1), {"do": "truncate", "follower": "r1", "leader": "r2"}, fetch("r1", "r2"))
@@ -327,7 +327,7 @@ def test_a_zombie_follower_convicts_all_before_kip_320(rule: str, breaks: bool):
         ),
     ],
 )
-def test_what_is_no_trace_is_told_in_one_sentence(text: str, words: str):
+def test_what_is_no_trace_is_reported_in_one_sentence(text: str, words: str):
     with pytest.raises(TraceError) as told_so:
         read_trace(text)
     assert words in str(told_so.value)

@@ -37,7 +37,7 @@ def test_kip_320_breaks_nothing():
     assert sum(history.acknowledged for history in histories) > 200
 
 
-def test_what_power_cuts_take_is_lost_by_name_only():
+def test_what_power_losses_take_is_lost_by_name_only():
     """May lose: acknowledged records go with the last in-sync copy only, are named, and no replica stays different."""
     histories = [history_of(seed, 500, power=MAY_LOSE) for seed in range(30)]
     assert [history.violation for history in histories] == [None] * 30
@@ -81,7 +81,7 @@ def test_histories_of_one_directory_are_what_they_were():
         (3_247_467, MUST_SURVIVE),
     ],
 )
-def test_what_the_long_search_told_of_is_cured(seed: int, power: str):
+def test_what_the_long_search_found_is_cured(seed: int, power: str):
     """Seeds that broke an invariant, the last by the controller's own fault (docs/simulation.md, "What was found")."""
     assert history_of(seed, 1000, power=power, directories=1).violation is None
 
@@ -229,7 +229,7 @@ def test_the_verb_names_a_violation_by_a_seed_that_gives_it_again():
     assert json.loads(out)["violations"] == [found | {"run": 0}]
 
 
-def test_the_verb_tells_a_short_schedule():
+def test_the_verb_prints_a_short_schedule():
     code, out = run("--runs", "300", "--fail-fast", "--truncation", "high-watermark", "--jobs", "1")
     assert code == 1
     assert " breaks " in out
@@ -268,7 +268,7 @@ def test_where_no_story_is_found_the_scenario_is_the_schedule(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("power", [MUST_SURVIVE, MAY_LOSE])
-def test_every_told_history_is_a_scenario_that_the_lab_takes(power: str):
+def test_every_printed_history_is_a_scenario_that_the_lab_takes(power: str):
     """Whole histories: every action occurs, and what it says becomes a step or a comment."""
     for seed in range(12):
         told = replay_schedule(seed, history_of(seed, 300, power=power).schedule, power=power, tells=True)

@@ -77,7 +77,7 @@ def test_an_empty_batch_leaves_no_file(output: BatchFiles) -> None:
     assert seen(output.directory) == {}
 
 
-def test_a_folder_of_another_query_is_refused(output: BatchFiles) -> None:
+def test_a_directory_of_another_query_is_refused(output: BatchFiles) -> None:
     """A lost checkpoint starts at batch 0 again and would mix with what lies there."""
     output.write(0, writer("a"), rows)
     output.close()
@@ -87,13 +87,13 @@ def test_a_folder_of_another_query_is_refused(output: BatchFiles) -> None:
     output.open("q1")
 
 
-def test_a_folder_with_foreign_parquet_is_refused(tmp_path: Path) -> None:
+def test_a_directory_with_foreign_parquet_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.parquet").touch()
     with pytest.raises(TidegaugeError, match="did not write"):
         BatchFiles(tmp_path).open(None)
 
 
-def test_two_jobs_do_not_share_a_folder(output: BatchFiles) -> None:
+def test_two_jobs_do_not_share_a_directory(output: BatchFiles) -> None:
     with pytest.raises(TidegaugeError, match="Another job is writing"):
         BatchFiles(output.directory).open("q1", patience_s=0)
 
@@ -108,7 +108,7 @@ def test_two_jobs_do_not_share_a_folder(output: BatchFiles) -> None:
         ("/d/checkpoint/out", "/d/checkpoint", False),
     ],
 )
-def test_the_two_folders_do_not_spoil_each_other(output: str, checkpoint: str, fine: bool) -> None:
+def test_the_two_directories_do_not_spoil_each_other(output: str, checkpoint: str, fine: bool) -> None:
     if fine:
         check_directories(Path(output), Path(checkpoint))
     else:

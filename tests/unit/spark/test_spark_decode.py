@@ -121,7 +121,7 @@ def test_bad_crc_is_refused_and_gives_nothing() -> None:
     assert list(decoder.rest()) == []
 
 
-def test_a_cut_off_batch_is_refused() -> None:
+def test_an_incomplete_batch_is_refused() -> None:
     decoder = ArrowDecoder(ORDERS_1, 0, 3)
     with pytest.raises(TidegaugeError, match="incomplete"):
         list(decoder.decode(build(numbered(3), 0)[:-5]))

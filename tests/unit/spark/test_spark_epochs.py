@@ -40,19 +40,19 @@ def truncations(log: Log, offset: int, epoch: int) -> dict[TopicPartition, int]:
     return EpochTracker().truncations(log, {ZERO: offset}, {ZERO: epoch})
 
 
-def test_a_clean_change_of_leader_cuts_nothing() -> None:
+def test_a_clean_change_of_leader_truncates_nothing() -> None:
     assert truncations(Log({0: 0, 1: 10}, 10), 10, 0) == {}
     assert truncations(Log({0: 0, 1: 10}, 30), 7, 0) == {}
     assert truncations(Log({0: 0, 1: 10}, 30), 25, 1) == {}
 
 
-def test_a_shorter_log_is_a_cut_also_once_it_has_grown_past_the_reader() -> None:
+def test_a_shorter_log_is_a_truncation_also_once_it_has_grown_past_the_reader() -> None:
     """Unclean election: the new leader had 6 of 10 records, then wrote 20; by offsets alone nothing is to be seen."""
     assert truncations(Log({0: 0, 1: 6}, 6), 10, 0) == {ZERO: 6}
     assert truncations(Log({0: 0, 1: 6}, 26), 10, 0) == {ZERO: 6}
 
 
-def test_records_of_a_missing_epoch_are_a_cut() -> None:
+def test_records_of_a_missing_epoch_are_a_truncation() -> None:
     """The log has 10 records, but those that were read at 5..9 were written under epoch 2."""
     assert truncations(Log({1: 0, 3: 10}, 12), 10, 2) == {ZERO: 10}
 
@@ -62,7 +62,7 @@ def test_a_leader_that_knows_nothing_leaves_it_to_the_offsets() -> None:
     assert truncations(Log({0: 0}, 5, current=0), 3, 2) == {}, "an epoch above all: undefined"
 
 
-def test_retention_is_no_cut() -> None:
+def test_retention_is_no_truncation() -> None:
     """All that was read is deleted: the oldest epoch left is above ours and begins behind it."""
     assert truncations(Log({4: 100}, 120), 50, 2) == {}
 
@@ -77,7 +77,7 @@ def test_one_question_per_leader_epoch() -> None:
     assert tracker.truncations(log, {ZERO: 10}, {ZERO: 0}) == {ZERO: 6}
 
 
-def test_a_lagging_high_watermark_is_told_from_lost_records() -> None:
+def test_a_lagging_high_watermark_is_distinguished_from_lost_records() -> None:
     """The new leader holds 10 records and does not know yet that they are committed."""
     assert EpochTracker().lagging(Log({0: 0, 1: 10}, 10), {ZERO: 10}) == {ZERO}
     assert EpochTracker().lagging(Log({0: 0, 1: 6}, 6), {ZERO: 10}) == set()

@@ -147,7 +147,7 @@ def test_a_stop_falls_between_two_batches(job: ModuleType, spark: Spark) -> None
     assert not list(spark.directory.parent.glob("output/part-00000001*"))
 
 
-def test_a_failure_is_told_by_its_cause(job: ModuleType) -> None:
+def test_a_failure_is_reported_by_its_cause(job: ModuleType) -> None:
     text = "[STREAM_FAILED] Query terminated\n  File x\ntidegauge.errors.TidegaugeError: CODE (3): the cause\n more"
     assert job.sentence(RuntimeError(text)) == "CODE (3): the cause"
     assert job.sentence(RuntimeError("one line\nstack")) == "one line"
@@ -167,12 +167,14 @@ def test_a_failure_is_told_by_its_cause(job: ModuleType) -> None:
         (ConnectionRefusedError(111, "Connection refused"), "Spark's Java process is dead"),
     ],
 )
-def test_what_becomes_of_sparks_processes_is_told_with_what_to_do(job: ModuleType, error: Exception, told: str) -> None:
+def test_what_becomes_of_sparks_processes_is_reported_with_what_to_do(
+    job: ModuleType, error: Exception, told: str
+) -> None:
     assert told in job.sentence(error)
     assert "again" in job.sentence(error)
 
 
-def test_a_session_whose_java_process_is_gone_ends_without_a_word() -> None:
+def test_a_session_whose_java_process_is_dead_ends_without_a_word() -> None:
     def stop(error: Exception) -> Any:
         class Session:
             def stop(self) -> None:

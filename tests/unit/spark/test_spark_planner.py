@@ -37,7 +37,7 @@ def test_a_new_partition_begins_at_earliest() -> None:
     assert "orders-1 starts from 2 instead of 0" in plan.losses[0]
 
 
-def test_gone_partition_and_backward_offset_are_losses() -> None:
+def test_missing_partition_and_backward_offset_are_losses() -> None:
     plan = plan_batch({ZERO: 5, ONE: 5}, {ONE: 3}, {})
     assert plan.ranges == []
     assert "orders-0 is gone" in plan.losses[0]

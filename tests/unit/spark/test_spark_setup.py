@@ -51,7 +51,7 @@ def test_a_worker_says_what_its_python_lacks() -> None:
     assert "PYSPARK_PYTHON" in error.message
 
 
-def test_workers_import_nothing_that_nobody_was_told_to_install() -> None:
+def test_workers_import_nothing_beyond_what_they_were_to_install() -> None:
     """Where the package comes by --py-files, the libraries of MODULES are enough: those are what people install."""
     refused = NOT_FOR_WORKERS - {module.split(".", maxsplit=1)[0] for module in MODULES}
     assert "kazoo" in refused

@@ -162,14 +162,14 @@ async def test_a_button_does_its_action(site: Site):
         {"host": f"evil.example:{PORT}", "origin": f"http://evil.example:{PORT}"},
     ],
 )
-async def test_nobody_else_presses_a_button(site: Site, wrong: dict[str, str]):
+async def test_no_other_page_presses_a_button(site: Site, wrong: dict[str, str]):
     answer = await ask(site.app, "POST", "/action", GOOD | wrong, KILL)
     assert answer.status == 403
     assert answer.error["message"]
     assert site.done == []
 
 
-async def test_reading_methods_change_nothing_and_preflights_are_not_answered(site: Site):
+async def test_reading_methods_change_nothing_and_preflights_get_no_response(site: Site):
     for method in ("GET", "OPTIONS", "PUT"):
         answer = await ask(site.app, method, "/action", GOOD, KILL)
         assert answer.status == 405
@@ -177,7 +177,7 @@ async def test_reading_methods_change_nothing_and_preflights_are_not_answered(si
     assert site.done == []
 
 
-async def test_what_cannot_be_done_is_told(site: Site):
+async def test_what_cannot_be_done_is_reported(site: Site):
     answer = await ask(site.app, "POST", "/action", GOOD, b'{"action":"kill","broker":7}')
     assert (answer.status, answer.error["name"]) == (409, "BROKER_NOT_AVAILABLE")
     assert (await ask(site.app, "POST", "/action", GOOD, b'{"action":"dance","broker":1}')).status == 400
@@ -210,7 +210,7 @@ async def test_server_sent_events_begin_with_the_view(site: Site):
     assert site.source.closed, "whoever looked closes the source"
 
 
-async def test_a_watcher_is_told_differences_and_a_slow_one_only_the_last():
+async def test_a_watcher_is_sent_differences_and_a_slow_one_only_the_last():
     source = FakeSource()
     hub = Hub(source)
     async with aclosing(hub.watch()) as told:

@@ -12,7 +12,7 @@ from tidegauge_lab.cli.watch import watch
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
-def test_a_missing_extra_is_told_with_its_cure(missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_missing_extra_is_reported_with_its_cure(missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setitem(sys.modules, missing, None)
     done = CliRunner().invoke(watch, ["--dir", str(tmp_path)])
     assert done.exit_code == 1

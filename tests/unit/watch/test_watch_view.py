@@ -103,7 +103,7 @@ def test_of_equally_new_metadata_the_controllers_own_names_the_topics():
         assert view_of(facts)["partitions"] == {}
 
 
-def test_a_broker_that_is_gone_keeps_its_replica_as_last_seen():
+def test_a_dead_broker_keeps_its_replica_as_last_seen():
     """Rule 4; the leader is still the one that the brokers know (rule 3)."""
     facts = healthy()
     dead = replace(facts.brokers[0], state="down", pid=None, metadata=None, answered=False)
@@ -197,7 +197,7 @@ def test_a_difference_names_what_changed_and_nothing_else():
     assert difference({}, new) == {key: value for key, value in new.items() if value != {}}
 
 
-def test_an_event_is_told_as_the_timeline_tells_it():
+def test_an_event_is_worded_as_in_the_timeline():
     event = {"time_ms": 5, "source": "lab", "kind": "fault", "action": "kill", "process": "broker-1", "cause": "Lab"}
     assert event_line(9, event) == {
         "number": 9, "time": 5, "source": "lab", "partition": "", "kind": "fault", "text": "kill broker 1",

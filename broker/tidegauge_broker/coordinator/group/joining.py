@@ -25,7 +25,7 @@ class Joining:
         self._replacing = Replacing(runtime, phases)
 
     def join(self, group: Group, request: JoinGroup, token: object, member_uuid: str) -> None:
-        """Handle a JoinGroup to an existing group; it is answered now or when the join phase ends."""
+        """Handle a JoinGroup to an existing group; the response comes now or when the join phase ends."""
         if not has_room_for(group, request.member_id, self._runtime.settings.group_max_size):
             self._phases.forget(group, request.member_id)
             self._refuse(token, "", ErrorCode.GROUP_MAX_SIZE_REACHED)

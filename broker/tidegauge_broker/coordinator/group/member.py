@@ -16,7 +16,7 @@ class Member:
         assignment: what the leader gave it in the current generation.
         join_token: of its parked JoinGroup; None while none is.
         sync_token: of its parked SyncGroup; None while none is.
-        is_new: it has joined and its JoinGroup has never been answered: it may expire while that is parked.
+        is_new: it has joined and its JoinGroup has never had a response: it may expire while that is parked.
         session: the timer that removes it; None while it cannot expire.
     """
 

@@ -31,9 +31,9 @@ class Membership:
         self._phases = phases
 
     def sync(self, group: Group, request: SyncGroup, token: object) -> None:
-        """Handle a SyncGroup: park it, or answer with the assignment of a Stable group.
+        """Handle a SyncGroup: park it, or respond with the assignment of a Stable group.
 
-        The leader's assignment is written first; all parked requests are answered when it is committed.
+        The leader's assignment is written first; all parked requests complete when it is committed.
         """
         error = _sync_error(group, request)
         if error is not ErrorCode.NONE:

@@ -1,7 +1,7 @@
 """The join phase, the sync phase and the sessions of a group's members.
 
 A rebalance: ``prepare_rebalance`` opens the join phase. It ends when every member has a parked JoinGroup, or with its
-timer; then the generation rises and the members are answered. The sync phase is open until every member has sent
+timer; then the generation rises and the members get their responses. The sync phase is open until every member has sent
 SyncGroup, or its timer removes those that have not.
 Source: GroupCoordinator (prepareRebalance, onCompleteJoin, onExpirePendingSync, onExpireHeartbeat), DelayedJoin,
 InitialDelayedJoin, DelayedSync, DelayedHeartbeat.
@@ -201,7 +201,7 @@ class Phases:
         self.prepare_rebalance(group, f"Removing {', '.join(missing)} on pending sync request expiration")
 
     def assign(self, group: Group, assignments: dict[str, bytes]) -> None:
-        """Give the members their assignments and answer the parked SyncGroups."""
+        """Give the members their assignments and respond to the parked SyncGroups."""
         for member in group.members.values():
             member.assignment = assignments[member.member_id]
         for member in group.members.values():
@@ -209,7 +209,7 @@ class Phases:
             self._answer_sync(group, member, result)
 
     def fail_syncs(self, group: Group, error: ErrorCode) -> None:
-        """Take all assignments back and answer the parked SyncGroups with an error."""
+        """Take all assignments back and respond to the parked SyncGroups with an error."""
         for member in group.members.values():
             member.assignment = b""
         for member in group.members.values():
@@ -224,7 +224,7 @@ class Phases:
     # Members
 
     def answer_join(self, member: Member, result: JoinGroupResult) -> None:
-        """Answer a member's parked JoinGroup, if it has one."""
+        """Respond to a member's parked JoinGroup, if it has one."""
         if member.join_token is not None:
             self._runtime.respond(member.join_token, result)
             member.join_token = None
@@ -297,7 +297,7 @@ class Phases:
             self.restart_session(group, member)
 
     def unload(self, group: Group) -> None:
-        """Answer what is parked with NOT_COORDINATOR and stop all timers (GroupCoordinator.onGroupUnloaded)."""
+        """Respond to what is parked with NOT_COORDINATOR and stop all timers (GroupCoordinator.onGroupUnloaded)."""
         old = group.state
         for member in group.members.values():
             if old is PREPARING:

@@ -1,9 +1,9 @@
 """A static member that restarts: the same group instance id under another member id (KIP-345, KIP-814).
 
 Source: GroupCoordinator.updateStaticMemberAndRebalance, GroupMetadata.replaceStaticMember. Two races of Kafka's are not
-repeated: the outcome of a write answers, or undoes, its own JoinGroup only. Kafka's callback gives a second restart,
+repeated: the outcome of a write completes, or undoes, its own JoinGroup only. Kafka's callback gives a second restart,
 made while the first one's record is being written, the member id of the first, which is fenced; and it takes the id of
-a member back that a completed join phase has answered already.
+a member back that a completed join phase has responded to already.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Replacing:
             if error is not ErrorCode.NONE:
                 self._undo(replacement, error)
             elif group.state is PREPARING:
-                return  # The join phase answers the parked JoinGroup.
+                return  # The join phase responds to the parked JoinGroup.
             elif group.state is DEAD:
                 self._phases.answer_join(replacement.member, JoinGroupResult(ErrorCode.NOT_COORDINATOR))
             else:

@@ -53,7 +53,7 @@ def metadata_batch(runtime: Runtime, group: Group, assignments: Mapping[str, byt
 
 
 def stored_error(error: ErrorCode) -> ErrorCode:
-    """Return what members are told when the append of their group's record ended with this error."""
+    """Return the error that members get when the append of their group's record ended with this error."""
     if error in UNAVAILABLE_ERRORS:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in MOVED_ERRORS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from tidegauge.listeners import Listener
 from tidegauge_broker.replica.messages import FetchedPartition
@@ -12,10 +11,11 @@ from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.metrics.collect import Replica, Snapshot, families
 from tidegauge_broker.server.metrics.endpoint import MetricsEndpoint, parse_address
 from tidegauge_broker.server.metrics.exposition import exposition
-from tidegauge_broker.server.metrics.metered_service import MeteredService
+from tidegauge_broker.server.metrics.metered_requests import MeteredRequests
 from tidegauge_broker.server.metrics.meters import Meters
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.middleware import Middleware
 from tidegauge_controller.controller import Controller
 
 
@@ -36,9 +36,9 @@ class BrokerMetrics:
         if address:
             events.observer = self._meters.noted
 
-    def service(self, **parts: Any) -> BrokerService:
-        """Return the broker's service, which records metrics where ``metrics.listener`` is set."""
-        return MeteredService(self._meters, **parts) if self._address else BrokerService(**parts)
+    def middleware(self) -> Sequence[Middleware]:
+        """Return what records the requests of the broker's service; nothing where ``metrics.listener`` is not set."""
+        return (MeteredRequests(self._meters),) if self._address else ()
 
     def assembled(
         self, service: BrokerService, replicas: ReplicaManager, metadata: MetadataCache, controller: Controller

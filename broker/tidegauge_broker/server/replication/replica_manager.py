@@ -156,10 +156,14 @@ class ReplicaManager:
     # Clients and followers
 
     def produce(self, request: ProduceRequest) -> asyncio.Future[Sequence[ProduceResult]]:
-        """Append at once; the future is done when acks is fulfilled. Cancel it when its caller no longer waits."""
+        """Append at once; the future is done when acks is fulfilled, mostly already when this returns.
+
+        Cancel it when its caller no longer waits.
+        """
         token: asyncio.Future[Sequence[ProduceResult]] = asyncio.get_running_loop().create_future()
-        token.add_done_callback(self._forget_if_cancelled)
         self._execute(self._decided(lambda: self.core.produce(request, token, self._now_ms())))
+        if not token.done():  # each callback of a future takes a turn of the event loop
+            token.add_done_callback(self._forget_if_cancelled)
         return token
 
     def _forget_if_cancelled(self, token: asyncio.Future[Sequence[ProduceResult]]) -> None:

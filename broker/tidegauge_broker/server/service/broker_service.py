@@ -49,6 +49,7 @@ from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, endpoints_through, partition_view
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.group_service import GroupService
+from tidegauge_broker.server.service.middleware import Middleware, wrap
 from tidegauge_broker.server.service.open_produces import OpenProduces
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
@@ -147,6 +148,7 @@ class BrokerService:
         create_topic: Callable[[str], None],
         groups: GroupService,
         gate: Gate | None = None,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         self.gate = gate
         self.cluster_id = cluster_id
@@ -165,6 +167,8 @@ class BrokerService:
         )
         self._complete_for = -1
         self._complete = asyncio.Event()
+        for one in middleware:
+            wrap(self, one)
 
     @property
     def broker_id(self) -> int:
@@ -190,8 +194,7 @@ class BrokerService:
             pending = self.responses.for_follower(caller.connection)
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
         pending = await self.responses.room(caller.connection)
-        gathered_bytes = min(request.min_bytes, request.max_bytes, self.settings.integer("fetch.max.bytes"))
-        with self.responses.gathering(caller.connection, gathered_bytes):
+        with self.responses.gathering(caller.connection, min(request.min_bytes, request.max_bytes)):
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
 
     def admit_follower(self, cluster_id: str, truncation_rule: str) -> tuple[ErrorCode, str]:

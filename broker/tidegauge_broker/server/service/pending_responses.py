@@ -38,6 +38,7 @@ NOTHING = -1
 """The limit of a response that may hold no records at all, not even a batch."""
 _NOT_WORTH_COUNTING_BYTES = 4_096
 _LOOK_SECONDS = 0.5
+_UNCOUNTED = contextlib.nullcontext()
 
 
 class PendingResponse:
@@ -142,12 +143,14 @@ class PendingResponses:
         """Return the place of a follower's response; rule 5."""
         return PendingResponse(self, connection, is_follower=True)
 
-    @contextlib.contextmanager
-    def gathering(self, connection: str, size_bytes: int) -> Iterator[None]:
-        """Count the bytes that a fetch waits for while it waits; rule 1."""
+    def gathering(self, connection: str, size_bytes: int) -> contextlib.AbstractContextManager[None]:
+        """Count the bytes that a fetch waits for while it waits, at most a connection's limit; rule 1."""
         if size_bytes <= _NOT_WORTH_COUNTING_BYTES:
-            yield
-            return
+            return _UNCOUNTED
+        return self._counted(connection, min(size_bytes, self._max_connection_bytes()))
+
+    @contextlib.contextmanager
+    def _counted(self, connection: str, size_bytes: int) -> Iterator[None]:
         self._gathering_bytes[connection] += size_bytes
         try:
             yield

@@ -293,7 +293,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return gated(gate, header.key, self.caller, message, lambda: handler(message, context))
 
     def _respond(self, slot: _Slot, response: Any) -> None:
-        if isinstance(response, Pending):
+        if isinstance(response, Held):  # a fetch that did not have to wait
+            self._complete(slot, response)
+        elif isinstance(response, Pending):
             self._wait(slot, response.future, response.respond)
         elif isinstance(response, (CoroutineType, Begun)):
             self._wait(slot, asyncio.get_running_loop().create_task(response), None)
@@ -374,6 +376,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             written = 0
         except OSError:
             written = 0  # the transport meets the same error, and ends the connection
+        if written == sum(map(len, parts)):
+            return
         for part in parts:
             if written >= len(part):
                 written -= len(part)

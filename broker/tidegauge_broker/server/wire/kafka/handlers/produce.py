@@ -11,7 +11,7 @@ Source: ``KafkaApis.handleProduceRequest``, ``ProduceRequest.validateRecords``.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.produce import (
@@ -42,6 +42,7 @@ _FIRST_WITH_LEADERS = 10
 _LENGTH_AT = 8
 _BATCH = struct.Struct(">i4xb4xh")
 """Of a batch at ``_LENGTH_AT``: its length, magic and attributes."""
+_NONE = ErrorCode.NONE
 _ZSTD = COMPRESSION_NAMES.index("zstd")
 
 
@@ -49,8 +50,9 @@ def handle(request: ProduceRequest, context: Context) -> Pending | ProduceRespon
     """Append now; the response comes when acks is fulfilled."""
     refused: dict[TopicPartition, core.ProduceResult] = {}
     wanted: list[core.ProducePartition] = []
-    of_all = _refuses_transaction(request)
-    for at, records in _partitions(request):
+    partitions = _partitions(request)
+    of_all = _refuses_transaction(request.transactional_id, partitions)
+    for at, records in partitions:
         problem = of_all or _problem(records, context, at)
         if problem is not None:
             refused[at] = core.ProduceResult(at, problem)
@@ -60,11 +62,12 @@ def handle(request: ProduceRequest, context: Context) -> Pending | ProduceRespon
     future = context.service.produce(core.ProduceRequest(request.acks, request.timeout_ms, wanted))
 
     def respond(results: Sequence[core.ProduceResult]) -> ProduceResponse:
-        found = {result.topic_partition: result for result in results} | refused
+        found = {result.topic_partition: result for result in results}
+        found.update(refused)
         return _response(request, found, context)
 
     if request.acks != 0:
-        return Pending(future, respond)
+        return respond(future.result()) if future.done() else Pending(future, respond)
     for result in [*refused.values(), *future.result()]:
         if result.error is not ErrorCode.NONE:
             raise CloseConnection(
@@ -73,11 +76,13 @@ def handle(request: ProduceRequest, context: Context) -> Pending | ProduceRespon
     return SILENT
 
 
-def _partitions(request: ProduceRequest) -> Iterator[tuple[TopicPartition, Buffer | None]]:
+def _partitions(request: ProduceRequest) -> list[tuple[TopicPartition, Buffer | None]]:
+    found: list[tuple[TopicPartition, Buffer | None]] = []
     for topic in request.topic_data:
         for item in topic.partition_data:
             assert not isinstance(item.records, list)  # decoding gives one view
-            yield TopicPartition(topic.name, item.index), item.records
+            found.append((TopicPartition(topic.name, item.index), item.records))
+    return found
 
 
 def _problem(records: Buffer | None, context: Context, at: TopicPartition) -> ErrorCode | None:
@@ -96,13 +101,15 @@ def _problem(records: Buffer | None, context: Context, at: TopicPartition) -> Er
     return None
 
 
-def _refuses_transaction(request: ProduceRequest) -> ErrorCode | None:
+def _refuses_transaction(
+    transactional_id: str | None, partitions: Sequence[tuple[TopicPartition, Buffer | None]]
+) -> ErrorCode | None:
     """Return the error of a request with transactional batches: transactions are not served here."""
-    for _, records in _partitions(request):
+    for _, records in partitions:
         if records is not None and len(records) >= HEADER_BYTES:
             _, magic, attributes = _BATCH.unpack_from(records, _LENGTH_AT)
             if magic == MAGIC and attributes & TRANSACTIONAL_BIT:
-                if request.transactional_id is None:
+                if transactional_id is None:
                     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 return ErrorCode.INVALID_TXN_STATE
     return None
@@ -135,6 +142,8 @@ def _partition(
         result.log_append_time_ms,
         result.log_start_offset,
     )
+    if result.error is _NONE:
+        return response
     hint = result.leader_hint
     if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and hint is not None and context.version >= _FIRST_WITH_LEADERS:
         response.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)

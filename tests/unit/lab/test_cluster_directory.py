@@ -38,12 +38,12 @@ def test_one_holds_alone_and_many_hold_together(tmp_path: Path) -> None:
         pass
 
 
-def test_a_lock_in_a_removed_folder_is_told(tmp_path: Path) -> None:
+def test_a_lock_in_a_removed_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(TidegaugeError, match="is gone"), locks.hold(tmp_path / "gone" / ".lock", 0):
         pass
 
 
-def test_purge_deletes_what_up_made_and_the_empty_folder(tmp_path: Path) -> None:
+def test_purge_deletes_what_up_made_and_the_empty_directory(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     make_cluster(folder)
     layout.remove_cluster(folder)
@@ -62,7 +62,7 @@ def test_purge_leaves_files_of_the_user_and_follows_no_link(tmp_path: Path) -> N
     assert (precious / "file").exists()
 
 
-def test_purge_refuses_a_folder_that_up_did_not_make(tmp_path: Path) -> None:
+def test_purge_refuses_a_directory_that_up_did_not_make(tmp_path: Path) -> None:
     (tmp_path / "broker-0").mkdir()
     with pytest.raises(AssertionError):
         layout.remove_cluster(tmp_path)
@@ -114,11 +114,11 @@ def test_the_fault_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (b"broken\n", 1),
     ],
 )
-def test_a_cut_off_line_does_not_stop_the_sequence(tail: bytes, following: int) -> None:
+def test_an_incomplete_line_does_not_stop_the_sequence(tail: bytes, following: int) -> None:
     assert next_sequence(tail) == following
 
 
-def test_ports_of_a_folder_stay_reserved_while_any_of_its_processes_runs(tmp_path: Path) -> None:
+def test_ports_of_a_directory_stay_reserved_while_any_of_its_processes_runs(tmp_path: Path) -> None:
     """Otherwise another's first ``up`` takes the port of a broker that was killed, and it can't come back."""
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
@@ -141,7 +141,7 @@ def test_ports_of_a_folder_stay_reserved_while_any_of_its_processes_runs(tmp_pat
         assert reserved.others == frozenset()
 
 
-def test_a_folders_processes_are_found_by_their_pid_files(tmp_path: Path) -> None:
+def test_the_processes_of_a_directory_are_found_by_their_pid_files(tmp_path: Path) -> None:
     process = layout.broker_process(tmp_path, 0)
     process.folder.mkdir()
     (tmp_path / layout.LOGS).mkdir()
@@ -153,7 +153,7 @@ def test_a_folders_processes_are_found_by_their_pid_files(tmp_path: Path) -> Non
     assert not layout.runs(tmp_path)
 
 
-def test_ports_chosen_by_one_folder_are_reserved_until_it_has_started(tmp_path: Path) -> None:
+def test_ports_chosen_by_one_directory_are_reserved_until_it_has_started(tmp_path: Path) -> None:
     """Two first ``up`` at the same time must not choose the same ports."""
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
@@ -178,7 +178,7 @@ def test_ports_chosen_by_one_folder_are_reserved_until_it_has_started(tmp_path: 
         assert reserved.others == frozenset()
 
 
-def test_a_reservation_of_a_removed_folder_or_a_damaged_file_counts_for_nothing(tmp_path: Path) -> None:
+def test_a_reservation_of_a_removed_directory_or_a_damaged_file_counts_for_nothing(tmp_path: Path) -> None:
     path = tmp_path / "ports.json"
     path.write_text(json.dumps({"19092": [str(tmp_path / "gone"), 1000.0]}))
     with Reservations(path, lambda: 1001.0).choosing(tmp_path) as reserved:

@@ -1,0 +1,115 @@
+"""Counts and times the requests of a broker's service, as middleware; a broker without metrics has none of it.
+
+``TotalTimeMs`` is from the request's arrival in the service to its response, the wait in purgatory included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Any
+
+from tidegauge.errors import ErrorCode
+from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetResult, ProduceRequest, ProduceResult
+from tidegauge_broker.server.metrics.meters import Meters
+from tidegauge_broker.server.service.broker_service import FetchResponse
+from tidegauge_broker.server.service.caller import Caller
+
+_TIMED = {
+    "leader_and_isr": "LeaderAndIsr",
+    "stop_replica": "StopReplica",
+    "alter_partition": "AlterPartition",
+}
+"""Coroutines whose time is measured and nothing else, with the names of Kafka's requests."""
+
+
+class MeteredRequests:
+    """See the module.
+
+    Args:
+        meters: take what is measured.
+    """
+
+    def __init__(self, meters: Meters) -> None:
+        self._meters = meters
+        self._measured: dict[str, Callable[..., Any]] = {
+            "produce": self._produce,
+            "fetch": self._fetch,
+            "list_offset": self._list_offset,
+            "metadata": self._metadata,
+            "update_metadata": self._update_metadata,
+        }
+
+    def around(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the method with a meter around it; the method itself where nothing is measured."""
+        measure = partial(self._timed, _TIMED[method]) if method in _TIMED else self._measured.get(method)
+        return call if measure is None else wraps(call)(partial(measure, call))
+
+    def _produce(
+        self, call: Callable[[ProduceRequest], asyncio.Future[Sequence[ProduceResult]]], request: ProduceRequest
+    ) -> asyncio.Future[Sequence[ProduceResult]]:
+        """Append now; timed until acks is fulfilled."""
+        begin = time.monotonic()
+        for item in request.partitions:
+            counter = self._meters.topic(item.topic_partition.topic)
+            counter["totalproducerequests"] += 1
+            counter["bytesin"] += len(item.records)
+        future = call(request)
+        if future.done():  # a callback would take a turn of the event loop
+            self._produced(begin, future)
+        else:
+            future.add_done_callback(partial(self._produced, begin))
+        return future
+
+    def _produced(self, begin: float, future: asyncio.Future[Sequence[ProduceResult]]) -> None:
+        if future.cancelled():
+            return
+        failed = [result for result in future.result() if result.error is not ErrorCode.NONE]
+        for result in failed:
+            self._meters.topic(result.topic_partition.topic)["failedproducerequests"] += 1
+        self._took("Produce", begin, failed=bool(failed))
+
+    async def _fetch(self, call: Callable[..., Any], caller: Caller, request: FetchRequest) -> FetchResponse:
+        """Read; a follower's bytes are counted apart from consumers'."""
+        begin = time.monotonic()
+        is_consumer = request.replica_id == CONSUMER
+        response: FetchResponse = await call(caller, request)
+        failed = False
+        for result, records in response.partitions:
+            counter = self._meters.topic(result.topic_partition.topic)
+            counter["bytesout" if is_consumer else "replicationbytesout"] += len(records)
+            counter["totalfetchrequests"] += is_consumer
+            if result.error is not ErrorCode.NONE:
+                failed = True
+                counter["failedfetchrequests"] += is_consumer
+        self._took("FetchConsumer" if is_consumer else "FetchFollower", begin, failed=failed)
+        return response
+
+    def _list_offset(self, call: Callable[..., tuple[OffsetResult, int]], *arguments: Any) -> tuple[OffsetResult, int]:
+        begin = time.monotonic()
+        found = call(*arguments)
+        self._took("ListOffsets", begin, failed=found[0].error is not ErrorCode.NONE)
+        return found
+
+    def _metadata(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        begin = time.monotonic()
+        view = call(*arguments, **options)
+        self._took("Metadata", begin)
+        return view
+
+    def _update_metadata(self, call: Callable[..., ErrorCode], *arguments: Any) -> ErrorCode:
+        begin = time.monotonic()
+        error = call(*arguments)
+        self._took("UpdateMetadata", begin, failed=error is not ErrorCode.NONE)
+        return error
+
+    async def _timed(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        begin = time.monotonic()
+        result = await call(*arguments)
+        self._took(name, begin, failed=getattr(result, "error", ErrorCode.NONE) is not ErrorCode.NONE)
+        return result
+
+    def _took(self, name: str, begin: float, *, failed: bool = False) -> None:
+        self._meters.request(name).took((time.monotonic() - begin) * 1000, failed=failed)

@@ -1,0 +1,37 @@
+"""What wraps the requests of the service, once for every wire.
+
+Contract: a broker's service is given its middleware when it is made, outermost last. Each wraps the service's methods
+by their names, those that one method calls on another included; a method that it leaves alone costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Middleware(Protocol):
+    """Something that happens around the requests of a service: measuring, for example."""
+
+    def around(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what stands in the place of a method of the service.
+
+        Args:
+            method: its name.
+            call: it, or what other middleware has made of it.
+
+        Returns:
+            Something that takes the same arguments and returns the same; ``call`` itself to leave it alone.
+        """
+        ...
+
+
+def wrap(service: object, middleware: Middleware) -> None:
+    """Put middleware around every public method of a service."""
+    for name in dir(type(service)):
+        attribute = getattr(type(service), name)
+        if not name.startswith("_") and callable(attribute):
+            call = getattr(service, name)
+            wrapped = middleware.around(name, call)
+            if wrapped is not call:
+                setattr(service, name, wrapped)

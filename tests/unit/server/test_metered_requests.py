@@ -1,0 +1,131 @@
+"""Metrics are middleware of the service: whichever wire or method asks, a request is counted once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.messages import (
+    CONSUMER,
+    FetchRequest,
+    FetchResult,
+    OffsetResult,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResult,
+)
+from tidegauge_broker.server.metrics.metered_requests import MeteredRequests
+from tidegauge_broker.server.metrics.meters import Meters
+from tidegauge_broker.server.service import BrokerService, Caller
+from tidegauge_broker.server.service.middleware import wrap
+
+AT = TopicPartition("orders", 0)
+BAD = TopicPartition("orders", 1)
+A_CLIENT = Caller("a", "PLAINTEXT")
+unused: Any = None
+
+
+class Replicas:
+    """What the service asks of the replica manager."""
+
+    def produce(self, request: ProduceRequest) -> asyncio.Future[list[ProduceResult]]:
+        future: asyncio.Future[list[ProduceResult]] = asyncio.get_running_loop().create_future()
+        future.set_result(
+            [
+                ProduceResult(
+                    item.topic_partition, ErrorCode.NONE if item.topic_partition == AT else ErrorCode.CORRUPT_MESSAGE
+                )
+                for item in request.partitions
+            ]
+        )
+        return future
+
+    async def fetch(self, request: FetchRequest, room: Any) -> list[tuple[FetchResult, bytes]]:
+        del request, room
+        return [(FetchResult(AT), b"12345"), (FetchResult(BAD, ErrorCode.OFFSET_OUT_OF_RANGE), b"")]
+
+    def list_offset(self, *_: Any) -> tuple[OffsetResult, int]:
+        return OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
+
+
+class Settings(dict[str, Any]):
+    def integer(self, name: str) -> int:
+        del name
+        return 1 << 20
+
+
+def metered() -> tuple[BrokerService, Meters]:
+    meters = Meters()
+    replicas: Any = Replicas()
+    settings: Any = Settings()
+    service = BrokerService(
+        cluster_id="c",
+        settings=settings,
+        replicas=replicas,
+        metadata=unused,
+        controller=unused,
+        producer_ids=unused,
+        configs=unused,
+        create_topic=unused,
+        middleware=[MeteredRequests(meters)],
+    )
+    return service, meters
+
+
+async def test_a_produce_is_counted_once_also_through_a_connections_order() -> None:
+    service, meters = metered()
+    request = ProduceRequest(1, 1000, [ProducePartition(AT, b"abc"), ProducePartition(BAD, b"de")])
+    await service.produce(request)
+    done = asyncio.Event()
+    await service.open_produces().submit(request, lambda _: done.set())
+    await done.wait()
+    assert (meters.request("Produce").count, meters.request("Produce").errors) == (2, 2)
+    counter = meters.topic("orders")
+    assert (counter["totalproducerequests"], counter["failedproducerequests"], counter["bytesin"]) == (4, 2, 10)
+
+
+async def test_consumers_and_followers_are_counted_apart() -> None:
+    service, meters = metered()
+    for replica_id in (CONSUMER, 2):
+        response = await service.fetch(A_CLIENT, FetchRequest(replica_id, 0, 1, 1 << 20, []))
+        response.pending.release()
+    assert [meters.request(name).count for name in ("FetchConsumer", "FetchFollower")] == [1, 1]
+    counter = meters.topic("orders")
+    assert (counter["bytesout"], counter["replicationbytesout"], counter["failedfetchrequests"]) == (5, 5, 1)
+
+
+async def test_a_request_that_fails_is_counted_as_an_error() -> None:
+    service, meters = metered()
+    assert service.list_offset(AT, None, -1)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (meters.request("ListOffsets").count, meters.request("ListOffsets").errors) == (1, 1)
+
+
+def test_middleware_wraps_public_methods_only_and_leaves_alone_what_it_does_not_want() -> None:
+    class Service:
+        size = 3
+
+        def ask(self) -> str:
+            return "asked " + self._hidden()
+
+        def other(self) -> str:
+            return self.ask()
+
+        def _hidden(self) -> str:
+            return "hidden"
+
+    class Shouting:
+        seen: list[str]
+
+        def around(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
+            self.seen.append(method)
+            return (lambda: call().upper()) if method == "ask" else call
+
+    service, shouting = Service(), Shouting()
+    shouting.seen = []
+    wrap(service, shouting)
+    assert shouting.seen == ["ask", "other"]
+    assert service.ask() == service.other() == "ASKED HIDDEN"
+    assert list(vars(service)) == ["ask"]
