@@ -8,7 +8,7 @@ setting, or without ``lab.enable``, the file is never read.
 A step is ``EVENT/action``, with the current event:
 - ``TopicChange/create state``: these znodes have been written, nothing after them;
 - ``TopicChange/send``: requests are in the brokers' queues, none is in flight yet;
-- ``Answer/LeaderAndIsr``: a broker, the first one, has executed its request.
+- ``Response/LeaderAndIsr``: a broker, the first one, has executed its request.
 The second of a kind in one event ends in ``#2``, and so on. ``STEPS`` lists the steps of topics and elections.
 """
 
@@ -47,8 +47,8 @@ STEPS: dict[str, tuple[str, ...]] = {
         "TopicChange/create partition",
         "TopicChange/create state",
         "TopicChange/send",
-        "Answer/LeaderAndIsr",
-        "Answer/UpdateMetadata",
+        "Response/LeaderAndIsr",
+        "Response/UpdateMetadata",
     ),
     "deletion": (
         "DeleteTopics/create marker",
@@ -57,9 +57,9 @@ STEPS: dict[str, tuple[str, ...]] = {
         "TopicDeletion/set state#2",
         "TopicDeletion/send#2",
         "TopicDeletion/send#3",
-        "Answer/UpdateMetadata",
-        "Answer/StopReplica",
-        "Answer/StopReplica delete",
+        "Response/UpdateMetadata",
+        "Response/StopReplica",
+        "Response/StopReplica delete",
         "StopReplicaResponse/delete state",
         "StopReplicaResponse/delete partition",
         "StopReplicaResponse/delete partitions",
@@ -74,23 +74,23 @@ STEPS: dict[str, tuple[str, ...]] = {
         "BrokerChange/send#2",
         "ElectLeaders/set state",
         "ElectLeaders/send",
-        "Answer/LeaderAndIsr",
-        "Answer/UpdateMetadata",
+        "Response/LeaderAndIsr",
+        "Response/UpdateMetadata",
     ),
     "reassignment": (
         "ApiPartitionReassignment/set topic",
         "ApiPartitionReassignment/set state",
         "ApiPartitionReassignment/send",
         "ApiPartitionReassignment/send#2",
-        "Answer/LeaderAndIsr",
-        "Answer/UpdateMetadata",
+        "Response/LeaderAndIsr",
+        "Response/UpdateMetadata",
         "PartitionReassignmentIsrChange/set state",
         "PartitionReassignmentIsrChange/send",
         "PartitionReassignmentIsrChange/set state#2",
         "PartitionReassignmentIsrChange/send#2",
         "PartitionReassignmentIsrChange/send#3",
-        "Answer/StopReplica",
-        "Answer/StopReplica delete",
+        "Response/StopReplica",
+        "Response/StopReplica delete",
         "StopReplicaResponse/set topic",
         "StopReplicaResponse/send",
     ),
@@ -180,8 +180,8 @@ def response_step(request: ControlRequest) -> str:
     """Return the name of the step that is a broker's response to this request."""
     if isinstance(request, StopReplicaRequest):
         deletes = any(entry.delete for entry in request.partitions)
-        return "Answer/StopReplica delete" if deletes else "Answer/StopReplica"
-    return "Answer/LeaderAndIsr" if isinstance(request, LeaderAndIsrRequest) else "Answer/UpdateMetadata"
+        return "Response/StopReplica delete" if deletes else "Response/StopReplica"
+    return "Response/LeaderAndIsr" if isinstance(request, LeaderAndIsrRequest) else "Response/UpdateMetadata"
 
 
 def _kind(path: str) -> str:

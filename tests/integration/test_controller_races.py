@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 QUICK = {
     "creation": ("TopicChange/create state",),
-    "deletion": ("Answer/StopReplica delete",),
+    "deletion": ("Response/StopReplica delete",),
     "election": ("BrokerChange/set state",),
 }
 """Those of ``make test``."""

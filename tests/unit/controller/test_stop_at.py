@@ -98,7 +98,7 @@ def test_the_steps_of_elections_are_those_of_the_table(term):
     state = term.zookeeper.state(TopicPartition("orders", 0))
     term.zookeeper.write_state(TopicPartition("orders", 0), state.__class__(2, state.leader_epoch, (2, 1), 1))
     steps += term.event("ElectLeaders", elect_leaders(term.context, None, unclean=False))
-    assert set(STEPS["election"]) - {step for step in STEPS["election"] if step.startswith("Answer/")} == set(steps)
+    assert set(STEPS["election"]) - {step for step in STEPS["election"] if step.startswith("Response/")} == set(steps)
 
 
 def test_the_steps_of_a_reassignment_are_those_of_the_table(term):
@@ -114,7 +114,7 @@ def test_the_steps_of_a_reassignment_are_those_of_the_table(term):
     steps += term.event("PartitionReassignmentIsrChange", complete_reassignments(term.context))
     deleted = process_replicas_deleted(term.context, 1, [at], PartitionsResponse())
     steps += term.event("StopReplicaResponse", deleted)
-    assert tuple(steps) == tuple(step for step in STEPS["reassignment"] if not step.startswith("Answer/"))
+    assert tuple(steps) == tuple(step for step in STEPS["reassignment"] if not step.startswith("Response/"))
 
 
 def test_responses_are_named_by_what_was_asked(term):
@@ -123,7 +123,7 @@ def test_responses_are_named_by_what_was_asked(term):
     term.zookeeper.create(delete_topic_path("orders"), None)
     term.event("TopicDeletion", process_delete_markers(term.context))
     named = [response_step(request) for broker_id, request in term.sent if broker_id == 1]
-    assert named == ["Answer/UpdateMetadata", "Answer/StopReplica", "Answer/StopReplica delete"]
+    assert named == ["Response/UpdateMetadata", "Response/StopReplica", "Response/StopReplica delete"]
     assert set(named) <= set(STEPS["deletion"])
 
 

@@ -413,7 +413,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "KAFKA-12686",
     ),
     Mutant(
-        "late-answers",
+        "late-responses",
         "an answer is taken by the request that waits for it",
         ((Follower, "fetch_response_received", takes_any_response), (Rounds, "_take_back", takes_back_any)),
     ),
@@ -423,7 +423,9 @@ MUTANTS: tuple[Mutant, ...] = (
         ((Partition, "check_leader_epoch", no_epoch_check), (Kip320Rule, "skips_newer_epochs", False)),
         "KAFKA-7395",
     ),
-    Mutant("cut-once", "the own epochs decide how far to cut", ((Follower, "_reconcile", reconciles_before_cut),)),
+    Mutant(
+        "truncated-once", "the own epochs decide how far to cut", ((Follower, "_reconcile", reconciles_before_cut),)
+    ),
     Mutant("join-anybody", "joining needs a condition", ((Kip320Rule, "may_join", lambda *_: True),)),
     Mutant(
         "isr-leader-epoch",
@@ -591,7 +593,7 @@ DISK_MUTANTS: tuple[Mutant, ...] = (
         ((EffectExecutor, "_read", _raises_what_a_read_raises), (EffectExecutor, "_carry_out", _drops_the_rest)),
     ),
     Mutant(
-        "read-leaves-no-answer",
+        "read-leaves-no-response",
         "a read that fails is answered at all",
         ((EffectExecutor, "_read", _raises_what_a_read_raises),),
     ),
