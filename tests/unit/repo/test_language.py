@@ -54,7 +54,7 @@ WORDS = re.compile(rf"\b({'|'.join(REPLACED_WORDS)})\b", re.IGNORECASE)
 RIGHT_ENGLISH = re.compile(
     r"""
     ``[^`]*`` | `[^`]*` | \]\([^)]*\)   # names, and targets of links
-    | \bpower-cut\b                     # the event's name
+    | \bpower-cut\b | \bsign\ of\ life\b   # an event; a heartbeat
     | \bis\ gone;\ some\ data\ may\ have\ been\ missed   # the words of Spark's Kafka source
     """,
     re.VERBOSE,

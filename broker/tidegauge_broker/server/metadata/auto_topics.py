@@ -1,7 +1,7 @@
 """Creates a topic because a client asked for its metadata (``auto.create.topics.enable``), or an internal topic on its
 first use.
 
-The client is answered with an error all the same and asks again; the controller creates the topic with num.partitions
+The client gets an error all the same and asks again; the controller creates the topic with num.partitions
 and default.replication.factor, an internal topic with settings of its own. One attempt at a time for a name.
 Source: ``AutoTopicCreationManager``, ``GroupCoordinator.offsetsTopicConfigs``.
 """

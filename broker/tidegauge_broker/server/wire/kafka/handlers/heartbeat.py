@@ -1,4 +1,4 @@
-"""Heartbeat (12), versions 0-4: a member's sign of life, by which it learns of a rebalance.
+"""Heartbeat (12), versions 0-4: a member's heartbeat, by which it learns of a rebalance.
 
 Source: ``KafkaApis.handleHeartbeatRequest``.
 """

@@ -1,9 +1,9 @@
 """JoinGroup (11), versions 0-9: become a member of a group's next generation.
 
 The response is parked until the rebalance's join phase ends. From version 4 on a first join without a member id is
-answered with MEMBER_ID_REQUIRED and one (KIP-394). Version 0 has no rebalance timeout: it is the session timeout.
-From version 7 on the protocol's type is told, and a name that is not chosen is null; version 9 may tell a static leader
-to skip the assignment (KIP-814).
+rejected with MEMBER_ID_REQUIRED and given one (KIP-394). Version 0 has no rebalance timeout: it is the session timeout.
+From version 7 on the protocol's type is named, and a name that is not chosen is null; version 9 may instruct a static
+leader to skip the assignment (KIP-814).
 Source: ``KafkaApis.handleJoinGroupRequest``, ``GroupCoordinatorAdapter.joinGroup``.
 """
 
