@@ -112,7 +112,7 @@ class GroupService:
         return "" if endpoint is None else endpoint.address
 
     async def ask(self, request: GroupRequest) -> GroupResult:
-        """Hand a request to this broker's coordinator; it responds with NOT_COORDINATOR for a group of another broker."""
+        """Hand a request to this broker's coordinator, which rejects the groups of other brokers (NOT_COORDINATOR)."""
         begin = time.monotonic()
         result = await self.runner.request(request)
         self._took(type(request).__name__, begin, getattr(result, "error", ErrorCode.NONE) is not ErrorCode.NONE)
