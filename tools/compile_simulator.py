@@ -3,13 +3,13 @@
 
 Usage: python tools/compile_simulator.py [FOLDER]          (build/compiled; ``make simulate-compiled``)
 
-The packages are copied to the folder; dataclasses are written out there (plain_classes.py), and mypyc, which comes with
-mypy, makes extension modules of the modules below, beside the copies. Nothing else knows of that folder: who wants the
-compiled simulator puts it first on PYTHONPATH (``make simulate-long`` does), and everything else, brokers above all,
+The packages are copied to the directory; dataclasses are written out there (plain_classes.py), and mypyc, which comes
+with mypy, makes extension modules of the modules below, beside the copies. To use the compiled simulator,
+put that directory first on PYTHONPATH (``make simulate-long`` does), and everything else, brokers above all,
 runs from the sources as before. The same seed gives the same history (tests/unit/simulator/test_compiled.py).
 
-A folder that was made from the same sources is left as it is. Without a C compiler, Python's headers or mypyc one
-sentence says so, the folder is taken away, and the exit code is 0: the simulator then runs interpreted.
+A directory that was made from the same sources is left as it is. Without a C compiler, Python's headers or mypyc one
+sentence says so, the directory is taken away, and the exit code is 0: the simulator then runs interpreted.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _sources() -> Iterator[Path]:
 
 
 def _stamp() -> str:
-    """What the result depends on."""
+    """Return what the result depends on."""
     from mypy.version import __version__
 
     digest = hashlib.sha256()

@@ -4,8 +4,8 @@
 Targets: proto/tidegauge/kafka/messages, from the message definitions inside kafka-clients' jar, and
 proto/tidegauge/kafka/coordinator, from those inside kafka-group-coordinator's. Names, types, versions, tags and
 defaults are taken; the sentences of the definitions are not. The jars come from Maven Central, as for ``make bench``;
-``--definitions FOLDER`` names a folder with the JSON files instead. Without Maven or its repository ``--check`` says so
-and passes: the recorded frames in tests/unit/kafka hold the messages too.
+``--definitions DIRECTORY`` names a directory with the JSON files instead. Without Maven or its repository ``--check``
+says so and passes: the recorded frames in tests/unit/kafka hold the messages too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # ruff: noqa: INP001 - run with -m from the checkout, where tests.integration.chromium is found
 """Makes docs/images: watch.png by a headless Chromium, and failover.svg, a recording of commands in a terminal.
 
-Real commands on a real cluster of three brokers in a temporary folder; ``make pictures`` calls it. What differs from
-machine to machine (the folder, ports, processes) is shown as a first ``tidegauge up`` shows it.
+Real commands on a real cluster of three brokers in a temporary directory; ``make pictures`` calls it. What differs from
+machine to machine (the directory, ports, processes) is shown as a first ``tidegauge up`` shows it.
 
 failover.svg stands alone: no script, no font or file from elsewhere. Its lines come as they came in the terminal, long
 waits shortened; who asked for less motion, or looks at it where nothing moves, sees all of them.
@@ -132,7 +132,7 @@ class Terminal:
 
 
 def svg(lines: list[Line]) -> str:
-    """The recording as a picture that plays once."""
+    """Return the recording as a picture that plays once."""
     console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
     for line in lines:
         console.print(Text.from_ansi(line.text), soft_wrap=False)
@@ -147,7 +147,7 @@ def svg(lines: list[Line]) -> str:
 
 
 def failover(folder: Path) -> str:
-    """A leader is killed while somebody looks, and comes back."""
+    """Record a leader that is killed and comes back."""
     terminal = Terminal(folder)
     run(folder, "create-topic", "orders", "--replica-assignment", "2:0:1")
     terminal.run("tidegauge produce orders --count 1000")
@@ -160,7 +160,7 @@ def failover(folder: Path) -> str:
 
 
 def run(folder: Path, *arguments: str) -> None:
-    """Run a verb on the cluster below the folder."""
+    """Run a verb on the cluster below the directory."""
     subprocess.run(
         [BIN / "tidegauge", *arguments, "--dir", folder / "tidegauge-data"], check=True, stdout=subprocess.DEVNULL
     )
@@ -168,7 +168,7 @@ def run(folder: Path, *arguments: str) -> None:
 
 @contextmanager
 def watching(folder: Path) -> Iterator[str]:
-    """The address of a running ``tidegauge watch``."""
+    """Return the address of a running ``tidegauge watch``."""
     command = [BIN / "tidegauge", "watch", "--dir", folder / "tidegauge-data", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -196,7 +196,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
 
 def screenshot(folder: Path, page: Page, address: str) -> None:
-    """A broker is down, and a follower is held, so that the high watermark of its partition lags."""
+    """Photograph the page with a broker down and a follower held, so that a high watermark lags."""
     run(folder, "start", "2")
     for topic, assignment in (("invoices", "0:1:2,1:2:0"), ("payments", "1:0")):
         run(folder, "create-topic", topic, "--replica-assignment", assignment)

@@ -58,7 +58,7 @@ class _Field:
 
 
 def write_out(source: str, tuples: frozenset[str] = frozenset(), *, holds_values: bool = False) -> str:
-    """The source of a module whose dataclasses, and NamedTuples of these names, are plain classes.
+    """Return the source of a module whose dataclasses, and NamedTuples of these names, are plain classes.
 
     Args:
         source: of the module.
@@ -135,7 +135,7 @@ def _finalise(lines: list[str], tree: ast.Module) -> None:
 
 
 def _options(node: ast.ClassDef, tuples: frozenset[str]) -> dict[str, bool] | None:
-    """The arguments of ``@dataclass``, or what they would be; None where the class stays as it is."""
+    """Return the arguments of ``@dataclass``, or what they would be; None where the class stays as it is."""
     if node.name in tuples and [ast.unparse(base) for base in node.bases] == ["NamedTuple"]:
         return {"frozen": True}
     for decorator in node.decorator_list:

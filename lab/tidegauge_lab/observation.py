@@ -73,7 +73,7 @@ def newest_states(
 
 
 def _topic_ids(responses: Sequence[metadata_pb2.MetadataResponse]) -> dict[str, str]:
-    """The id of each topic that counts (rule 2)."""
+    """Return the id of each topic that counts (rule 2)."""
     votes: dict[str, Counter[tuple[int, str]]] = {}
     for response in responses:
         for topic in response.topics:

@@ -273,7 +273,7 @@ def test_ctrl_c_takes_the_cluster_and_its_zookeeper_down(tmp_path: Path) -> None
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        if not any("Wait until nobody leads" in line for line in process.stdout):
+        if not any("Wait until there is no leader" in line for line in process.stdout):
             pytest.fail(f"it ended before its last step: {process.stderr.read()}")
         pids = [int(path.read_text().split()[0]) for path in temporary.glob("*/**/*.pid")]
         assert len(pids) == 2, "a ZooKeeper and a broker"

@@ -1,1 +1,1 @@
-"""The accountant (row B6): compares what producers were told with what the cluster kept. Pure; no I/O in here."""
+"""The accountant: compares the responses that producers got with what the cluster kept. Pure; no I/O in here."""

@@ -61,7 +61,7 @@ class Report:
         return 0 if tally is None else tally.count
 
     def to_json(self) -> dict[str, Any]:
-        """The document of ``tidegauge verify -o json``; all keys always."""
+        """Return the document of ``tidegauge verify -o json``; all keys always."""
         return {
             "topic": self.topic,
             "balanced": self.is_balanced,

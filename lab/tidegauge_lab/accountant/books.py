@@ -6,7 +6,7 @@ producers noted them, milliseconds (``_ms``) where brokers did.
 Rules:
     1. A finding is a violation where no run of a correct cluster can lead to it, given the promises of its acks level;
        only violations make the books unbalanced. A phantom is one only when the history is said to be complete: else
-       somebody whose history is not at hand may have written it.
+       a producer whose history is not at hand may have written it.
     2. Each kind keeps its count and at most ``MAX_EXAMPLES`` examples, so that a million losses stay readable.
 """
 
@@ -250,7 +250,7 @@ class Findings:
 
 
 def show(content: bytes | None, limit: int = 40) -> str:
-    """A key or value for people, on one line and not too long."""
+    """Shorten a key or value to one readable line."""
     if content is None:
         return "null"
     text = content[: limit * 4].decode(errors="backslashreplace")

@@ -2,7 +2,7 @@
 
 Rules:
     1. A leader's high watermark never falls within its leadership: from its role as leader under an epoch to its next
-       role, or its next start. A new leader, or one under a new epoch, may begin lower (row W6: it learnt it a round
+       role, or its next start. A new leader, or one under a new epoch, may begin lower (KIP-101: it learnt it a round
        late).
     2. A replica's leader epoch never falls. An election in epoch 0, or epoch 0 after a higher one, is a topic that was
        deleted and made again: nothing of before counts.
@@ -11,8 +11,8 @@ Rules:
     4. Leader epochs never fall along the committed log.
     5. No two brokers lead in the same epoch.
 
-Event logs are bounded and may begin in the middle; what is not there convicts nobody.
-Source: ARCHITECTURE.md I2, I3, I5; verification.md sections 1.2 (EpochsMonotone) and 3 (HW regress, epoch law). Linear.
+Event logs are bounded and may begin in the middle; what is missing proves nothing.
+Source: ARCHITECTURE.md I2, I3, I5. Linear.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class EventScan:
                 )
 
     def _begin_again(self, partition: int) -> None:
-        """The topic was deleted and made anew (rule 2)."""
+        """Start again: the topic was deleted and created again (rule 2)."""
         for place in [place for place in self._replicas if place[1] == partition]:
             self._replicas[place] = _Replica()
         for led in [led for led in self._leaders if led[0] == partition]:
@@ -137,7 +137,7 @@ class EventScan:
 
 
 def _left_by(truncation: Event, epochs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What a truncation leaves of an epoch cache (rule 3); brokers of older versions note no log start offset."""
+    """Return what a truncation leaves of an epoch cache (rule 3); older brokers note no log start offset."""
     new = int(truncation["new"])
     begins_again = new >= int(truncation["old"]) or truncation.get("log_start_offset") == new
     return [] if begins_again else [entry for entry in epochs if entry[1] < new]

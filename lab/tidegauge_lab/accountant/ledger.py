@@ -14,7 +14,7 @@ Rules:
        it from lag; the log was read to its end here, so it is.
 
 Near-linear: one look at each record of both sides, and a dictionary of contents.
-Source: verification.md section 3 (duplicate, lost write, lost tail, phantom read, inconsistent offsets).
+Source: Jepsen's Kafka checker (duplicate, lost write, lost tail, phantom read, inconsistent offsets).
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Ledger:
     # Elsewhere
 
     def _open_key(self, record: SentRecord) -> tuple[Content, int, int, int]:
-        """What must fit: content, timestamp, rank, and the partition (-1 any)."""
+        """Return what must match: content, timestamp, rank, and the partition (-1: any)."""
         timestamp_ms = record.timestamp_ms if self._has_own_timestamps else 0
         if record.is_acknowledged:
             return (record.key, record.value), timestamp_ms, ACKNOWLEDGED, ANY_PARTITION
@@ -192,7 +192,7 @@ class Ledger:
             self._offsets[first],
             partition,
             kept.offset,
-            "" if is_same else " with another timestamp: sent a second time, by somebody whose history is not here",
+            "" if is_same else " with another timestamp: sent a second time, by a producer whose history is not here",
             acks=record.acks,
         )
 
@@ -265,7 +265,7 @@ class Ledger:
 
 
 def position_of(log: CommittedLog, offset: int) -> int | None:
-    """The index of the record at an offset, if there is one."""
+    """Return the index of the record at an offset, if there is one."""
     records = log.records
     if not records:
         return None

@@ -7,7 +7,7 @@ Rules:
        role, its next start, or another broker's leadership in a higher epoch.
     3. Brokers' and producers' clocks are compared: ``MARGIN_US`` at either end is given to the benefit of the doubt.
 
-Source: Kafka's Partition.checkEnoughReplicasReachOffset; row W4; verification.md section 3 (acks legality).
+Source: Kafka's Partition.checkEnoughReplicasReachOffset.
 O(N log N).
 """
 
@@ -45,7 +45,7 @@ class IsrTimes:
         self._leaders: dict[str, _Leadership] = {}
 
     def role(self, source: str, time_us: int, *, leads: bool, leader_epoch: int, min_isr: int) -> None:
-        """A broker became leader or something else."""
+        """Note that a broker became leader or something else."""
         if not leads:
             self.ended(source, time_us, min_isr)
             return
@@ -58,7 +58,7 @@ class IsrTimes:
             before.leader_epoch = leader_epoch
 
     def isr(self, source: str, time_us: int, size: int, min_isr: int) -> None:
-        """A leader's ISR changed."""
+        """Note that a leader's ISR changed."""
         led = self._leaders.get(source)
         if led is None:
             # Its role comes in the same step, one line later.
@@ -67,7 +67,7 @@ class IsrTimes:
         led.size, led.since_us = size, time_us
 
     def ended(self, source: str, time_us: int, min_isr: int) -> None:
-        """It leads no longer."""
+        """Note that the broker no longer leads."""
         led = self._leaders.pop(source, None)
         if led is not None:
             self._note(led, time_us, min_isr)
@@ -94,7 +94,7 @@ class IsrTimes:
 
 
 def joined(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same times as intervals that neither touch nor overlap, in order."""
+    """Merge the intervals so that they neither touch nor overlap, in order."""
     result: list[Interval] = []
     for begin, end in sorted(intervals):
         if result and begin <= result[-1][1]:

@@ -8,7 +8,7 @@ Rules:
 A record is convicted once, by the record furthest behind which it should stand. Records that stand nowhere, or whose
 failure was definite, have no order. Each record counts at the place where the ledger found it.
 
-Source: verification.md section 3 (non-monotonic send; real-time order). O(N log N), for the two sorts by time.
+Source: Jepsen's Kafka checker (non-monotonic send; real-time order). O(N log N), for the two sorts by time.
 """
 
 from __future__ import annotations

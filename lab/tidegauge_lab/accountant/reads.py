@@ -3,7 +3,7 @@
 A committed record may leave the log only by retention, deletion or compaction, from below; so an offset that was read
 and is at or above the log start offset must be read alike by everybody, and be in the committed log at the end.
 
-Source: verification.md section 3 (stable read, inconsistent offsets); row W1. Linear.
+Source: Jepsen's analyses of Kafka-like systems (stable read, inconsistent offsets). Linear.
 """
 
 from __future__ import annotations

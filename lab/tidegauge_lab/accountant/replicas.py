@@ -1,8 +1,8 @@
 """Divergence: below the high watermark all replicas hold the same records.
 
 Rules:
-    1. Each replica is compared with the leader's; where nobody leads, with the one of the highest leader epoch, then
-       the highest high watermark.
+    1. Each replica is compared with the leader's; without a leader, with the one of the highest leader epoch, then the
+       highest high watermark.
     2. A member of the ISR must agree below the leader's high watermark, and reach it. Another replica must agree below
        the lower of both high watermarks: what is above it may still be truncated.
     3. What only one of them keeps, below the other's log start offset, is not compared.
@@ -34,7 +34,7 @@ Difference = tuple[int, Mark | None, Mark | None]
 
 
 def reference_of(replicas: Sequence[ReplicaLog]) -> ReplicaLog:
-    """The replica with which the others are compared (rule 1)."""
+    """Return the replica with which the others are compared (rule 1)."""
     return max(replicas, key=lambda replica: (replica.leader_epoch, replica.is_leader, replica.high_watermark))
 
 
@@ -152,7 +152,7 @@ def check_replicas(
 
 
 def describe(replica: ReplicaLog, mark: Mark | None, previews: Mapping[Stretch, str]) -> str:
-    """A stretch for people."""
+    """Describe a range of offsets for people."""
     if mark is None:
         return "nothing that begins there"
     preview = previews.get((replica.partition, replica.broker, mark.base_offset))

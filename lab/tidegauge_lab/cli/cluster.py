@@ -1,6 +1,6 @@
 """``tidegauge up``, ``down``, ``status``: the cluster in ``--dir`` as a whole.
 
-Contract: design, section 6. ``up -d`` returns once the cluster is ready and prints addresses and the next four commands
+Contract: ``up -d`` returns once the cluster is ready and prints addresses and the next four commands
 to paste; without ``-d`` it stays in front and Ctrl-C (or SIGTERM) takes the cluster down, exit 130. A foreground ``up``
 also ends, with 0, when another command took the cluster down.
 """
@@ -121,7 +121,7 @@ def _start(cluster: LocalCluster, output: str, *, has_new_settings: bool) -> Non
 def _what_stays(
     cluster: LocalCluster, status_now: dict[str, Any], started: list[str], has_new_settings: bool
 ) -> list[str]:
-    """What a second ``up`` did not touch."""
+    """Return what a second ``up`` did not touch."""
     brokers = status_now["brokers"]
     notes = [
         f"Broker {broker['id']} is paused; `tidegauge resume {broker['id']}` lets it run on"
@@ -137,7 +137,7 @@ def _what_stays(
 
 
 def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
-    """What ``up`` and ``status`` show: a line per process, and where things lie."""
+    """Return what ``up`` and ``status`` show: a line per process, and where things lie."""
     zookeeper, controller = status_now["zookeeper"], status_now["controller"]
     lines = [f"ZooKeeper  {zookeeper['address']}  {zookeeper['state']}{_process(zookeeper['pid'])}"]
     for broker in status_now["brokers"]:
@@ -158,7 +158,7 @@ def _process(pid: int | None) -> str:
 def next_commands(cluster: LocalCluster) -> list[str]:
     """Return the next commands to paste: a topic, records, a failover, the wait for it, and what it did.
 
-    A cluster of one broker starts it again: nobody else could lead.
+    A cluster of one broker starts it again: no other broker could lead.
     """
     count = len(cluster.file.brokers)
     where = directory_argument(cluster.directory)
@@ -200,7 +200,7 @@ def _end_on_signals() -> None:
 
 
 def _stay_in_front(cluster: LocalCluster) -> None:
-    """Until Ctrl-C, or until somebody else takes the cluster down (the pid files are gone then)."""
+    """Wait for Ctrl-C, or for another command to take the cluster down (the pid files are removed then)."""
     say("Ctrl-C takes the cluster down; `tidegauge logs -f` in another terminal shows what it says")
     files = [layout.broker_process(cluster.directory, broker.id).pid_file for broker in cluster.file.brokers]
     holds_within(lambda: not any(file.exists() for file in files), _FOREVER_SECONDS, pause_seconds=_LOOK_AGAIN_SECONDS)
@@ -208,7 +208,7 @@ def _stay_in_front(cluster: LocalCluster) -> None:
 
 
 def _take_down(cluster: LocalCluster) -> None:
-    """What Ctrl-C means; a second one means at once."""
+    """Take the cluster down after Ctrl-C; a second Ctrl-C does it at once."""
     try:
         say("Taking the cluster down; Ctrl-C again kills it at once")
         cluster.down()

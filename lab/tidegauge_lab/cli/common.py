@@ -48,5 +48,5 @@ def directory_argument(directory: Path) -> str:
 
 
 def called(process: str) -> str:
-    """A process's name for people: ``broker 1``, ``ZooKeeper``."""
+    """Return a process's name for people: ``broker 1``, ``ZooKeeper``."""
     return "ZooKeeper" if process == "zookeeper" else process.replace("-", " ")

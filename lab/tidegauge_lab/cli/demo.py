@@ -25,7 +25,7 @@ async def _run(demo: Demo) -> list[str]:
 
 @click.command()
 @verb_options
-@click.option("--keep", is_flag=True, help="Keep the demo's folder (it is kept anyway when something failed).")
+@click.option("--keep", is_flag=True, help="Keep the demo's directory (it is kept anyway when something failed).")
 @click.option("--rows", type=click.IntRange(FIRST_ROWS + 1), help="Only the first N rows of the data set.")
 @click.option(
     "--seconds", type=click.FloatRange(1), default=STREAM_SECONDS, show_default=True, help="How long the stream lasts."
@@ -36,24 +36,24 @@ def demo(
 ) -> None:
     """Stream 336,776 flights through a cluster that loses a broker, into Parquet, and balance the books.
 
-    It runs a cluster of its own in a new temporary folder; the one in --dir is not touched.
+    It runs a cluster of its own in a new temporary directory; the one in --dir is not touched.
     """
     del directory, bootstrap_server
     if output == "json":
         keep_stdout_for_json()
-    folder = Path(tempfile.mkdtemp(prefix="tidegauge-demo-"))
+    home = Path(tempfile.mkdtemp(prefix="tidegauge-demo-"))
     failed = True
     try:
-        problems = asyncio.run(_run(Demo(folder, rows, seconds)))
+        problems = asyncio.run(_run(Demo(home, rows, seconds)))
         failed = bool(problems)
     except asyncio.CancelledError:
         say("Interrupted; nothing is left running.")
         raise SystemExit(EXIT_INTERRUPTED) from None
     finally:
-        if (keep or failed) and any(folder.iterdir()):
-            say(f"The demo's files and logs are in {folder}")
+        if (keep or failed) and any(home.iterdir()):
+            say(f"The demo's files and logs are in {home}")
         else:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(home, ignore_errors=True)
     for problem in problems:
         say(f"MISMATCH: {problem}")
     if not problems:

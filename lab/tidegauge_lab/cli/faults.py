@@ -1,6 +1,6 @@
 """``tidegauge kill``, ``stop``, ``pause``, ``resume``, ``start``: faults on processes of the cluster in ``--dir``.
 
-Contract: design, section 6. Targets are ids, ``--zookeeper``, or a role that is resolved once; wrong usage (no target,
+Contract: targets are ids, ``--zookeeper``, or a role that is resolved once; wrong usage (no target,
 ids and a role together, an id that is no number) ends with 2 before anything was contacted. Each verb returns when its
 effect is true and prints a line per process; what was so already exits 0 too.
 """
@@ -39,7 +39,7 @@ class PartitionType(click.ParamType[TopicPartition]):
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The ways to name what a fault is done to."""
+    """Add the options that name the targets of a fault."""
     decorators = [
         click.argument("ids", nargs=-1, type=BrokerIdType(), metavar="[ID]..."),
         click.option("--leader-of", type=PartitionType(), metavar="T-P", help="The broker that leads this partition."),
@@ -57,7 +57,7 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def read_targets(
     ids: Sequence[int], leader_of: TopicPartition | None, follower_of: TopicPartition | None, *, controller: bool
 ) -> Role | list[Target]:
-    """The role, or the ids, that were given (an empty list for neither); one way at a time.
+    """Return the role, or the ids, that were given (an empty list for neither); one way at a time.
 
     Raises:
         click.UsageError: two ways at once.

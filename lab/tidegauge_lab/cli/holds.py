@@ -1,4 +1,4 @@
-"""``tidegauge hold-fetch`` and ``step-fetch``: a follower, round by round (design, sections 6 and 7).
+"""``tidegauge hold-fetch`` and ``step-fetch``: a follower, round by round (docs/faults.md).
 
 A step prints what was asked and answered, and what the round changed at the follower and at the leader. A refused
 round is told with the error's name, and the exit code is 1; further rounds are not tried then.

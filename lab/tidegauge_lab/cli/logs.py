@@ -1,6 +1,6 @@
 """``tidegauge logs``: what the processes of the cluster in ``--dir`` wrote, merged, a prefix per process.
 
-Contract: design, section 6: ``logs [ID|zookeeper] [-f] [--grep RE]``. With ``-o json`` a line is an object with
+Contract: ``logs [ID|zookeeper] [-f] [--grep RE]``. With ``-o json`` a line is an object with
 ``process`` and ``line``. ``-f`` goes on until Ctrl-C.
 """
 

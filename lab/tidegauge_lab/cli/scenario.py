@@ -1,7 +1,7 @@
 """``tidegauge scenario list|show|run``: stories of failures, played on real processes.
 
-Contract: design, sections 6 and 7. ``list`` prints a line each: name, two spaces, one sentence. ``run`` starts a
-cluster of its own in a temporary folder on free ports and takes it down at the end, also on failure and Ctrl-C; it
+Contract (docs/scenarios.md): ``list`` prints a line each: name, two spaces, one sentence. ``run`` starts a
+cluster of its own in a temporary directory on free ports and takes it down at the end, also on failure and Ctrl-C; it
 never touches the one in ``--dir``. Exit 0 when every expectation held, also where the expectation is that data is
 lost; 1 when one did not, or the file is wrong; 124 when the scenario's limit is over. In text the story has a sentence
 for each step, its author's notes, and the states; ``--verbose`` adds the steps as the file has them.
@@ -67,7 +67,7 @@ def show(name: str, output: str, directory: Path, bootstrap_server: str | None) 
 
 @scenario.command()
 @click.argument("name", metavar="NAME-or-FILE")
-@click.option("--keep", is_flag=True, help="Keep the folder with the cluster's data and logs.")
+@click.option("--keep", is_flag=True, help="Keep the directory with the cluster's data and logs.")
 @click.option("--verbose", is_flag=True, help="Also show each step as the file has it, and what is expected.")
 @click.option(
     "--zookeeper", metavar="HOST:PORT", help="Use this ZooKeeper, under a chroot of its own, instead of starting one."
@@ -95,8 +95,8 @@ def run(
 
     for line in introduction(story):
         tell(line)
-    with _ending_on_signals() as check, _folder(keep=keep) as folder:
-        outcome = play(story, folder, zookeeper=zookeeper, tell=tell, check=check, verbose=verbose)
+    with _ending_on_signals() as check, _home(keep=keep) as home:
+        outcome = play(story, home, zookeeper=zookeeper, tell=tell, check=check, verbose=verbose)
     if not as_text:
         print_json(outcome.as_json())
     if outcome.failure:
@@ -105,15 +105,15 @@ def run(
 
 
 @contextlib.contextmanager
-def _folder(*, keep: bool) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="tidegauge-scenario-"))
+def _home(*, keep: bool) -> Iterator[Path]:
+    home = Path(tempfile.mkdtemp(prefix="tidegauge-scenario-"))
     try:
-        yield folder
+        yield home
     finally:
         if keep:
-            say(f"The cluster's data and logs are in {folder}")
+            say(f"The cluster's data and logs are in {home}")
         else:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(home, ignore_errors=True)
 
 
 @contextlib.contextmanager

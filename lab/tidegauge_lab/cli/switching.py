@@ -55,7 +55,7 @@ async def _addresses(directory: Path, bootstrap_server: str | None) -> tuple[dic
 
 
 async def replicas_of(switches: Switches, at: TopicPartition) -> Mapping[int, metadata_pb2.ReplicaDescription]:
-    """The partition's replicas by broker, as far as brokers answer.
+    """Return the partition's replicas by broker, as far as brokers respond.
 
     Raises:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, none of them has one; BROKER_NOT_AVAILABLE, none answers.

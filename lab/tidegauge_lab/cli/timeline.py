@@ -1,4 +1,4 @@
-"""``tidegauge timeline``: what happened in the cluster in ``--dir``, over all brokers, in causal order (row B8).
+"""``tidegauge timeline``: what happened in the cluster in ``--dir``, over all brokers, in causal order.
 
 Text has one line for each event, JSON the event as it was written (docs/events.md), one a line. ``--svg FILE`` draws
 a sequence diagram instead. ``-f`` goes on until Ctrl-C.

@@ -1,4 +1,4 @@
-"""``verify``: the accountant (row B6) looks into a topic: lost, kept though failed, duplicated, reordered, diverged.
+"""``verify``: the accountant audits a topic: lost, kept though failed, duplicated, reordered, diverged.
 
 Exit 0 when the books balance, 1 when they don't, or when they could not be read. What could not be checked, and why, is
 said each time: a check that was not made has found nothing.
@@ -76,7 +76,7 @@ def verify(
 
 
 def own_folders(bootstrap: list[str], directory: Path) -> tuple[Path | None, dict[int, Path]]:
-    """The folders of event logs and of the brokers' logs, if the cluster asked is the one in the folder."""
+    """Return the directories of event logs and broker logs, if the cluster asked is the one in the directory."""
     if not (directory / FILE_NAME).exists():
         return None, {}
     file = load_cluster_file(directory)
@@ -89,7 +89,7 @@ def own_folders(bootstrap: list[str], directory: Path) -> tuple[Path | None, dic
 
 
 def text_lines(report: Report) -> Iterator[str]:
-    """The report for people."""
+    """Return the report as lines of text."""
     yield (
         f"Topic {report.topic}: {report.partitions} partitions, {report.records} committed records, "
         f"{report.replicas} replicas compared"

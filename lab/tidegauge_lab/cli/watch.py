@@ -1,4 +1,4 @@
-"""``tidegauge watch``: the cluster live in a browser, with buttons to break it (row B8; docs/watch.md).
+"""``tidegauge watch``: the cluster live in a browser, with buttons to break it (docs/watch.md).
 
 Serves one page on 127.0.0.1 until Ctrl-C. With ``-b`` or its variable the brokers are only looked at.
 """

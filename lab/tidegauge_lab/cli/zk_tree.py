@@ -1,4 +1,4 @@
-"""``tidegauge zk-tree``: the znodes of a cluster, with data, versions and owners (row Z1, section 7 of design 6).
+"""``tidegauge zk-tree``: the znodes of a cluster, with data, versions and owners.
 
 Each line is a znode: its name indented by its depth, its data, and behind ``#`` its version, and for an ephemeral one
 whose session owns it. With ``--watch`` the changes follow, a line each: ``+`` created, ``~`` changed, ``-`` deleted.
@@ -115,7 +115,7 @@ def owners_of(tree: Tree) -> dict[int, str]:
 
 
 def line_of(path: str, znode: Znode, owners: Mapping[int, str], *, whole_path: bool = False) -> str:
-    """A znode as text."""
+    """Return a znode as text."""
     depth = path.count("/") - 1
     name = path if whole_path else "  " * depth + path.rpartition("/")[2]
     parts = [name]
@@ -128,7 +128,7 @@ def line_of(path: str, znode: Znode, owners: Mapping[int, str], *, whole_path: b
 
 
 def changes(old: Tree, new: Tree) -> Iterator[tuple[str, str, Znode]]:
-    """What happened between two looks: sign, path, znode; a znode made anew under its path counts as changed."""
+    """Return what changed between two looks: sign, path, znode; a znode that was created again counts as changed."""
     for path in [*new, *(path for path in old if path not in new)]:
         if path not in new:
             yield "-", path, old[path]
@@ -139,7 +139,7 @@ def changes(old: Tree, new: Tree) -> Iterator[tuple[str, str, Znode]]:
 
 
 def json_of(path: str, znode: Znode, owners: Mapping[int, str]) -> dict[str, Any]:
-    """A znode as JSON."""
+    """Return a znode as JSON."""
     data: Any = None
     if znode.data is not None:
         try:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def digest(value: bytes) -> bytes:
-    """A row's fingerprint."""
+    """Return a row's fingerprint."""
     return blake2b(value, digest_size=16).digest()
 
 
@@ -42,7 +42,7 @@ class Account:
 
 
 def read_parquet(folder: Path) -> Account:
-    """The account of a folder as any Parquet reader sees it: its files, in whatever order."""
+    """Return the account of a directory as any Parquet reader sees it: its files, in whatever order."""
     import pyarrow.parquet  # noqa: PLC0415 - heavy, and only the demo's end needs it
 
     account = Account()
@@ -54,7 +54,7 @@ def read_parquet(folder: Path) -> Account:
 
 
 def mismatches(source: Account, acknowledged: Account, committed: Account) -> list[str]:
-    """What does not agree, a sentence each; nothing when the books balance."""
+    """Return a sentence for each disagreement; empty when the books balance."""
     found: list[str] = []
     for name, account in (("acknowledged", acknowledged), ("in Parquet", committed)):
         missing = len(source.rows.keys() - account.rows.keys())
@@ -74,7 +74,7 @@ def mismatches(source: Account, acknowledged: Account, committed: Account) -> li
 
 
 def table(columns: Iterable[tuple[str, Account]]) -> list[str]:
-    """The books as lines: a row for each carrier, then the sum."""
+    """Return the books as lines: a row for each carrier, then the sum."""
     sides = list(columns)
     carriers = sorted({carrier for _, account in sides for carrier in account.carriers})
     lines = ["carrier" + "".join(f"{name:>15}" for name, _ in sides)]

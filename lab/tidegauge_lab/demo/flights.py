@@ -31,7 +31,7 @@ class Flight(NamedTuple):
 
 
 def find_archive() -> Path:
-    """The data set's zip file.
+    """Return the data set's zip file.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, the package is not installed.

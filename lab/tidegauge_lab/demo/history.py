@@ -1,4 +1,4 @@
-"""Who led when, and how long nobody did: computed from the event logs, by the clocks of this machine.
+"""Which broker led when, and how long none did: computed from the event logs, by the clocks of this machine.
 
 A partition is without a leader from the moment its leader was killed (the lab's ``fault`` event) until another broker
 notes that it leads (its ``role`` event with a higher leader epoch). Clients need a little longer: they must hear of it.
@@ -69,7 +69,7 @@ def gaps(events: Iterable[Mapping[str, Any]], topic: str) -> list[Gap]:
 
 
 def history_lines(history: Iterable[Leadership], began_ms: int) -> list[str]:
-    """The leaders' history, a line for each partition."""
+    """Return the leaders' history, a line for each partition."""
     lines: dict[TopicPartition, list[str]] = {}
     for entry in history:
         seconds = (entry.since_ms - began_ms) / 1000

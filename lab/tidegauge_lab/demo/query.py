@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.2
 
 
 def find_job() -> Path:
-    """The job's file: in a checkout beside the package, in an installed one inside it.
+    """Return the job's file: in a checkout beside the package, in an installed one inside it.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, Spark or the job is not there.
@@ -32,8 +32,8 @@ def find_job() -> Path:
     if importlib.util.find_spec("pyspark") is None:
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"Spark is not installed: {install_command('spark')}")
     spec = importlib.util.find_spec("tidegauge_spark")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        for job in (Path(folder).parent / JOB, Path(folder) / "jobs" / JOB):
+    for directory in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for job in (Path(directory).parent / JOB, Path(directory) / "jobs" / JOB):
             if job.exists():
                 return job
     raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{JOB} is missing: it belongs to the package tidegauge_spark")
@@ -43,15 +43,15 @@ class Query:
     """One run of the job.
 
     Args:
-        folder: where its output, checkpoint, progress file and logs go.
+        directory: where its output, checkpoint, progress file and logs go.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.output = folder / "flights.parquet"
-        self.log = folder / "spark.log"
-        self._checkpoint = folder / "checkpoint"
-        self._progress = folder / "progress.jsonl"
-        self._stdout = folder / "spark.out"
+    def __init__(self, directory: Path) -> None:
+        self.output = directory / "flights.parquet"
+        self.log = directory / "spark.log"
+        self._checkpoint = directory / "checkpoint"
+        self._progress = directory / "progress.jsonl"
+        self._stdout = directory / "spark.out"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, bootstrap_servers: Sequence[str], topic: str) -> None:
@@ -93,19 +93,20 @@ class Query:
             )
 
     def usage(self) -> Usage:
-        """What the job's processes have had of the machine, for ``Patience``."""
+        """Return what the job's processes have had of the machine, for ``Patience``."""
         return {} if self._process is None else usage_of_session(self._process.pid)
 
     def trace(self) -> object:
-        """What shows that the job gets on: sizes of its files, and what Spark has noted of batches begun and ended."""
+        """Return what shows the job's progress: sizes of its files, and the batches that Spark has begun and ended."""
         sizes = [path.stat().st_size if path.exists() else 0 for path in (self.log, self._stdout, self._progress)]
         notes = [
-            len(list(folder.glob("[0-9]*"))) for folder in (self._checkpoint / "offsets", self._checkpoint / "commits")
+            len(list(directory.glob("[0-9]*")))
+            for directory in (self._checkpoint / "offsets", self._checkpoint / "commits")
         ]
         return sizes, notes
 
     def batches(self) -> list[dict[str, Any]]:
-        """What it has committed so far, a batch each."""
+        """Return what it has committed so far, a batch each."""
         try:
             lines = self._progress.read_text(encoding="utf-8").splitlines(keepends=True)
         except FileNotFoundError:

@@ -49,18 +49,18 @@ class Demo:
     """One run.
 
     Args:
-        folder: a new folder for the cluster, the job's output and all logs.
+        directory: a new directory for the cluster, the job's output and all logs.
         rows: how many rows of the data set; None: all.
         stream_seconds: how long the main stream shall last.
     """
 
-    def __init__(self, folder: Path, rows: int | None = None, stream_seconds: float = STREAM_SECONDS) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, rows: int | None = None, stream_seconds: float = STREAM_SECONDS) -> None:
+        self._folder = directory
         self._rows = rows
         self._stream_seconds = stream_seconds
         self._archive = find_archive()
         find_job()  # a missing Spark is told before anything starts
-        self._query = Query(folder)
+        self._query = Query(directory)
         self._problems: list[str] = []
 
     async def run(self) -> list[str]:
@@ -105,7 +105,7 @@ class Demo:
             await self._balance(cluster, await source_coming, stream, created_ms)
 
     async def _produce_and_fail(self, cluster: LocalCluster, admin: Admin, source: books.Account) -> Stream:
-        """The stream from its first row to the moment when Spark has committed all of it."""
+        """Run the stream from its first row until Spark has committed all of it."""
         async with Producer(
             cluster.bootstrap_servers, acks="all", linger_ms=20, batch_size_bytes=65_536, max_in_flight=5
         ) as producer:

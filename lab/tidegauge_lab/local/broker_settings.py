@@ -3,8 +3,8 @@
 Rules:
 - The profile ``fast`` shortens the waits that people watch; ``kafka`` has Kafka's defaults. Nothing else differs, but
   that by ``fast`` a cluster with fewer than three brokers can have its topic of consumer groups: Kafka's exact
-  replication factor of 3 would deny it.
-- What ``up`` decides itself (id, listener, folders, ZooKeeper) can't be set.
+  replication factor of 3 would not allow it.
+- What ``up`` decides itself (id, listener, directories, ZooKeeper) can't be set.
 - Everything is checked before a process is started; an unknown name is refused here, although a broker would only
   warn of it: in the lab it is a typing error.
 """
@@ -84,18 +84,18 @@ def protocol_of(settings: Mapping[str, str]) -> str:
 
 
 def listeners_of(broker: BrokerEntry, protocol: str) -> list[str]:
-    """A broker's listeners: for Kafka clients, named by the protocol as in Kafka, and for gRPC."""
+    """Return a broker's listeners: for Kafka clients, named by the protocol as in Kafka, and for gRPC."""
     of_grpc = f"{GRPC if protocol == PLAINTEXT else GRPC_SSL}://{broker.address}"
     return [of_grpc] if broker.kafka_address is None else [f"{protocol}://{broker.kafka_address}", of_grpc]
 
 
 def with_whole_paths(settings: Mapping[str, str]) -> dict[str, str]:
-    """The same with the names of files made absolute: a broker runs in a folder of its own."""
+    """Make the names of files absolute: a broker runs in a directory of its own."""
     return {name: str(Path(text).expanduser().absolute()) if name in PATHS else text for name, text in settings.items()}
 
 
 def session_timeout_ms(settings: Mapping[str, str], profile: str) -> int:
-    """The ZooKeeper session timeout that brokers ask for."""
+    """Return the ZooKeeper session timeout that brokers ask for."""
     values, _ = parse_broker_settings({**PROFILES[profile], **settings})
     return values.integer("zookeeper.session.timeout.ms")
 
@@ -114,7 +114,7 @@ def server_properties(
     if _OFFSETS_REPLICATION in of_profile:
         of_profile[_OFFSETS_REPLICATION] = str(min(broker_count, int(of_profile[_OFFSETS_REPLICATION])))
     sections = {
-        "This broker; written anew at every start by `tidegauge up` or `start`.": {
+        "This broker; rewritten at every start by `tidegauge up` or `start`.": {
             "broker.id": str(broker.id),
             "listeners": ",".join(listeners_of(broker, protocol_of(settings))),
             "zookeeper.connect": zookeeper_connect,

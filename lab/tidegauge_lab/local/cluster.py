@@ -1,10 +1,10 @@
 """``LocalCluster``: ZooKeeper and brokers as separate processes on 127.0.0.1, and the faults that are done to them.
 
-Rules (design, section 6):
-- Each method returns when its effect is true, not when it is under way; each has a limit (``TimeLimitError``).
+Rules:
+- Each method returns when its effect is complete, not when it has begun; each has a limit (``TimeLimitError``).
 - What is already so is no error; what can't be (an unknown broker, a pause of a broker that is down) is refused before
   anything is done.
-- The state is in the folder, not in this object: any number of commands may work on one cluster, one after the other
+- The state is in the directory, not in this object: any number of commands may work on one cluster, one after the other
   per process (``locks``).
 
 Synchronous: it is used by commands and tests, whose next step depends on the effect.
@@ -37,13 +37,13 @@ __all__ = ["ZOOKEEPER", "LocalCluster", "Outcome", "Target"]
 
 
 class LocalCluster:
-    """A cluster in a folder.
+    """A cluster in a directory.
 
     Args:
-        directory: the folder, holding ``cluster.json``.
+        directory: the directory, holding ``cluster.json``.
 
     Raises:
-        TidegaugeError: there is no cluster in the folder.
+        TidegaugeError: there is no cluster in the directory.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -65,12 +65,12 @@ class LocalCluster:
     ) -> LocalCluster:
         """Write ``cluster.json``, or what may change in it, without starting anything.
 
-        None means: as it is in the folder; in a new one 3 brokers, profile ``fast``, a ZooKeeper of its own, gRPC
+        None means: as it is in the directory; in a new one 3 brokers, profile ``fast``, a ZooKeeper of its own, gRPC
         ports from 19092 on, and ports for Kafka clients from 9092 on. ``notes`` tell what a user should know, such as
         other ports.
 
         Raises:
-            TidegaugeError: a wrong setting, a busy port, a contradiction to what the folder holds; for a new one, no
+            TidegaugeError: a wrong setting, a busy port, a contradiction to what the directory holds; for a new one, no
                 Java or PySpark, or no ZooKeeper at the given address. Nothing is written.
         """
         paths = with_whole_paths(settings or {})
@@ -103,7 +103,7 @@ class LocalCluster:
 
     @property
     def logs(self) -> Path:
-        """The folder of log files and event logs."""
+        """The directory of log files and event logs."""
         return self.directory / layout.LOGS
 
     # Whole cluster
@@ -175,7 +175,7 @@ class LocalCluster:
         self._wait_ready(timeout, {})
 
     def status(self) -> dict[str, Any]:
-        """The cluster as ``tidegauge status -o json`` shows it."""
+        """Return the cluster as ``tidegauge status -o json`` shows it."""
         states = {broker.id: self._process(broker.id) for broker in self.file.brokers}
         up = [broker_id for broker_id, process in states.items() if process.state is ProcessState.UP]
         alive = [broker_id for broker_id, process in states.items() if process.state is not ProcessState.DOWN]
@@ -206,7 +206,7 @@ class LocalCluster:
             return faults.kill(processes, self.logs)
 
     def stop(self, *targets: Target, limit_seconds: float = faults.STOP_LIMIT_SECONDS) -> list[Outcome]:
-        """Controlled shutdown; returns when it is done and the processes are gone. Paused ones are resumed for it.
+        """Stop processes by a controlled shutdown; return when they have ended. Paused ones are resumed for it.
 
         Raises:
             TimeLimitError: they are not gone in time; they may still end.
@@ -260,20 +260,20 @@ class LocalCluster:
         """Take from the disk of a broker that is down what was never flushed; gives how many bytes that were.
 
         Raises:
-            TidegaugeError: it runs, or nobody noted what was flushed.
+            TidegaugeError: it runs, or it has no record of what was flushed.
         """
         with self._together((broker_id,)):
             return faults.cut_power(self.directory, broker_id)
 
     def resolve(self, role: Role, fits: ProcessState | None = None) -> int:
-        """The broker that has the role now.
+        """Return the broker that has the role now.
 
         Args:
             role: what it is to be.
             fits: of several followers the first in this state is meant, if there is one.
 
         Raises:
-            TidegaugeError: nobody has it.
+            TidegaugeError: no broker has it.
         """
         partition = role.partition
         views = self._views(self._up_ids(), [partition.topic] if partition is not None else [])
@@ -286,10 +286,10 @@ class LocalCluster:
         return roles.follower_of(view, partition, lambda broker_id: self._state_if_known(broker_id) is fits)
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """The broker that leads the partition now.
+        """Return the broker that leads the partition now.
 
         Raises:
-            TidegaugeError: nobody does.
+            TidegaugeError: there is no leader.
         """
         return self.resolve(Role(RoleKind.LEADER, TopicPartition(topic, partition)))
 
@@ -298,7 +298,7 @@ class LocalCluster:
         return self._process(target).state
 
     def pid_of(self, target: Target) -> int | None:
-        """The pid while the process runs or is paused."""
+        """Return the pid while the process runs or is paused."""
         return self._process(target).pid
 
     # Inside
@@ -365,7 +365,7 @@ class LocalCluster:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the folder against every other command."""
+        """Hold the directory against every other command."""
         with locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS):
             self.file = load_cluster_file(self.directory)
             yield
@@ -378,12 +378,12 @@ class LocalCluster:
             stack.enter_context(locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS, shared=True))
             # In one order everywhere, so that two commands can't wait for each other.
             for process in sorted(processes.values(), key=lambda process: process.name):
-                stack.enter_context(locks.hold(process.folder / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS))
+                stack.enter_context(locks.hold(process.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS))
             yield processes
 
 
 def _require_zookeeper(directory: Path, file: ClusterFile) -> None:
-    """What a new cluster needs of ZooKeeper, looked at before its folder is made."""
+    """Check what a new cluster needs of ZooKeeper before its directory is created."""
     if file.zookeeper_managed:
         zookeeper.java_command()
         zookeeper.jars_folder()

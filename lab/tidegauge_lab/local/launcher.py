@@ -30,7 +30,7 @@ _ROOM_FOR_COMMAND = " " * 4096
 
 
 def environment_of_brokers() -> dict[str, str]:
-    """This process's variables, but for what the command line has set for its own gRPC.
+    """Return this process's variables, but for what the command line has set for its own gRPC.
 
     A broker with TLS reads what the library says of handshakes, which has to be as talkative as it is by itself.
     """
@@ -41,7 +41,7 @@ class Launcher:
     """Starts brokers; an object to use in a ``with``.
 
     Args:
-        directory: the cluster's folder.
+        directory: the cluster's directory.
         wanted: False: there is nothing to start.
     """
 
@@ -78,7 +78,7 @@ class Launcher:
             return process.spawn(command, environment)
         process.make_folders()
         variables = None if environment is None else dict(environment)
-        pid = self._order(self._process, (command, str(process.folder), str(process.log_file), variables))
+        pid = self._order(self._process, (command, str(process.directory), str(process.log_file), variables))
         if pid is None:
             self._end(at_once=True)
             return process.spawn(command, environment)

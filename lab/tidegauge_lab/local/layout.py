@@ -1,7 +1,7 @@
-"""Where everything of a cluster lies in its folder, and its removal.
+"""Where everything of a cluster lies in its directory, and its removal.
 
 The layout stands in ``tidegauge_client.cluster_file``. ``down --purge`` deletes what ``up`` made and nothing else: a
-folder without ``cluster.json`` is refused, and files of the user that lie beside the cluster stay.
+directory without ``cluster.json`` is refused, and files of the user that lie beside the cluster stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BROKER_FOLDER = re.compile(r"broker-\d+\Z")
 
 
 def broker_process(directory: Path, broker_id: int) -> LabProcess:
-    """A broker's process."""
+    """Return a broker's process."""
     return _process(directory, f"broker-{broker_id}")
 
 
@@ -38,7 +38,7 @@ def broker_log_directories(directory: Path, broker_id: int) -> list[Path]:
 
 
 def zookeeper_process(directory: Path) -> LabProcess:
-    """The cluster's own ZooKeeper."""
+    """Return the cluster's own ZooKeeper."""
     return _process(directory, ZOOKEEPER)
 
 
@@ -47,12 +47,12 @@ def _process(directory: Path, name: str) -> LabProcess:
 
 
 def runs(directory: Path) -> bool:
-    """Whether any process of the cluster in this folder runs or is paused."""
+    """Whether any process of the cluster in this directory runs or is paused."""
     return any(_process(directory, path.parent.name).pid is not None for path in directory.glob("*/*.pid"))
 
 
 def make_folders(directory: Path, file: ClusterFile) -> None:
-    """Make the folders of a cluster that are missing."""
+    """Make the directories of a cluster that are missing."""
     names = [
         LOGS,
         *(f"broker-{broker.id}" for broker in file.brokers),
@@ -63,25 +63,25 @@ def make_folders(directory: Path, file: ClusterFile) -> None:
 
 
 def require_new(directory: Path) -> None:
-    """Refuse a folder in which a new cluster would mix with something that is there.
+    """Refuse a directory in which a new cluster would mix with something that is there.
 
     Raises:
         TidegaugeError: INVALID_REQUEST.
     """
     if directory.exists() and not directory.is_dir():
-        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{directory} is a file; a cluster needs a folder")
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{directory} is a file; a cluster needs a directory")
     there = sorted(path.name for path in _own_paths(directory) if path.name not in {CLUSTER_LOCK, FILE_NAME})
     if there:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
             f"{directory} holds {', '.join(there)} but no {FILE_NAME}, so `tidegauge up` did not make it; "
-            "use another folder (--dir)",
+            "use another directory (--dir)",
         )
 
 
 def remove_cluster(directory: Path) -> None:
-    """Delete what ``up`` made here, and the folder itself if nothing else is in it. Nothing of it may run."""
-    assert (directory / FILE_NAME).exists(), "only a cluster's folder is ever deleted"
+    """Delete what ``up`` made here, and the directory itself if nothing else is in it. Nothing of it may run."""
+    assert (directory / FILE_NAME).exists(), "only a cluster's directory is ever deleted"
     # The cluster file goes last but for the lock: a deletion that is cut off can be repeated.
     last = (FILE_NAME, CLUSTER_LOCK)
     for path in sorted(_own_paths(directory), key=lambda path: last.index(path.name) if path.name in last else -1):

@@ -1,10 +1,10 @@
-"""Locks between commands that work on one cluster folder.
+"""Locks between commands that work on one cluster directory.
 
 Rules:
-- ``up`` and ``down`` hold the folder alone; a fault holds it together with other faults and its process alone, so that
+- ``up`` and ``down`` hold the directory alone; a fault shares it with other faults and holds its process alone, so that
   ``kill 2`` need not wait for a long ``stop 1``.
 - The locks are the system's (flock): a command that dies releases them. A removed lock file (``down --purge``) is
-  noticed, so that nobody holds a lock that others can't see.
+  noticed, so that no command holds a lock that others can't see.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ CLUSTER_LOCK = ".lock"
 
 @contextlib.contextmanager
 def hold(path: Path, limit_seconds: float, *, shared: bool = False) -> Iterator[None]:
-    """Hold a lock file, made if missing (its folder must exist).
+    """Hold a lock file, made if missing (its directory must exist).
 
     Raises:
-        TidegaugeError: the folder has been removed.
+        TidegaugeError: the directory has been removed.
         TimeLimitError: another command held it all the time.
     """
     held: list[int] = []

@@ -1,9 +1,9 @@
-"""What a cluster consists of: made at the first ``up`` of a folder, kept by every later one.
+"""What a cluster consists of: made at the first ``up`` of a directory, kept by every later one.
 
-Rules (design, section 6, row ``up``):
-- Ids, ports and folders of brokers never change; brokers may be added, never taken away.
+Rules:
+- Ids, ports and directories of brokers never change; brokers may be added, never taken away.
 - A later ``up`` may bring other settings and another profile; it may not bring another ZooKeeper or other ports, since
-  the data in the folder belongs to them.
+  the data in the directory belongs to them.
 - Everything is checked before anything is written.
 """
 
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 def first_plan(
     directory: Path, wanted: Wanted, *, taken: frozenset[int] = frozenset(), free: Callable[[int], bool] = ports.is_free
 ) -> Plan:
-    """A new cluster.
+    """Plan a new cluster.
 
     Raises:
         TidegaugeError: a setting is wrong, a requested port is busy, there is no free port.
@@ -102,10 +102,10 @@ def next_plan(
     taken: frozenset[int] = frozenset(),
     free: Callable[[int], bool] = ports.is_free,
 ) -> Plan:
-    """The recorded cluster with what may change.
+    """Plan the recorded cluster with the changes that are possible.
 
     Raises:
-        TidegaugeError: what is wanted contradicts what the folder holds, or a setting is wrong.
+        TidegaugeError: what is wanted contradicts what the directory holds, or a setting is wrong.
     """
     if wanted.zookeeper is not None and (recorded.zookeeper_managed or wanted.zookeeper != recorded.zookeeper_address):
         raise _contradiction(directory, f"uses ZooKeeper at {recorded.zookeeper_address}")
@@ -144,7 +144,7 @@ def next_plan(
 def _with_kafka_ports(
     brokers: list[BrokerEntry], first: int | None, taken: set[int], free: Callable[[int], bool]
 ) -> list[BrokerEntry]:
-    """The brokers, each with a port for Kafka clients: those that have none get the next free ones."""
+    """Return the brokers, each with a port for Kafka clients: those that have none get the next free ones."""
     lacking = [broker for broker in brokers if not broker.kafka_port]
     last = max((broker.kafka_port for broker in brokers), default=0)
     begin = last + 1 if last else first or ports.FIRST_KAFKA_PORT
@@ -154,7 +154,7 @@ def _with_kafka_ports(
 
 
 def entry(directory: Path, broker_id: int, port: int, kafka_port: int) -> BrokerEntry:
-    """A broker of this folder."""
+    """Return a broker of this directory."""
     return BrokerEntry(broker_id, ports.HOST, port, str(directory / f"broker-{broker_id}"), kafka_port)
 
 
@@ -173,7 +173,7 @@ def _broker_ports(
     taken: frozenset[int],
     free: Callable[[int], bool],
 ) -> list[int]:
-    """A port for each broker: from the first one that was asked for, or the next free ones from a default."""
+    """Return a port for each broker: from the first one that was asked for, or the next free ones from a default."""
     if asked is None:
         return ports.choose_ports([first + broker_id for broker_id in broker_ids], taken=taken, free=free)
     chosen = [asked + broker_id for broker_id in broker_ids]
@@ -222,13 +222,13 @@ def _check_path(directory: Path) -> None:
     if "," in str(directory) or "\n" in str(directory):
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"{str(directory)!r} can't hold a cluster: log.dirs in server.properties separates folders by commas",
+            f"{str(directory)!r} can't hold a cluster: log.dirs in server.properties separates directories by commas",
         )
 
 
 def _contradiction(directory: Path, fact: str) -> TidegaugeError:
     return TidegaugeError(
         ErrorCode.INVALID_REQUEST,
-        f"the cluster in {directory} {fact}; that can't be changed: use another folder (--dir), or remove this cluster "
-        "with `tidegauge down --purge`",
+        f"the cluster in {directory} {fact}; that can't be changed: use another directory (--dir), or remove this "
+        "cluster with `tidegauge down --purge`",
     )

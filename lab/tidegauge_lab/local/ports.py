@@ -1,11 +1,11 @@
 """Which ports a cluster gets, and who holds one that is taken.
 
-Rules (design, section 6, row ``up``):
-- At the first ``up`` of a folder broker N gets 9092+N for Kafka clients and 19092+N for gRPC, and ZooKeeper 12181, or
-  the next free ones if those are taken.
+Rules:
+- At the first ``up`` of a directory broker N gets 9092+N for Kafka clients and 19092+N for gRPC, and ZooKeeper 12181,
+  or the next free ones if those are taken.
 - A port that was recorded or asked for is never exchanged: if it is busy, its holder is named.
 
-Busy means that somebody listens there; connections of an earlier server that linger (TIME_WAIT) do not count, since
+Busy means that a process listens there; connections of an earlier server that linger (TIME_WAIT) do not count, since
 servers bind over them.
 """
 
@@ -83,7 +83,7 @@ def require_free(port: int, owner: str, *, option: str | None = None, free: Call
     if not 0 < port <= LAST_PORT:
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"port {port} of {owner} is not between 1 and {LAST_PORT}")
     if not free(port):
-        what_to_do = "a cluster keeps its ports, so end that process or use another folder (--dir)"
+        what_to_do = "a cluster keeps its ports, so end that process or use another directory (--dir)"
         if option is not None:
             what_to_do = f"end that process, or give other ports with {option}"
         raise TidegaugeError(
@@ -129,7 +129,7 @@ def _listening_pid(port: int) -> int | None:
 
 
 def _listening_pid_with_lsof(port: int) -> int | None:
-    """The same where there is no /proc (macOS)."""
+    """Do the same where there is no /proc (macOS)."""
     if shutil.which("lsof") is None:
         return None
     out = subprocess.run(
@@ -139,7 +139,7 @@ def _listening_pid_with_lsof(port: int) -> int | None:
 
 
 def _command_of(pid: int) -> str:
-    """What the process calls itself: its command line, cut to a readable length."""
+    """Return the process's command line, shortened to a readable length."""
     try:
         words = (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
         text = b" ".join(words).decode("utf-8", errors="replace").strip()
@@ -151,7 +151,7 @@ def _command_of(pid: int) -> str:
 
 
 def shortened(text: str) -> str:
-    """A command line of readable length: the program, and the end, which tells one Java or Python from another."""
+    """Shorten a command line to the program and the end, which tells one Java or Python process from another."""
     text = " ".join(text.split())  # a program given with -c may hold lines; the refusal is one sentence
     if len(text) <= _COMMAND_LENGTH:
         return text
@@ -166,11 +166,11 @@ def shared_folder() -> Path:
 
 
 class Reservations:
-    """Ports that belong to a folder, whether bound at the moment or not: no other first ``up`` may choose them.
+    """Ports that belong to a directory, whether bound at the moment or not: no other first ``up`` may choose them.
 
     They are not bound yet while a cluster starts, and not while one of its processes is down, which comes back to them.
     One small file per user, under a lock. A reservation ends when its cluster is taken down (``release``), when its
-    folder is gone, or when none of its processes has run for a minute.
+    directory is gone, or when none of its processes has run for a minute.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Reservations:
 
     @contextlib.contextmanager
     def choosing(self, directory: Path) -> Iterator[Reserved]:
-        """Hold the file; gives what others have reserved and takes what this folder chooses."""
+        """Hold the file; gives what others have reserved and takes what this directory chooses."""
         with self._path.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -205,23 +205,23 @@ class Reservations:
             file.write(json.dumps({str(port): entry for port, entry in {**entries, **mine}.items()}))
 
     def owned(self) -> frozenset[int]:
-        """All ports that belong to some folder."""
+        """All ports that belong to some directory."""
         with self.choosing(Path()) as reserved:
             return reserved.others
 
     def hold(self, directory: Path, ports: Collection[int]) -> None:
-        """The folder's cluster runs on these ports."""
+        """Reserve these ports for the directory's cluster."""
         with self.choosing(directory) as reserved:
             reserved.chosen.extend(ports)
 
     def release(self, directory: Path) -> None:
-        """The folder's cluster is down: its ports are for all again."""
+        """Release the ports of the directory's cluster, which is down."""
         with self.choosing(directory):
             pass
 
 
 class Reserved:
-    """Ports that other folders have reserved, and those chosen now."""
+    """Ports that other directories have reserved, and those chosen now."""
 
     def __init__(self, others: frozenset[int]) -> None:
         self.others = others
@@ -229,7 +229,7 @@ class Reserved:
 
 
 def _read_reservations(text: str) -> dict[int, tuple[str, float]]:
-    """The file's entries; a damaged file (its writer was killed) holds none."""
+    """Return the file's entries; a damaged file (its writer was killed) holds none."""
     try:
         return {int(port): (str(folder), float(since)) for port, (folder, since) in json.loads(text or "{}").items()}
     except (ValueError, TypeError, AttributeError):

@@ -1,6 +1,6 @@
 """What may be done to processes of a running cluster: kill, stop, pause, resume, start.
 
-Rules (design, section 6):
+Rules:
 - All targets are looked at first; if one of them can't be treated so, nothing is done to any.
 - What is already so changes nothing and is no error.
 - A fault is noted in ``logs/lab.events.jsonl`` at the moment of its signal, before its effect.
@@ -200,7 +200,7 @@ def cut_power(directory: Path, broker_id: int) -> int:
     """Take from the disk of a broker that is down what was never flushed; gives how many bytes that were.
 
     Raises:
-        TidegaugeError: KAFKA_STORAGE_ERROR, it runs, or nobody noted what was flushed (lab.enable=false).
+        TidegaugeError: KAFKA_STORAGE_ERROR, it runs, or has no record of what was flushed (lab.enable=false).
     """
     from tidegauge_broker.log.synced_disk import restore_synced  # noqa: PLC0415 - only this fault pays for it
 

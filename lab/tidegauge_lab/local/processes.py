@@ -3,10 +3,10 @@
 Rules:
 - A process outlives the command that started it: own session, stdin from the null device, output appended to its
   log file, none of the caller's descriptors.
-- The pid file holds three lines: pid, start time, inode of its folder. A pid counts only while the process that has
-  it started at that time, so a number that the system gave to somebody else is never signalled; a copied folder does
-  not own the original's processes.
-- A zombie counts as gone: it holds no port, lock or connection, and only its parent can make its number vanish. But a
+- The pid file holds three lines: pid, start time, inode of its directory. A pid counts only while the process that has
+  it started at that time, so a number that the system gave to another process is never signalled; a copied
+  directory does not own the original's processes.
+- A zombie counts as dead: it holds no port, lock or connection, and only its parent can make its number vanish. But a
   main thread that is one while others still end is not gone: until the last of them has ended, all is held.
 - Paused means that every thread is stopped (``T``): a signal that is merely on its way has no effect yet.
 """
@@ -27,7 +27,7 @@ from tidegauge_lab.local.waiting import holds_within
 LAST_LINES = 5
 _SIGNAL_EFFECT_SECONDS = 10.0
 
-# Children of this very process, so that they can be reaped; nobody else can do that for us.
+# Children of this very process, so that they can be reaped; no other process can do that.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
@@ -64,24 +64,24 @@ def parse_stat(stat: str) -> tuple[str, str]:
 
 
 def look_up(pid: int) -> ProcessFacts | None:
-    """What the system says of this pid; None when there is no such process."""
+    """Return what the system says of this pid; None when there is no such process."""
     if not Path("/proc/self/stat").exists():
         return _look_up_with_ps(pid)
-    folder = Path("/proc") / str(pid)
+    directory = Path("/proc") / str(pid)
     try:
-        main_state, start_time = parse_stat((folder / "stat").read_text(errors="replace"))
+        main_state, start_time = parse_stat((directory / "stat").read_text(errors="replace"))
     except (OSError, ValueError):
         return None
     states = [main_state]
     with contextlib.suppress(OSError):
-        for task in (folder / "task").iterdir():
+        for task in (directory / "task").iterdir():
             with contextlib.suppress(OSError, ValueError):
                 states.append(parse_stat((task / "stat").read_text(errors="replace"))[0])
     return ProcessFacts(start_time, "".join(states))
 
 
 def _look_up_with_ps(pid: int) -> ProcessFacts | None:
-    """The same where there is no /proc (macOS)."""
+    """Do the same where there is no /proc (macOS)."""
     answer = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.split(None, 1)
@@ -94,18 +94,18 @@ class LabProcess:
 
     Attributes:
         name: ``broker-1`` or ``zookeeper``.
-        folder: where it runs and where its pid file lies.
+        directory: where it runs and where its pid file lies.
         log_file: takes its stdout and stderr.
     """
 
     name: str
-    folder: Path
+    directory: Path
     log_file: Path
 
     @property
     def pid_file(self) -> Path:
         """``broker.pid`` or ``zookeeper.pid``."""
-        return self.folder / f"{self.name.partition('-')[0]}.pid"
+        return self.directory / f"{self.name.partition('-')[0]}.pid"
 
     @property
     def pid(self) -> int | None:
@@ -134,7 +134,7 @@ class LabProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=self.folder,
+                cwd=self.directory,
                 env=environment,
                 start_new_session=True,
             )
@@ -143,8 +143,8 @@ class LabProcess:
         return child.pid
 
     def make_folders(self) -> None:
-        """Make the folders of its files that are missing."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Make the directories of its files that are missing."""
+        self.directory.mkdir(parents=True, exist_ok=True)
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
 
     def note(self, pid: int) -> None:
@@ -152,7 +152,7 @@ class LabProcess:
         facts = look_up(pid)
         start_time = "" if facts is None else facts.start_time
         temporary = self.pid_file.with_suffix(".tmp")
-        temporary.write_text(f"{pid}\n{start_time}\n{self.folder.stat().st_ino}\n", encoding="utf-8")
+        temporary.write_text(f"{pid}\n{start_time}\n{self.directory.stat().st_ino}\n", encoding="utf-8")
         temporary.replace(self.pid_file)
 
     def send(self, number: signal.Signals) -> bool:
@@ -193,7 +193,7 @@ class LabProcess:
             return 0
 
     def last_words(self, since_bytes: int = 0) -> str:
-        """The last lines that it wrote after this place of its log, for the sentence that tells why it ended."""
+        """Return the last lines after this position of its log, for the sentence that says why it ended."""
         try:
             with self.log_file.open("rb") as log:
                 log.seek(since_bytes)
@@ -203,11 +203,11 @@ class LabProcess:
         return "\n".join([line for line in text.splitlines() if line.strip()][-LAST_LINES:])
 
     def _find(self) -> tuple[int, ProcessFacts] | None:
-        """The noted process, if it is alive and still the one that was noted."""
+        """Return the recorded process, if it is alive and still the same one."""
         try:
             pid_text, start_time, inode = self.pid_file.read_text(encoding="utf-8").splitlines()
             pid = int(pid_text)
-            if int(inode) != self.folder.stat().st_ino:
+            if int(inode) != self.directory.stat().st_ino:
                 return None
         except (OSError, ValueError):
             return None

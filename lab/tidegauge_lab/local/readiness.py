@@ -40,7 +40,7 @@ class BrokerView(Protocol):
 
 
 def lacks(views: Mapping[int, BrokerView], expected: Collection[int]) -> str:
-    """What the cluster of the expected brokers still lacks, in words; empty when it is ready."""
+    """Return what the cluster of the expected brokers still lacks, in words; empty when it is ready."""
     for broker_id in sorted(expected):
         if (missing := broker_lacks(broker_id, views.get(broker_id), expected)) != "":
             return missing
@@ -51,7 +51,7 @@ def lacks(views: Mapping[int, BrokerView], expected: Collection[int]) -> str:
 
 
 def broker_lacks(broker_id: int, view: BrokerView | None, expected: Collection[int]) -> str:
-    """What one broker still lacks to see the expected ones and a controller among them."""
+    """Return what one broker still lacks to see the expected ones and a controller among them."""
     if view is None or not view.ready:
         return f"broker {broker_id} is not registered or has no metadata yet"
     unseen = sorted(set(expected) - view.broker_ids)

@@ -1,6 +1,6 @@
 """Roles by which a fault names its broker: ``--leader-of T-P``, ``--follower-of T-P``, ``--controller``.
 
-Rules (design, section 6): a role is resolved once, before anything is done; when nobody holds it, nothing is done.
+Rules: a role is resolved once, before anything is done; when no broker holds it, nothing is done.
 Brokers' metadata may differ for a while; the answer with the highest leader epoch, then partition epoch, counts. Of
 several followers the first in assignment order is meant that the verb can change: a live one for ``kill``, one that is
 down for ``start``.
@@ -46,15 +46,16 @@ class PartitionView(NamedTuple):
 
 
 def partition_view(answers: Iterable[metadata_pb2.MetadataResponse], wanted: TopicPartition) -> PartitionView:
-    """The newest state of the partition in these answers.
+    """Return the newest state of the partition in these responses.
 
     Raises:
-        TidegaugeError: BROKER_NOT_AVAILABLE, there are no answers; UNKNOWN_TOPIC_OR_PARTITION, nobody knows it.
+        TidegaugeError: BROKER_NOT_AVAILABLE, there are no responses; UNKNOWN_TOPIC_OR_PARTITION, no broker knows it.
     """
     known = list(answers)
     if not known:
         raise TidegaugeError(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"no broker answers, so nobody can say who leads {wanted}; nothing was done"
+            ErrorCode.BROKER_NOT_AVAILABLE,
+            f"no broker responds, so the leader of {wanted} is unknown; nothing was done",
         )
     newest = newest_states(known).get(wanted)
     if newest is None:
@@ -66,7 +67,7 @@ def partition_view(answers: Iterable[metadata_pb2.MetadataResponse], wanted: Top
 
 
 def leader_of(view: PartitionView, partition: TopicPartition) -> int:
-    """The leader.
+    """Return the leader.
 
     Raises:
         TidegaugeError: LEADER_NOT_AVAILABLE.
@@ -80,7 +81,7 @@ def leader_of(view: PartitionView, partition: TopicPartition) -> int:
 
 
 def follower_of(view: PartitionView, partition: TopicPartition, fits: Callable[[int], bool]) -> int:
-    """The first follower in assignment order that the verb can change, else the first one.
+    """Return the first follower in assignment order that the verb can change, else the first one.
 
     Raises:
         TidegaugeError: REPLICA_NOT_AVAILABLE, the partition has no follower.
@@ -94,7 +95,7 @@ def follower_of(view: PartitionView, partition: TopicPartition, fits: Callable[[
 
 
 def require_controller(broker_id: int | None) -> int:
-    """The controller.
+    """Return the controller.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE, there is none.

@@ -52,10 +52,10 @@ def start_zookeeper(directory: Path, file: ClusterFile) -> int:
     """
     process = layout.zookeeper_process(directory)
     [(_, port)] = zookeeper.split_address(file.zookeeper_address)
-    config = process.folder / _CONFIG_FILE
+    config = process.directory / _CONFIG_FILE
     command = zookeeper.server_command(config)
-    process.folder.mkdir(parents=True, exist_ok=True)
-    config.write_text(zookeeper.server_config(process.folder / "data", port), encoding="utf-8")
+    process.directory.mkdir(parents=True, exist_ok=True)
+    config.write_text(zookeeper.server_config(process.directory / "data", port), encoding="utf-8")
     since = process.log_size()
     pid = process.spawn(command)
 
@@ -105,8 +105,8 @@ def start_broker(
     ``launcher`` it need not load what that has loaded.
     """
     process = layout.broker_process(directory, broker.id)
-    process.folder.mkdir(parents=True, exist_ok=True)
-    config = process.folder / "server.properties"
+    process.directory.mkdir(parents=True, exist_ok=True)
+    config = process.directory / "server.properties"
     config.write_text(
         server_properties(
             broker,
@@ -118,7 +118,7 @@ def start_broker(
         ),
         encoding="utf-8",
     )
-    # -P: a module of the user's that lies in the folder must not stand in for one of ours.
+    # -P: a module of the user's that lies in the directory must not stand in for one of ours.
     command = [sys.executable, "-P", "-m", "tidegauge_broker.server.verb", "--config", str(config)]
     if held:
         command += ["--override", f"lab.held={','.join(map(str, held))}"]
@@ -138,7 +138,7 @@ def wait_brokers(
     """Wait until nothing is lacking any more.
 
     Args:
-        directory: the cluster's folder.
+        directory: the cluster's directory.
         brokers: whose views count; none of them may end meanwhile.
         lacks: says what is lacking, by their views.
         limit_seconds: for all of it.
@@ -168,12 +168,12 @@ def wait_brokers(
 
 
 def all_ready(expected: Collection[int]) -> Callable[[Mapping[int, Observation]], str]:
-    """What the whole cluster lacks."""
+    """Return what the whole cluster lacks."""
     return lambda views: readiness.lacks(views, expected)
 
 
 def each_ready(expected: Collection[int]) -> Callable[[Mapping[int, Observation]], str]:
-    """What these brokers lack, each by itself."""
+    """Return what these brokers lack, each by itself."""
 
     def lacks(views: Mapping[int, Observation]) -> str:
         sentences = (readiness.broker_lacks(broker_id, views.get(broker_id), {broker_id}) for broker_id in expected)
@@ -183,7 +183,7 @@ def each_ready(expected: Collection[int]) -> Callable[[Mapping[int, Observation]
 
 
 def ended(process: LabProcess, log_place: int) -> TidegaugeError:
-    """The error of a process that ended while it was waited for."""
+    """Return the error of a process that ended while the caller waited for it."""
     words = process.last_words(log_place).splitlines()
     why = words[-1].strip() if words else "it wrote nothing"
     return TidegaugeError(

@@ -1,6 +1,6 @@
 """Look again until a condition holds: what the lab waits for lies in other processes, so there is nothing to await.
 
-Every wait has a limit; a verb whose limit is over ends with exit code 124 (design, section 6).
+Every wait has a limit; a verb whose limit is over ends with exit code 124.
 """
 
 from __future__ import annotations

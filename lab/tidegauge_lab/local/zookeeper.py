@@ -3,7 +3,7 @@
 Facts it rests on: PySpark's wheel holds the ZooKeeper 3.9 server with all it needs, so Java is the only thing to
 add (``tidegauge.java`` chooses it). Only those jars that the server uses are named: with all of PySpark's the start
 takes twice as long.
-``tickTime=500`` allows sessions from 1 s on, which the fast profile needs; data and log lie in the cluster's folder.
+``tickTime=500`` allows sessions from 1 s on, which the fast profile needs; data and log lie in the cluster's directory.
 The health question is ``srvr``, the only four-letter word that a default ZooKeeper answers.
 """
 
@@ -25,7 +25,7 @@ JVM_FLAGS = (
     "-Xmx64m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",  # no file in the system's temporary folder
+    "-XX:-UsePerfData",  # no file in the system's temporary directory
     "-Djava.net.preferIPv4Stack=true",
     "-Dzookeeper.preAllocSize=1024",  # KiB; the default reserves 64 MiB at once
     "-Dorg.apache.logging.log4j.level=INFO",
@@ -85,7 +85,7 @@ def server_command(config_file: Path) -> list[str]:
 
 
 def server_config(data_folder: Path, port: int) -> str:
-    """The text of ``zoo.cfg``."""
+    """Return the text of ``zoo.cfg``."""
     lines = {
         "tickTime": "500",
         "minSessionTimeout": "1000",
@@ -100,7 +100,7 @@ def server_config(data_folder: Path, port: int) -> str:
 
 
 def split_address(address: str) -> list[tuple[str, int]]:
-    """The servers in ``host:port[,host:port][/chroot]``; a missing port is ZooKeeper's 2181.
+    """Return the servers in ``host:port[,host:port][/chroot]``; a missing port is ZooKeeper's 2181.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, a port is no number.
@@ -150,7 +150,7 @@ def _serves(host: str, port: int, limit_seconds: float) -> bool:
 
 
 def granted_session_timeout_ms(address: str, asked_ms: int) -> int:
-    """The session timeout that a ZooKeeper grants, asked by a short session of one's own.
+    """Return the session timeout that a ZooKeeper grants, found with a short session.
 
     Raises:
         TidegaugeError: it can't be reached.

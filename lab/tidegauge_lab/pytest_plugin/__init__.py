@@ -1,1 +1,1 @@
-"""The pytest plugin (row B9): a cluster in seconds as a fixture, awaitable state instead of sleeps, faults."""
+"""The pytest plugin: a cluster in seconds as a fixture, awaitable state instead of sleeps, faults."""

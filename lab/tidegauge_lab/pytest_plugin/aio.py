@@ -99,7 +99,7 @@ class AsyncCluster(AsyncFaults):
         return found
 
     async def describe_text(self, topics: Collection[str]) -> str:
-        """The same as ``tidegauge describe-topic --replicas`` prints it."""
+        """Return the topics as ``tidegauge describe-topic --replicas`` prints them."""
         async with Admin(self.bootstrap_server_list, request_timeout_ms=DESCRIBE_TIMEOUT_MS) as admin:
             found, _ = await describe(admin, topics, with_replicas=True)
         return "\n".join(
@@ -111,10 +111,10 @@ class AsyncCluster(AsyncFaults):
     # State
 
     async def leader_of(self, topic: str, partition: int = 0) -> int:
-        """The broker that leads now.
+        """Return the broker that leads now.
 
         Raises:
-            TidegaugeError: nobody does; or no broker answers, on a slow machine, for ``PATIENCE_SECONDS``.
+            TidegaugeError: there is no leader; or no broker responds, on a slow machine, for ``PATIENCE_SECONDS``.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
@@ -125,11 +125,11 @@ class AsyncCluster(AsyncFaults):
                     raise
 
     async def isr_of(self, topic: str, partition: int = 0) -> list[int]:
-        """The in-sync replicas, in stored order."""
+        """Return the in-sync replicas, in stored order."""
         return list((await self.describe(topic)).info.partitions[partition].isr)
 
     async def high_watermark_of(self, topic: str, partition: int = 0) -> int | None:
-        """The leader's high watermark; None while nobody leads."""
+        """Return the leader's high watermark; None while there is no leader."""
         described = await self.describe(topic)
         return described.high_watermark(described.info.partitions[partition])
 
@@ -206,7 +206,7 @@ class AsyncCluster(AsyncFaults):
         await asyncio.to_thread(self.local.kill, *targets)
 
     async def stop(self, *targets: Target) -> None:
-        """Controlled shutdown."""
+        """Stop brokers by a controlled shutdown."""
         await asyncio.to_thread(self.local.stop, *targets)
 
     async def pause(self, *targets: Target) -> None:
@@ -237,7 +237,7 @@ class AsyncCluster(AsyncFaults):
         return leader
 
     async def controller(self) -> int:
-        """The active controller.
+        """Return the active controller.
 
         Raises:
             TidegaugeError: there is none.

@@ -54,7 +54,7 @@ class AsyncFaults(FaultCalls):
                 await switches.heal(broker)
 
     async def faults(self) -> list[BrokerSwitches]:
-        """What is in force on the brokers that run and answer."""
+        """Return what is in force on the brokers that run and respond."""
         async with Switches.of_cluster(self.local.file) as switches:
 
             async def look(broker: int) -> BrokerSwitches | None:

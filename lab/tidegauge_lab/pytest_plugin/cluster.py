@@ -53,7 +53,7 @@ class Cluster(SyncCluster):
     """The cluster for plain tests.
 
     Attributes:
-        local: the cluster's processes and folder.
+        local: the cluster's processes and directory.
         aio: the same cluster for asyncio tests.
         topics_of_test: topics that the running test has made.
     """
@@ -66,7 +66,7 @@ class Cluster(SyncCluster):
 
     @classmethod
     def launch(cls, directory: Path, options: TidegaugeOptions) -> Cluster:
-        """Start a cluster in a new folder.
+        """Start a cluster in a new directory.
 
         Raises:
             TidegaugeError: why it does not start.
@@ -95,7 +95,7 @@ class Cluster(SyncCluster):
         raise AssertionError("the last attempt returns or raises")
 
     def close(self, *, keep: bool = False) -> None:
-        """Take the cluster down; with ``keep`` its folder stays."""
+        """Take the cluster down; with ``keep`` its directory stays."""
         self._loop.close()
         self.local.down(grace_seconds=3.0)
         if not keep:
@@ -110,7 +110,7 @@ class Cluster(SyncCluster):
 
     @property
     def directory(self) -> Path:
-        """The cluster's folder, as for ``--dir``."""
+        """The cluster's directory, as for ``--dir``."""
         return self.local.directory
 
     @property

@@ -43,11 +43,11 @@ def cluster_lines(cluster: Cluster) -> str:
     """Which brokers are up, and what is in force on them."""
     local = cluster.local
     lines = [f"broker {broker.id} {broker.address} {local.state_of(broker.id).value}" for broker in local.file.brokers]
-    return "\n".join([f"folder {local.directory}", *lines, *fault_lines(cluster.faults())])
+    return "\n".join([f"directory {local.directory}", *lines, *fault_lines(cluster.faults())])
 
 
 def fault_lines(switches: Iterable[BrokerSwitches]) -> list[str]:
-    """What is in force, a line each."""
+    """Return a line for each fault in force."""
     return [
         words
         for broker in switches
@@ -59,7 +59,7 @@ def fault_lines(switches: Iterable[BrokerSwitches]) -> list[str]:
 
 
 def event_lines(events: Iterable[Mapping[str, Any]], since_ms: int, topics: Sequence[str]) -> list[str]:
-    """The last events since a time, without those of other topics: the lines of `tidegauge timeline`, in UTC."""
+    """Return the last events since a time, without other topics', as the lines of `tidegauge timeline`, in UTC."""
     kept = [
         event
         for event in events

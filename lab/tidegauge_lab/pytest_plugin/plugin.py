@@ -3,8 +3,8 @@
 Rules:
     1. Being installed costs a test session nothing: this module imports pytest and the standard library only; the rest
        comes with the first use of ``tidegauge_cluster``.
-    2. One cluster for a session, and for each worker under xdist, in the session's temporary folder, on ports that
-       nobody has. It is taken down at the end, however the session ends short of kill -9.
+    2. One cluster for a session, and for each worker under xdist, in the session's temporary directory, on ports that
+       are free. It is taken down at the end, however the session ends short of kill -9.
     3. Each test that uses the cluster finds it whole, whatever the one before did to it.
     4. A test that fails gets what the cluster was and did into its report.
 """
@@ -38,7 +38,7 @@ class TidegaugeOptions:
         profile: ``fast`` or ``kafka``, as ``tidegauge up --profile``.
         settings: of all brokers, Kafka's keys.
         zookeeper: ``host:port`` of one that runs already; None starts one.
-        keep: leave the cluster's folder for a look afterwards.
+        keep: leave the cluster's directory for a look afterwards.
     """
 
     brokers: int = 3
@@ -49,7 +49,7 @@ class TidegaugeOptions:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Settings in ini and on the command line; the command line wins, key by key."""
+    """Declare the settings of ini and command line; the command line wins, key by key."""
     group = parser.getgroup(GROUP, "a Tidegauge cluster for tests")
     group.addoption("--tidegauge-brokers", type=int, metavar="N", help="How many (ini: tidegauge_brokers, 3).")
     group.addoption("--tidegauge-profile", metavar="fast|kafka", help="Its timeouts (ini: tidegauge_profile, fast).")
@@ -57,7 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--tidegauge-set", action="append", default=[], metavar="K=V", help="Broker setting (ini: tidegauge_settings)."
     )
     group.addoption("--tidegauge-zookeeper", metavar="H:P", help="Use this ZooKeeper (ini: tidegauge_zookeeper).")
-    group.addoption("--tidegauge-keep", action="store_true", help="Leave the cluster's folder for a look afterwards.")
+    group.addoption(
+        "--tidegauge-keep", action="store_true", help="Leave the cluster's directory for a look afterwards."
+    )
     parser.addini("tidegauge_brokers", "Brokers of the cluster.", default="3")
     parser.addini("tidegauge_profile", "Its timeouts: fast or kafka.", default="fast")
     parser.addini("tidegauge_settings", "Settings of all brokers, one K=V a line.", type="linelist", default=[])
@@ -88,7 +90,7 @@ def read_settings(lines: list[str]) -> dict[str, str]:
 
 
 def read_options(config: pytest.Config) -> TidegaugeOptions:
-    """What ini and command line say.
+    """Read the settings of ini and command line.
 
     Raises:
         pytest.UsageError: something is malformed.
@@ -113,7 +115,7 @@ def read_options(config: pytest.Config) -> TidegaugeOptions:
 
 @pytest.fixture(scope="session")
 def tidegauge_options(pytestconfig: pytest.Config) -> TidegaugeOptions:
-    """What cluster the session gets; override it in conftest.py to decide in code."""
+    """Return what cluster the session gets; override it in conftest.py to decide in code."""
     return read_options(pytestconfig)
 
 
@@ -121,7 +123,7 @@ def tidegauge_options(pytestconfig: pytest.Config) -> TidegaugeOptions:
 def tidegauge_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tidegauge_options: TidegaugeOptions
 ) -> Iterator[Cluster]:
-    """The session's cluster, whole at the begin of each test; ``.aio`` has the same for asyncio."""
+    """Provide the session's cluster, healthy at the start of each test; ``.aio`` has the same for asyncio."""
     from tidegauge.errors import TidegaugeError  # noqa: PLC0415 - rule 1
     from tidegauge_lab.pytest_plugin.cluster import Cluster  # noqa: PLC0415 - rule 1
 
@@ -139,14 +141,14 @@ def tidegauge_cluster(
 
 @pytest.fixture
 def tidegauge_topic(request: pytest.FixtureRequest, tidegauge_cluster: Cluster) -> str:
-    """A topic of the test's own, with a leader for each partition; the marker of the same name says what kind."""
+    """Provide a topic for the test, with a leader for each partition; the marker of the same name says what kind."""
     marker = request.node.get_closest_marker(TOPIC_MARKER)
     wanted: dict[str, Any] = {} if marker is None else dict(marker.kwargs)
     return tidegauge_cluster.create_topic(topic_name(request.node.name), **wanted)
 
 
 def topic_name(test_name: str) -> str:
-    """A legal name for a test's topic; ``create_topic`` makes it unique."""
+    """Return a legal name for a test's topic; ``create_topic`` makes it unique."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", test_name).strip("-")[:100] or "topic"
 
 
@@ -154,7 +156,7 @@ def topic_name(test_name: str) -> str:
 
 
 def cluster_of(item: pytest.Item) -> Cluster | None:
-    """The cluster, if it runs and the test uses it."""
+    """Return the cluster, if it runs and the test uses it."""
     if CLUSTER_FIXTURE not in getattr(item, "fixturenames", ()):
         return None
     return item.config.stash.get(CLUSTER, None)

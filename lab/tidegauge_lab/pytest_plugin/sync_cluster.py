@@ -88,23 +88,23 @@ class SyncCluster(SyncClusterBase):
         return self._run(self.aio.describe(topic))
 
     def describe_text(self, topics: Collection[str]) -> str:
-        """The same as ``tidegauge describe-topic --replicas`` prints it."""
+        """Return the topics as ``tidegauge describe-topic --replicas`` prints them."""
         return self._run(self.aio.describe_text(topics))
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """The broker that leads now.
+        """Return the broker that leads now.
 
         Raises:
-            TidegaugeError: nobody does; or no broker answers, on a slow machine, for ``PATIENCE_SECONDS``.
+            TidegaugeError: there is no leader; or no broker responds, on a slow machine, for ``PATIENCE_SECONDS``.
         """
         return self._run(self.aio.leader_of(topic, partition))
 
     def isr_of(self, topic: str, partition: int = 0) -> list[int]:
-        """The in-sync replicas, in stored order."""
+        """Return the in-sync replicas, in stored order."""
         return self._run(self.aio.isr_of(topic, partition))
 
     def high_watermark_of(self, topic: str, partition: int = 0) -> int | None:
-        """The leader's high watermark; None while nobody leads."""
+        """Return the leader's high watermark; None while there is no leader."""
         return self._run(self.aio.high_watermark_of(topic, partition))
 
     def wait_leader(
@@ -155,7 +155,7 @@ class SyncCluster(SyncClusterBase):
         self._run(self.aio.kill(*targets))
 
     def stop(self, *targets: Target) -> None:
-        """Controlled shutdown."""
+        """Stop brokers by a controlled shutdown."""
         self._run(self.aio.stop(*targets))
 
     def pause(self, *targets: Target) -> None:
@@ -181,7 +181,7 @@ class SyncCluster(SyncClusterBase):
         return self._run(self.aio.kill_leader(topic, partition))
 
     def controller(self) -> int:
-        """The active controller.
+        """Return the active controller.
 
         Raises:
             TidegaugeError: there is none.
@@ -210,7 +210,7 @@ class SyncCluster(SyncClusterBase):
         self._run(self.aio.heal(*brokers))
 
     def faults(self) -> list[BrokerSwitches]:
-        """What is in force on the brokers that run and answer."""
+        """Return what is in force on the brokers that run and respond."""
         return self._run(self.aio.faults())
 
     def clear_faults(self, *brokers: int) -> int:

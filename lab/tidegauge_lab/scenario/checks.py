@@ -7,14 +7,14 @@ from typing import Any
 
 from tidegauge_lab.scenario import facts as show
 from tidegauge_lab.scenario.facts import Facts, Replica
-from tidegauge_lab.scenario.readers import NOBODY, LoggedRecord
+from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
 from tidegauge_lab.scenario.steps import Expect
 
 
 def differences(
     expect: Expect, facts: Facts, answers: Mapping[str, str], readable: Callable[[], Sequence[str]]
 ) -> list[str]:
-    """What is not as expected.
+    """Return what is not as expected.
 
     Args:
         expect: the step.
@@ -34,7 +34,7 @@ def differences(
 def _cluster_differences(expect: Expect, facts: Facts) -> Iterator[str]:
     if expect.leader is not None and facts.leader != expect.leader:
         yield f"the leader is {show.leader_name(facts.leader)}, not {show.leader_name(expect.leader)}"
-    if expect.leader not in {None, NOBODY} and expect.leader == facts.leader and not facts.is_led:
+    if expect.leader not in {None, NO_LEADER} and expect.leader == facts.leader and not facts.is_led:
         yield says_not(facts.leader)
     if expect.epoch is not None and facts.epoch != expect.epoch:
         yield f"the leader epoch is {facts.epoch}, not {expect.epoch}"
@@ -72,7 +72,7 @@ def values_differ(
 
 
 def says_not(leader: int) -> str:
-    """What is true instead where the cluster sees a leader that is dead, or does not lead in this epoch."""
+    """Return what is true instead where the cluster's leader is dead, or does not lead in this epoch."""
     return f"broker {leader} does not say that it leads"
 
 
@@ -129,7 +129,7 @@ def _readable_differences(expect: Expect, readable: Callable[[], Sequence[str]])
 
 
 def expected(expect: Expect) -> dict[str, Any]:
-    """What a step expects, for people and JSON: the arguments that are there."""
+    """Return what a step expects, for people and JSON: the arguments that are there."""
     names = (
         "leader",
         "epoch",

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.v1 import metadata_pb2
-from tidegauge_lab.scenario.readers import NOBODY, LoggedRecord
+from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
 
 LEADER = "leader"
 
@@ -40,8 +40,8 @@ class Facts:
     """One partition.
 
     Attributes:
-        leader: as the cluster sees it; NOBODY for none.
-        epoch: its leader epoch; -1 while nobody could be asked.
+        leader: as the cluster sees it; NO_LEADER for none.
+        epoch: its leader epoch; -1 while no broker could be asked.
         isr: in stored order.
         replicas: of the brokers that answer.
         logs: the records in the files of each assigned broker, whether it lives or not.
@@ -82,7 +82,7 @@ class Facts:
 
 
 def replica_of(said: metadata_pb2.ReplicaDescription) -> Replica:
-    """A replica from its broker's words."""
+    """Return a replica as its broker describes it."""
     return Replica(
         role=said.role,
         leader_epoch=said.leader_epoch if said.HasField("leader_epoch") else -1,
@@ -102,8 +102,8 @@ def numbers(ids: Sequence[int]) -> str:
 
 
 def leader_name(leader: int) -> str:
-    """A broker id, or ``none``."""
-    return "none" if leader == NOBODY else str(leader)
+    """Return a broker id, or ``none``."""
+    return "none" if leader == NO_LEADER else str(leader)
 
 
 def records(found: Sequence[LoggedRecord]) -> str:

@@ -1,4 +1,4 @@
-"""What lies in a broker's folder, read without the broker: records, and the high watermark in the checkpoint file.
+"""What lies in a broker's directory, read without the broker: records, and the high watermark in the checkpoint file.
 
 The files may be written meanwhile: a batch at the end that is not whole yet is left out.
 """
@@ -16,7 +16,7 @@ from tidegauge_lab.scenario.readers import LoggedRecord
 
 
 def logged_records(cluster: Path, broker_id: int, at: TopicPartition) -> tuple[LoggedRecord, ...]:
-    """The records of a replica, by offset; none where there is no folder."""
+    """Return the records of a replica by offset; none where there is no directory."""
     found: list[LoggedRecord] = []
     for path in sorted((broker_data(cluster, broker_id) / str(at)).glob("*.log")):
         try:
@@ -29,7 +29,7 @@ def logged_records(cluster: Path, broker_id: int, at: TopicPartition) -> tuple[L
 
 
 def checkpointed_hw(cluster: Path, broker_id: int, at: TopicPartition) -> int | None:
-    """The high watermark of a replica in its broker's checkpoint file."""
+    """Return the high watermark of a replica in its broker's checkpoint file."""
     try:
         return OffsetCheckpoint(broker_data(cluster, broker_id) / REPLICATION_OFFSET_CHECKPOINT).read().get(at)
     except (CorruptCheckpoint, OSError):

@@ -36,7 +36,7 @@ from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.observation import Observer, leader_in, metadata_in, newest_states
 from tidegauge_lab.scenario.facts import Facts, replica_of
 from tidegauge_lab.scenario.files_on_disk import logged_records
-from tidegauge_lab.scenario.readers import NOBODY
+from tidegauge_lab.scenario.readers import NO_LEADER
 from tidegauge_lab.switches import Fault, Step, Switches, Until
 
 Result = TypeVar("Result")
@@ -57,7 +57,7 @@ class Answer:
     Attributes:
         state: ``ack``, ``unknown``, or the name of an error.
         message: the broker's sentence; empty for ``ack``.
-        offset: where it lies; -1 where nobody said.
+        offset: where it lies; -1 where that is unknown.
     """
 
     state: str
@@ -94,7 +94,7 @@ class Hands:
             self._loop.close()
 
     def reconnect(self, brokers: Sequence[int]) -> None:
-        """Connect anew to brokers that were started: they are reached at once, without any back-off."""
+        """Connect again to brokers that were started, without any back-off."""
 
         async def close() -> None:
             await self._switches.close()
@@ -124,13 +124,13 @@ class Hands:
     # Looking
 
     def look(self, at: TopicPartition, assigned: Sequence[int]) -> Facts:
-        """What is true of a partition now."""
+        """Return what is true of a partition now."""
         seen = self._run(self._observer.ask(self._running(), [at.topic], with_switches=False))
         part = newest_states(metadata_in(seen).values()).get(at)
         said = {broker_id: one.replica(at) for broker_id, one in seen.items()}
         leader = None if part is None else leader_in(part)
         return Facts(
-            leader=NOBODY if leader is None else leader,
+            leader=NO_LEADER if leader is None else leader,
             epoch=-1 if part is None else part.leader_epoch,
             isr=() if part is None else tuple(part.isr),
             replicas={broker_id: replica_of(one) for broker_id, one in said.items() if one is not None},
@@ -139,14 +139,14 @@ class Hands:
         )
 
     def controllers(self) -> dict[int, tuple[int, int]]:
-        """Controller and controller epoch as each broker that runs and answers sees them."""
+        """Return controller and controller epoch as each broker that runs and responds sees them."""
         running = self._running()
 
         async def ask() -> list[metadata_pb2.MetadataResponse | None]:
             return await asyncio.gather(*(self._observer.metadata(broker_id, []) for broker_id in running))
 
         return {
-            broker_id: (said.controller_id if said.HasField("controller_id") else NOBODY, said.controller_epoch)
+            broker_id: (said.controller_id if said.HasField("controller_id") else NO_LEADER, said.controller_epoch)
             for broker_id, said in zip(running, self._run(ask()), strict=True)
             if said is not None
         }
@@ -171,7 +171,7 @@ class Hands:
             response = await call(stub.Produce, request, timeout_ms=limit_ms, address=address)
         except TidegaugeError as problem:
             return Answer(UNKNOWN, problem.message)
-        if not response.partitions:  # acks=0: nobody will ever say
+        if not response.partitions:  # acks=0: there is no response
             return Answer(ACKNOWLEDGED)
         [result] = response.partitions
         code = ErrorCode.of(result.error)
@@ -180,7 +180,7 @@ class Hands:
         return Answer(ACKNOWLEDGED, offset=result.base_offset)
 
     def readable(self, at: TopicPartition, leader: int) -> list[str]:
-        """The values that a consumer can read from the leader now.
+        """Return the values that a consumer can read from the leader now.
 
         Raises:
             TidegaugeError: it refuses, or does not answer.
@@ -207,7 +207,7 @@ class Hands:
         return self._run(fetch())
 
     def audit(self, topic: str, histories: Sequence[Path]) -> Report:
-        """What the accountant finds in a topic; the histories hold all that was written."""
+        """Let the accountant audit a topic; the histories hold all that was written."""
         sources = Sources(
             histories=histories,
             event_logs=self._cluster.logs,
@@ -247,11 +247,11 @@ class Hands:
     # Switches
 
     def hold(self, at: TopicPartition, brokers: Sequence[int]) -> None:
-        """These followers fetch no more."""
+        """Hold these followers' fetches."""
         self._run(self._switches.hold_fetch(at, brokers))
 
     def release(self, at: TopicPartition, brokers: Sequence[int]) -> None:
-        """These followers fetch by themselves again."""
+        """Release these followers, which then fetch by themselves again."""
         self._run(self._switches.release_fetch(at, brokers))
 
     def step(self, at: TopicPartition, broker_id: int, until: str) -> Step:

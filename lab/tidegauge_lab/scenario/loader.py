@@ -24,7 +24,7 @@ from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
 from tidegauge_lab.scenario import readers, steps
 from tidegauge_lab.scenario.faults import problem_of
 from tidegauge_lab.scenario.model import LIMIT_SECONDS, SETTINGS, Scenario, Topic
-from tidegauge_lab.scenario.readers import NOBODY, Reader
+from tidegauge_lab.scenario.readers import NO_LEADER, Reader
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, Sequence, read_yaml
 
 SUFFIX = ".yaml"
@@ -53,9 +53,9 @@ def shipped_names() -> list[str]:
 
 
 def text_of(name_or_file: str) -> tuple[str, str]:
-    """The text of a shipped scenario or of a file, and how it is called in errors.
+    """Return the text of a shipped scenario or of a file, and how it is called in errors.
 
-    A name without a folder and without ``.yaml`` is that of a shipped scenario, unless there is such a file only.
+    A name without a directory and without ``.yaml`` is that of a shipped scenario, unless there is such a file only.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, there is neither, or the file can't be read.
@@ -78,7 +78,7 @@ def text_of(name_or_file: str) -> tuple[str, str]:
 
 
 def load(name_or_file: str) -> Scenario:
-    """A shipped scenario, or one from a file.
+    """Return a shipped scenario, or one from a file.
 
     Raises:
         TidegaugeError: it is not there; ``ScenarioError``: it is wrong.
@@ -88,7 +88,7 @@ def load(name_or_file: str) -> Scenario:
 
 
 def parse(text: str, source: str) -> Scenario:
-    """The scenario in a text.
+    """Return the scenario in a text.
 
     Args:
         text: of the file.
@@ -110,7 +110,7 @@ def parse(text: str, source: str) -> Scenario:
 
 
 class _Fields:
-    """Takes the entries of one mapping, each once; what nobody takes is unknown."""
+    """Takes the entries of one mapping, each once; an entry that is never taken is unknown."""
 
     def __init__(self, node: Mapping, problems: list[MalformedYaml], what: str) -> None:
         self.node = node
@@ -119,14 +119,14 @@ class _Fields:
         self._known: list[str] = []
 
     def take(self, key: str, read: Reader[Read], default: Other) -> Read | Other:
-        """An entry that may be left out."""
+        """Read an entry that may be left out."""
         self._known.append(key)
         if key not in self.node.entries:
             return default
         return tried(self._problems, default, read, self.node.entries[key])
 
     def need(self, key: str, read: Reader[Read], stand_in: Other) -> Read | Other:
-        """An entry that must be there; ``stand_in`` lets the reading go on where it is missing."""
+        """Read an entry that must be there; ``stand_in`` lets the reading continue where it is missing."""
         if key not in self.node.entries:
             self._problems.append(MalformedYaml(self.node.line, f"{self._what} needs {key!r}"))
         return self.take(key, read, stand_in)
@@ -139,7 +139,7 @@ class _Fields:
 
 
 def tried(problems: list[MalformedYaml], stand_in: Other, read: Reader[Read], node: Node) -> Read | Other:
-    """What is read, or the stand-in and one problem more."""
+    """Read a node; return the stand-in and note the problem where that fails."""
     try:
         return read(node)
     except MalformedYaml as problem:
@@ -148,7 +148,7 @@ def tried(problems: list[MalformedYaml], stand_in: Other, read: Reader[Read], no
 
 
 def unknown(word: str, known: Collection[str], where: str) -> str:
-    """The sentence for a word that does not exist."""
+    """Return the sentence for a word that does not exist."""
     near = difflib.get_close_matches(word, known, n=1)
     return f"there is no {word!r} {where}; " + (f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}")
 
@@ -287,7 +287,7 @@ class _Loader:
 
 
 def no_broker(broker_id: int) -> str:
-    """The sentence for a broker that the scenario does not have."""
+    """Return the sentence for a broker that the scenario does not have."""
     return f"there is no broker {broker_id} in this scenario"
 
 
@@ -351,7 +351,7 @@ class _Context:
                 self._tell(line, f"{value!r} was not produced before this step")
 
     def _broker(self, line: int, broker_id: int) -> None:
-        if broker_id != NOBODY and broker_id >= self._scenario.brokers:
+        if broker_id != NO_LEADER and broker_id >= self._scenario.brokers:
             self._tell(line, no_broker(broker_id))
 
     def _replicas(self, line: int, assignment: Iterable[Iterable[int]]) -> None:

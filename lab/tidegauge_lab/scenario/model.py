@@ -69,5 +69,5 @@ class Scenario:
         return TopicPartition(self.topics[0].name, 0)
 
     def partition_of(self, step: PartitionStep) -> TopicPartition:
-        """The partition on which a step acts."""
+        """Return the partition on which a step acts."""
         return step.partition or self.first_partition

@@ -11,7 +11,7 @@ from functools import singledispatch
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.model import WantedFault
 from tidegauge_lab.scenario import steps
-from tidegauge_lab.scenario.readers import NOBODY
+from tidegauge_lab.scenario.readers import NO_LEADER
 
 LEGEND = (
     "A state is written BROKER: LEO/HW, with * at the leader and - for a broker that does not answer:",
@@ -183,7 +183,7 @@ def _(step: steps.DropUnsynced) -> str:
 
 @_sentence.register
 def _(step: steps.WaitLeader) -> str:
-    return f"Wait until {'nobody' if step.leader == NOBODY else f'broker {step.leader}'} leads"
+    return "Wait until there is no leader" if step.leader == NO_LEADER else f"Wait until broker {step.leader} leads"
 
 
 @_sentence.register

@@ -12,7 +12,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import facts, steps, table
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.narration import LEGEND, narrated
-from tidegauge_lab.scenario.readers import NOBODY, LoggedRecord
+from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
 
 NOTE_INDENT = " " * 9
 WIDTH = 120
@@ -100,7 +100,7 @@ def headline(step: steps.Step, seconds: float, *, verbose: bool) -> list[str]:
 
 
 def described(step: steps.Step) -> str:
-    """A step in one line: the verb, and what differs from the defaults."""
+    """Return a step in one line: the verb, and what differs from the defaults."""
     words = []
     for name, argument in steps.arguments_of(type(step)).items():
         value = step.value_of(argument)
@@ -120,11 +120,11 @@ def _shown(value: object) -> str:
         return " ".join(f"{key}:{_shown(one)}" for key, one in value.items())
     if isinstance(value, list | tuple) and not isinstance(value, TopicPartition | LoggedRecord):
         return "[" + ",".join(_shown(one) for one in value) + "]" if len(value) != 1 else _shown(value[0])
-    return "none" if value == NOBODY else str(value)
+    return "none" if value == NO_LEADER else str(value)
 
 
 def introduction(scenario: Scenario) -> list[str]:
-    """What stands before the first step."""
+    """Return what stands before the first step."""
     lines = [f"{scenario.name}: {scenario.title}"]
     if scenario.teaches:
         lines += ["", *(f"  {line}" for line in scenario.teaches.splitlines())]
@@ -143,7 +143,7 @@ def introduction(scenario: Scenario) -> list[str]:
 
 
 def as_json(scenario: Scenario) -> dict[str, Any]:
-    """A scenario for ``show -o json``."""
+    """Return a scenario as ``show -o json`` prints it."""
     return {
         "name": scenario.name,
         "title": scenario.title,

@@ -27,7 +27,7 @@ from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Answer, Hands
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described, headline
-from tidegauge_lab.scenario.readers import NOBODY
+from tidegauge_lab.scenario.readers import NO_LEADER
 from tidegauge_lab.scenario.senders import Senders
 from tidegauge_lab.switches import Step as Round
 
@@ -43,7 +43,7 @@ Check = Callable[[], None]
 
 
 def nothing_to_check() -> None:
-    """The run goes on."""
+    """Do nothing: no check was asked for."""
 
 
 class Player:
@@ -101,7 +101,7 @@ class Player:
                 return
 
     def close(self) -> None:
-        """What the run has opened."""
+        """Close what the run has opened."""
         self._senders.close()
 
     def _note(self, step: steps.Step, seconds: float) -> None:
@@ -217,7 +217,7 @@ class Player:
         return -1 if replica is None else replica.leo
 
     def _leader(self, at: TopicPartition) -> int:
-        """The broker that leads, by the cluster's view and its own."""
+        """Return the broker that leads, by the cluster's view and its own."""
         found: list[int] = []
 
         def led() -> list[str]:
@@ -338,7 +338,7 @@ class Player:
             facts = self._look(at)
             if facts.leader != step.leader:
                 return [f"the leader is {leader_name(facts.leader)}"]
-            return [] if facts.is_led or step.leader == NOBODY else [checks.says_not(step.leader)]
+            return [] if facts.is_led or step.leader == NO_LEADER else [checks.says_not(step.leader)]
 
         self._wait(differing)
 
@@ -350,7 +350,7 @@ class Player:
             facts = self._look(at)
             if set(facts.isr) != set(step.isr):
                 return [f"the ISR is {numbers(facts.isr)}"]
-            return [] if facts.is_led or facts.leader == NOBODY else [checks.says_not(facts.leader)]
+            return [] if facts.is_led or facts.leader == NO_LEADER else [checks.says_not(facts.leader)]
 
         self._wait(differing)
 

@@ -19,7 +19,7 @@ from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, Sca
 Read = TypeVar("Read")
 Reader = Callable[[Node], Read]
 
-NOBODY = -1
+NO_LEADER = -1
 """Leader of a partition that has none, as Kafka writes it."""
 PLANES = ("brokers", "zookeeper", "clients")
 
@@ -35,7 +35,7 @@ class LoggedRecord(NamedTuple):
 
 
 def shown(node: Node) -> str:
-    """A node, for a sentence."""
+    """Return a node's text, for a sentence."""
     if isinstance(node, Scalar):
         return repr(node.text) if node.text else "nothing"
     return "a list" if isinstance(node, Sequence) else "a mapping"
@@ -49,7 +49,7 @@ def text(node: Node) -> str:
 
 
 def integer(node: Node) -> int:
-    """A whole number, 0 or more."""
+    """Read a whole number, 0 or more."""
     value = node.value if isinstance(node, Scalar) else None
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise MalformedYaml(node.line, f"a number (0 or more) is expected, not {shown(node)}")
@@ -57,7 +57,7 @@ def integer(node: Node) -> int:
 
 
 def positive(node: Node) -> int:
-    """A whole number, 1 or more."""
+    """Read a whole number, 1 or more."""
     value = integer(node)
     if value == 0:
         raise MalformedYaml(node.line, "a number of 1 or more is expected, not 0")
@@ -65,7 +65,7 @@ def positive(node: Node) -> int:
 
 
 def seconds(node: Node) -> float:
-    """A time in seconds, more than 0."""
+    """Read a time in seconds, more than 0."""
     value = node.value if isinstance(node, Scalar) else None
     if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
         raise MalformedYaml(node.line, f"a number of seconds is expected, not {shown(node)}")
@@ -73,7 +73,7 @@ def seconds(node: Node) -> float:
 
 
 def probability(node: Node) -> float:
-    """A chance: more than 0, at most 1."""
+    """Read a chance: more than 0, at most 1."""
     value = node.value if isinstance(node, Scalar) else None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
         raise MalformedYaml(node.line, f"a probability (more than 0, at most 1) is expected, not {shown(node)}")
@@ -81,16 +81,16 @@ def probability(node: Node) -> float:
 
 
 def truth(node: Node) -> bool:
-    """``true`` or ``false``."""
+    """Read ``true`` or ``false``."""
     if not isinstance(node, Scalar) or not isinstance(node.value, bool):
         raise MalformedYaml(node.line, f"true or false is expected, not {shown(node)}")
     return node.value
 
 
 def leader(node: Node) -> int:
-    """A broker id, or ``none``."""
+    """Read a broker id, or ``none``."""
     if isinstance(node, Scalar) and node.text in {"none", "-1"}:
-        return NOBODY
+        return NO_LEADER
     try:
         return integer(node)
     except MalformedYaml:
@@ -106,7 +106,7 @@ def acks(node: Node) -> int:
 
 
 def error_name(node: Node) -> ErrorCode:
-    """The name of one of Kafka's errors; NONE for none."""
+    """Read the name of one of Kafka's errors; NONE for none."""
     name = text(node)
     if name not in ErrorCode.__members__:
         raise MalformedYaml(node.line, f"there is no error {name}")
@@ -132,14 +132,14 @@ def logged_record(node: Node) -> LoggedRecord:
 
 
 def pair(node: Node) -> tuple[int, int]:
-    """An entry of an epoch cache: ``[epoch, start offset]``."""
+    """Read an entry of an epoch cache: ``[epoch, start offset]``."""
     if not isinstance(node, Sequence) or len(node.items) != 2:
         raise MalformedYaml(node.line, f"[epoch, start offset] is expected, not {shown(node)}")
     return integer(node.items[0]), integer(node.items[1])
 
 
 def plane(node: Node) -> str | tuple[int, ...]:
-    """What a broker is cut off from: a plane, or some brokers."""
+    """Read what a broker is isolated from: a plane, or some brokers."""
     if isinstance(node, Sequence) or (isinstance(node, Scalar) and isinstance(node.value, int)):
         return one_or_many(integer)(node)
     return choice(*PLANES)(node)
@@ -157,7 +157,7 @@ def choice(*allowed: str) -> Reader[str]:
 
 
 def one_or_many(item: Reader[Read]) -> Reader[tuple[Read, ...]]:
-    """A value, or a list of at least one."""
+    """Read a value, or a list of at least one."""
 
     def read(node: Node) -> tuple[Read, ...]:
         if not isinstance(node, Sequence):
@@ -170,7 +170,7 @@ def one_or_many(item: Reader[Read]) -> Reader[tuple[Read, ...]]:
 
 
 def many(item: Reader[Read]) -> Reader[tuple[Read, ...]]:
-    """A list, which may be empty."""
+    """Read a list, which may be empty."""
 
     def read(node: Node) -> tuple[Read, ...]:
         if not isinstance(node, Sequence):
@@ -181,7 +181,7 @@ def many(item: Reader[Read]) -> Reader[tuple[Read, ...]]:
 
 
 def by_broker(item: Reader[Read]) -> Reader[MappingOf[int, Read]]:
-    """A value for each of some brokers: ``{1: ..., 2: ...}``."""
+    """Read a value for each of some brokers: ``{1: ..., 2: ...}``."""
 
     def read(node: Node) -> MappingOf[int, Read]:
         if not isinstance(node, Mapping) or not node.entries:
@@ -208,7 +208,7 @@ def by_name(item: Reader[Read]) -> Reader[MappingOf[str, Read]]:
 
 
 def setting(node: Node) -> str:
-    """The value of a setting, as text."""
+    """Read the value of a setting, as text."""
     if not isinstance(node, Scalar):
         raise MalformedYaml(node.line, f"a setting's value is expected, not {shown(node)}")
     return node.text

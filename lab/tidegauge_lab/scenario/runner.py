@@ -14,18 +14,18 @@ from tidegauge_lab.scenario.stage import stage
 
 def play(
     scenario: Scenario,
-    folder: Path,
+    directory: Path,
     *,
     zookeeper: str | None = None,
     tell: Tell = lambda _: None,
     check: Check = nothing_to_check,
     verbose: bool = False,
 ) -> Outcome:
-    """Run a scenario on a cluster of its own in a folder.
+    """Run a scenario on a cluster of its own in a directory.
 
     Args:
         scenario: what is played.
-        folder: an empty one; data and logs are left in it.
+        directory: an empty one; data and logs are left in it.
         zookeeper: one that runs; None: one of its own.
         tell: takes the story, a line at a time.
         check: called again and again while it plays; what it raises ends the run.
@@ -37,7 +37,7 @@ def play(
     """
     begin = time.monotonic()
     outcome = Outcome(scenario.name)
-    with stage(scenario, folder, zookeeper) as cluster, Hands(cluster) as hands:
+    with stage(scenario, directory, zookeeper) as cluster, Hands(cluster) as hands:
         player = Player(scenario, cluster, hands, tell, begin + scenario.limit_seconds, outcome, check, verbose=verbose)
         try:
             player.play()

@@ -38,12 +38,12 @@ class Senders:
 
     Args:
         hands: send.
-        folder: where the histories are written.
+        directory: where the histories are written.
     """
 
-    def __init__(self, hands: Hands, folder: Path) -> None:
+    def __init__(self, hands: Hands, directory: Path) -> None:
         self._hands = hands
-        self._folder = folder
+        self._directory = directory
         self._producers: dict[tuple[str, str, int], _Producer] = {}
         self._futures: dict[str, Future[Answer]] = {}
 
@@ -59,11 +59,11 @@ class Senders:
         return future
 
     def answers(self) -> dict[str, str]:
-        """What was answered so far, by value."""
+        """Return the responses so far, by value."""
         return {value: future.result().state if future.done() else NO_ANSWER for value, future in self._futures.items()}
 
     def histories(self) -> list[Path]:
-        """The files."""
+        """Return the history files."""
         return sorted({producer.path for producer in self._producers.values()})
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class Senders:
     def _producer(self, name: str, topic: str, acks: int) -> _Producer:
         key = (name, topic, acks)
         if key not in self._producers:
-            path = self._folder / name
+            path = self._directory / name
             writer = HistoryWriter(path, topic, _ACKS[acks], is_idempotent=False)
             writer.sends_to(self._hands.topic_identity(topic))
             self._producers[key] = _Producer(path, writer)

@@ -1,4 +1,4 @@
-"""Where a scenario plays: a cluster of its own in a folder, on ports that nobody else uses, taken down in any case.
+"""Where a scenario plays: a cluster of its own in a directory, on ports that are free, taken down in any case.
 
 Rules:
 - The controller's broker is started first and waited for, so that it is the controller; then the others together.
@@ -32,12 +32,12 @@ _BLOCKS = 360
 
 
 @contextlib.contextmanager
-def stage(scenario: Scenario, folder: Path, zookeeper: str | None = None) -> Iterator[LocalCluster]:
-    """A cluster that is up, with the scenario's settings and controller; gone at the end.
+def stage(scenario: Scenario, directory: Path, zookeeper: str | None = None) -> Iterator[LocalCluster]:
+    """Provide a cluster that is up, with the scenario's settings and controller; take it down at the end.
 
     Args:
         scenario: what is to be played.
-        folder: where; it must be empty, and is left with the cluster's data and logs in it.
+        directory: where; it must be empty, and is left with the cluster's data and logs in it.
         zookeeper: ``host:port`` of one that runs; None: one of its own is started.
 
     Raises:
@@ -46,9 +46,9 @@ def stage(scenario: Scenario, folder: Path, zookeeper: str | None = None) -> Ite
     with contextlib.ExitStack() as stack:
         base_port = stack.enter_context(_ports())
         if zookeeper is None:
-            zookeeper = stack.enter_context(_own_zookeeper(folder, base_port + _BLOCK - 1))
+            zookeeper = stack.enter_context(_own_zookeeper(directory, base_port + _BLOCK - 1))
         cluster = LocalCluster.create(
-            folder / "cluster",
+            directory / "cluster",
             brokers=scenario.brokers,
             settings=scenario.all_settings,
             zookeeper=f"{zookeeper}/scenario-{uuid.uuid4().hex[:12]}",
@@ -62,7 +62,7 @@ def stage(scenario: Scenario, folder: Path, zookeeper: str | None = None) -> Ite
 
 @contextlib.contextmanager
 def _ports() -> Iterator[int]:
-    """The first of a block of free ports that is this run's alone."""
+    """Return the first of a block of free ports that is this run's alone."""
     first = os.getpid() % _BLOCKS
     for place in range(_BLOCKS):
         base = _FIRST_PORT + (first + place) % _BLOCKS * _BLOCK
@@ -80,7 +80,7 @@ def _ports() -> Iterator[int]:
 
 
 def _locked(path: Path, lock: TextIO) -> bool:
-    """Take the lock, if nobody has it; a file that its last holder has removed meanwhile is no lock."""
+    """Take the lock, if it is free; a file that its last holder has removed meanwhile is no lock."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return path.stat().st_ino == os.fstat(lock.fileno()).st_ino
@@ -89,9 +89,9 @@ def _locked(path: Path, lock: TextIO) -> bool:
 
 
 @contextlib.contextmanager
-def _own_zookeeper(folder: Path, port: int) -> Iterator[str]:
-    """A ZooKeeper in a folder beside the cluster's."""
-    home = folder / layout.ZOOKEEPER
+def _own_zookeeper(directory: Path, port: int) -> Iterator[str]:
+    """Run a ZooKeeper in a directory beside the cluster's."""
+    home = directory / layout.ZOOKEEPER
     (home / layout.LOGS).mkdir(parents=True)
     file = ClusterFile(f"{ports.HOST}:{port}", zookeeper_managed=True, profile="fast", brokers=[])
     try:

@@ -6,7 +6,7 @@ Rules:
 - ``partition`` may be left out everywhere: it is the first partition of the first topic.
 - Names are those of the command line and of Kafka.
 
-Source: the step list of the design, section 7. ``docs/scenarios.md`` shows this table to people, and a test holds that.
+``docs/scenarios.md`` has the table of these steps, made by ``tools/generate-faults.py``.
 """
 
 # ruff: noqa: RUF009 - argument() is dataclasses.field() with a shorter call
@@ -25,7 +25,7 @@ from tidegauge_lab.scenario.readers import LoggedRecord, Reader
 
 
 def argument(read: Reader[Any], about: str, *, name: str = "", default: Any = MISSING) -> Any:
-    """A field that is read from the file; ``name`` where the file's word is no Python name.
+    """Declare a field that is read from the file; ``name`` where the file's word is no Python name.
 
     Gives Any, as ``dataclasses.field`` does, so that it fits the annotation beside it.
     """
@@ -145,7 +145,9 @@ class Produce(PartitionStep):
     )
     error: ErrorCode = argument(readers.error_name, "the error that is expected instead", default=ErrorCode.NONE)
     history: str | None = argument(
-        readers.text, "another file than history.jsonl in the run's folder for what was sent and answered", default=None
+        readers.text,
+        "another file than history.jsonl in the run's directory for what was sent and answered",
+        default=None,
     )
 
 
@@ -337,7 +339,7 @@ class WaitLeader(PartitionStep):
 
     verb = "wait_leader"
     main = "leader"
-    about = "wait until this broker leads, by the cluster's view and its own; none: until nobody does"
+    about = "wait until this broker leads, by the cluster's view and its own; none: until there is no leader"
 
     leader: int = argument(readers.leader, "a broker id, or none")
 
@@ -436,7 +438,7 @@ class Mark(PartitionStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table(PartitionStep):
-    """The seeds' table of a walk-through."""
+    """The table of a walk-through."""
 
     verb = "table"
     main = ""

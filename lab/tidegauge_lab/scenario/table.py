@@ -1,6 +1,6 @@
-"""The table of a walk-through, as the seeds print it: attribute, phase, old value, new value, note. Pure.
+"""The table of a walk-through: attribute, phase, old value, new value, note. Pure.
 
-Rules (row W13, and W14 for several followers):
+Rules:
 - Attributes are the leader's LEO, its remote LEO, its HW, the follower's LEO and HW; with several followers each of
   them has rows of its own, told apart by the broker's id.
 - The notes say how the value comes about: the leader's HW is the minimum over its LEO and the remote LEOs, the
@@ -41,7 +41,7 @@ class Rounds(NamedTuple):
 def rows(
     phase: str, before: Facts, after: Facts, leader: int, followers: Sequence[int], rounds: Mapping[int, Rounds]
 ) -> list[Row]:
-    """The table's rows.
+    """Return the table's rows.
 
     Args:
         phase: what has happened since.
@@ -76,7 +76,7 @@ def rows(
 
 
 def lines(found: Sequence[Row]) -> list[str]:
-    """The table as text, in the form of the seeds."""
+    """Return the table as text."""
     cells = [HEADER, *([str(cell) for cell in row] for row in found)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEADER))]
     text = [

@@ -78,7 +78,7 @@ Node = Scalar | Sequence | Mapping
 
 
 def read_yaml(text: str) -> Node:
-    """The tree of a document.
+    """Return the tree of a document.
 
     Raises:
         MalformedYaml: with the line.
@@ -124,7 +124,7 @@ def _refuse_tag(found: yaml.Node, expected: str, line: int) -> None:
 
 
 def plain_value(text: str) -> Value:
-    """What an unquoted text means by YAML's core schema."""
+    """Return what an unquoted text means by YAML's core schema."""
     if text in _NULLS:
         return None
     if text in _TRUES:

@@ -9,7 +9,7 @@ Whoever writes scenarios or tests codes against this::
         await lab.heal(1)
 
 Rules:
-    1. Every method returns when what it says is true: a hold when no round is under way that names the partition, a
+    1. Every method returns when what it says is true: a hold when no round that names the partition is in flight, a
        cut when nothing passes any more, a flush when the bytes are on disk, an expiry when the session has ended on
        the server (the broker notices it a little later).
     2. What is already so is no error.
@@ -192,7 +192,7 @@ class Switches(FaultCalls):
     async def observe(
         self, broker_id: int, topics: Sequence[str] = ()
     ) -> dict[TopicPartition, metadata_pb2.ReplicaDescription]:
-        """The broker's replicas (LEO, HW, epochs, ISR, ...), through every cut."""
+        """Return the broker's replicas (LEO, HW, epochs, ISR, ...), through every network partition."""
         with _telling(broker_id):
             answer = await (await self._stub(broker_id)).ObserveReplicas(
                 lab_pb2.ObserveReplicasRequest(topics=topics), timeout=_DEADLINE_SECONDS

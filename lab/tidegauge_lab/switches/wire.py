@@ -66,7 +66,7 @@ def from_step(at: TopicPartition, broker_id: int, response: lab_pb2.StepFetchRes
 def differences(
     broker_id: int, before: metadata_pb2.ReplicaDescription, after: metadata_pb2.ReplicaDescription
 ) -> list[Change]:
-    """What differs between two descriptions of one replica."""
+    """Return what differs between two descriptions of one replica."""
     old, new = _attributes(before), _attributes(after)
     return [
         Change(broker_id, after.role, name, old.get(name, "-"), new.get(name, "-"))
@@ -94,7 +94,7 @@ def _attributes(replica: metadata_pb2.ReplicaDescription) -> dict[str, str]:
 def _describe_step(at: TopicPartition, broker_id: int, response: lab_pb2.StepFetchResponse) -> str:
     error = ErrorCode.of(response.error)
     if not response.HasField("leader_id"):
-        return f"Broker {broker_id} asked nobody for {at}: {error.name}: {response.error_message}"
+        return f"Broker {broker_id} sent no request for {at}: {error.name}: {response.error_message}"
     leader = f"broker {response.leader_id}"
     if response.kind == lab_pb2.STEP_KIND_EPOCH_END:
         question = response.epoch_question
@@ -125,7 +125,7 @@ def _describe_answer(response: lab_pb2.StepFetchResponse) -> str:
 
 
 def from_problem(broker_id: int, problem: grpc.aio.AioRpcError) -> TidegaugeError:
-    """What a failed call of the Lab service means."""
+    """Return the error that a failed call of the Lab service stands for."""
     code, text = problem.code(), problem.details() or ""
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return TidegaugeError(

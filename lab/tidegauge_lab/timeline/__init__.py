@@ -1,1 +1,1 @@
-"""One causal timeline over all brokers and the lab (row B8): read, filter, tell as text, draw."""
+"""One causal timeline over all brokers and the lab: read, filter, print, draw."""

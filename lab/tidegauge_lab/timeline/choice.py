@@ -63,7 +63,7 @@ class Choice:
 
 
 def broker_of(event: Event) -> int | None:
-    """The broker that wrote an event, or to which the lab did something."""
+    """Return the broker that wrote an event, or to which the lab did something."""
     source = str(event.get("source", ""))
     if source.startswith("broker-") and source[7:].isdecimal():
         return int(source[7:])
@@ -72,7 +72,7 @@ def broker_of(event: Event) -> int | None:
 
 
 def parse_moment(text: str, now: datetime) -> int:
-    """A moment in ms since 1970.
+    """Parse a moment to milliseconds since 1970.
 
     ``30s`` (also ms, m, h, d) is so long ago; ``12:30`` or ``12:30:15.250`` is today; an ISO date and time may bear a
     zone; a bare number is ms since 1970. Without a zone it is ``now``'s.

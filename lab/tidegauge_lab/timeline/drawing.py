@@ -119,7 +119,7 @@ class _Picture:
         return places, max(x, LEFT_PX + 40 + 5 * LEAST_LANE_PX)
 
     def text(self) -> str:
-        """The whole picture."""
+        """Return the picture as text."""
         about = self._only or "all partitions"
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self._width:.0f}" height="{self._height}" '
@@ -168,7 +168,7 @@ class _Picture:
         return not first
 
     def _leaders(self) -> Iterator[str]:
-        """A bar where a broker leads; only one partition has one leader."""
+        """Draw a bar where a broker leads; only one partition has one leader."""
         if self._only is None:
             return
         for lane, x in self._x.items():

@@ -56,5 +56,5 @@ def _folded_within(steps: Sequence[Step], window_ms: int) -> Iterator[Step]:
 
 
 def _place(event: Mapping[str, Any]) -> tuple[object, ...]:
-    """The replica, and the kind."""
+    """Return the replica, and the kind."""
     return event.get("source"), event.get("topic"), event.get("partition"), event.get("kind")

@@ -29,7 +29,7 @@ class LogLine(NamedTuple):
 
 
 def time_of(line: str) -> float | None:
-    """The time at the line's beginning, in seconds since 1970; None when there is none."""
+    """Return the time at the line's beginning, in seconds since 1970; None when there is none."""
     found = _STAMP.match(line)
     if found is None:
         return None
@@ -79,5 +79,5 @@ class FollowedFile:
             return
 
     def last_line(self) -> str | None:
-        """What stands after the last line end, if anything."""
+        """Return what stands after the last line end, if anything."""
         return self._rest.decode("utf-8", errors="replace") if self._rest else None

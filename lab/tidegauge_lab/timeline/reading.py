@@ -80,7 +80,7 @@ class EventTail:
 
 
 class Timeline:
-    """The event logs of a folder, as one stream."""
+    """The event logs of a directory, as one stream."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -90,13 +90,13 @@ class Timeline:
         self._count = 0
 
     def written(self) -> Iterator[dict[str, Any]]:
-        """What has been written since the last call, in causal order."""
+        """Return what has been written since the last call, in causal order."""
         for path in sorted(self._folder.glob(_PATTERN)):
             self._tails.setdefault(path, EventTail(path))
         return heapq.merge(*(tail.new_events() for tail in self._tails.values()), key=causal_key)
 
     def settled(self, now_seconds: float) -> Iterator[dict[str, Any]]:
-        """What may be told by now, by a clock that only goes on (rule 2)."""
+        """Return what may be reported by now, by a monotonic clock (rule 2)."""
         for event in self.written():
             key = causal_key(event)
             self._count += 1

@@ -13,11 +13,11 @@ from tidegauge_lab.timeline.choice import Event
 
 SOURCE_WIDTH = 8
 PARTITION_WIDTH = 8
-NOBODY = -1
+NO_LEADER = -1
 
 
 def line(event: Event, zone: tzinfo | None = None) -> str:
-    """An event as a line; the time is in this zone, None: local time."""
+    """Return an event as a line; the time is in this zone, None: local time."""
     moment = datetime.fromtimestamp(event.get("time_ms", 0) / 1000, zone)
     source = str(event.get("source", "?"))
     about = str(event["group"]) if event.get("kind") == "group" and "group" in event else partition_of(event) or "-"
@@ -33,7 +33,7 @@ def partition_of(event: Event) -> str:
 
 
 def sentence(event: Event) -> str:
-    """What happened, with its cause, and how many changes a merged line stands for."""
+    """Return what happened, with its cause, and how many changes a merged line stands for."""
     cause = event.get("cause")
     if not cause or event.get("kind") in _SELF_EXPLAINING:
         return happening(event)
@@ -42,7 +42,7 @@ def sentence(event: Event) -> str:
 
 
 def happening(event: Event) -> str:
-    """What happened; a kind that this version does not know is told by its fields."""
+    """Return what happened; a kind that this version does not know is described by its fields."""
     words = _WORDS.get(str(event.get("kind")))
     try:
         return str(event.get("kind")) if words is None else words(event)
@@ -52,11 +52,11 @@ def happening(event: Event) -> str:
 
 def ids(brokers: Sequence[int]) -> str:
     """Broker ids as in Kafka's lines."""
-    return ",".join(map(str, brokers)) or "nobody"
+    return ",".join(map(str, brokers)) or "none"
 
 
 def _election(event: Event) -> str:
-    leader = "nobody" if event["leader"] == NOBODY else event["leader"]
+    leader = "no leader" if event["leader"] == NO_LEADER else event["leader"]
     how = " unclean" if event["strategy"] == "unclean" else ""
     if event["strategy"] == "remove-from-isr":
         return f"shrinks the ISR to {ids(event['isr'])}, epoch {event['leader_epoch']}"

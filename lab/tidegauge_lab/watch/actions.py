@@ -116,7 +116,7 @@ def _invalid(sentence: str) -> TidegaugeError:
 
 
 async def do(directory: Path, action: Action | TopicAction) -> str:
-    """Do it to the cluster in the folder; gives one sentence.
+    """Do it to the cluster in the directory; gives one sentence.
 
     Raises:
         TidegaugeError: it can't be done.

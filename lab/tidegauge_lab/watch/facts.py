@@ -63,7 +63,7 @@ class Facts:
     """A cluster at one moment.
 
     Attributes:
-        name: what the page calls it: its folder or its bootstrap servers.
+        name: what the page calls it: its directory or its bootstrap servers.
         brokers: by id, those that should be there.
         zookeeper: ZooKeeper.
         switchable: whether this is a cluster of the lab, so that the page may do things to it.

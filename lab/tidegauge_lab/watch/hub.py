@@ -1,7 +1,7 @@
-"""Looks at the cluster while somebody watches, and tells every watcher what changed since it was told last.
+"""Looks at the cluster while there are watchers, and sends each of them what changed since its last update.
 
 Rules:
-    1. Nobody watches, nobody is asked.
+    1. Without a watcher no broker is asked.
     2. A watcher gets the whole view first, then differences from the view that it has. One that is slow gets one
        difference for several looks, never a queue of them.
     3. Events are numbered; a watcher gets the last ``EVENTS_KEPT``, then each new one once. Offset changes come in
@@ -78,7 +78,7 @@ class Hub:
         self._hurry.set()
 
     async def watch(self) -> AsyncGenerator[Message, None]:
-        """What one watcher is to be told, as it happens; ends when the hub is closed."""
+        """Yield what one watcher is to be sent, as it happens; end when the hub is closed."""
         self._watchers += 1
         self._wanted.set()
         told: Json = {}

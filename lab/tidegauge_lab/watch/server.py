@@ -71,7 +71,7 @@ class _Gate:
 
 
 def application(hub: Hub, do: Do | None, *, port: int, token: str) -> Starlette:
-    """The application.
+    """Return the application.
 
     Args:
         hub: what there is to see.

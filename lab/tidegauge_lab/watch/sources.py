@@ -1,7 +1,7 @@
 """Where the page's facts come from: a cluster of the lab, or brokers that are only looked at.
 
 Both are asked again and again by ``Hub``; whatever fails is a fact too, never an exception. The lab's cluster is read
-from its folder each time, so the page follows ``down``, ``up --brokers 5`` and ``down --purge``.
+from its directory each time, so the page follows ``down``, ``up --brokers 5`` and ``down --purge``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Source(Protocol):
     """Facts and new events, on demand."""
 
     async def look(self) -> Facts:
-        """The cluster now."""
+        """Return the cluster now."""
         ...
 
     async def new_events(self) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ class Silence:
     """How long the ZooKeeper sessions of silent brokers still last at the latest.
 
     A session ends one timeout after its owner's last ping at the latest, and the owner was silent when it was first
-    seen to be so: the bound is never too short, and too long by what passed before somebody looked.
+    seen to be so: the bound is never too short, and too long by the time that passed before the first look.
     """
 
     def __init__(self) -> None:
@@ -62,10 +62,10 @@ class Silence:
 
 
 class LabSource:
-    """The cluster in a folder.
+    """The cluster in a directory.
 
     Raises:
-        TidegaugeError: there is no cluster in the folder.
+        TidegaugeError: there is no cluster in the directory.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -79,7 +79,7 @@ class LabSource:
         self._silence = Silence()
 
     async def look(self) -> Facts:
-        """The cluster now; a folder that is gone is a problem in words."""
+        """Return the cluster now; a directory that was removed is a problem in words."""
         try:
             file = load_cluster_file(self.directory)
         except TidegaugeError as gone:
@@ -160,7 +160,7 @@ class RemoteSource:
         self._last_said: dict[int, Sequence[metadata_pb2.ReplicaDescription]] = {}
 
     async def look(self) -> Facts:
-        """The cluster now; one that does not answer is a problem in words."""
+        """Return the cluster now; one that does not respond is a problem in words."""
         name = ",".join(self._servers)
         try:
             if self._admin is None:
@@ -211,7 +211,7 @@ def broker_facts(
     session_state: str = "",
     session_left_ms: float | None = None,
 ) -> BrokerFacts:
-    """What is known of a broker, with its answer; without one its replicas are what it said last."""
+    """Return what is known of a broker; without a response its replicas are those it reported last."""
     return BrokerFacts(
         id=known.id,
         address=known.address,

@@ -55,7 +55,7 @@ def _metadata(brokers: Sequence[BrokerFacts]) -> dict[int, metadata_pb2.Metadata
 
 
 def difference(old: Json, new: Json) -> Json:
-    """What the page must change; empty when nothing (rule 5). A partition or broker that went is null."""
+    """Return what the page must change; empty when nothing (rule 5). A removed partition or broker is null."""
     changed: Json = {
         key: value for key, value in new.items() if key not in {"brokers", "partitions"} and old.get(key) != value
     }
@@ -69,7 +69,7 @@ def difference(old: Json, new: Json) -> Json:
 
 
 def event_line(number: int, event: Mapping[str, Any]) -> Json:
-    """An event as the page lists it; ``number`` rises."""
+    """Return an event as the page lists it; ``number`` rises."""
     return {
         "number": number,
         "time": event.get("time_ms", 0),
@@ -111,7 +111,7 @@ def session_text(broker: BrokerFacts, *, zookeeper_answers: bool) -> str:
 
 
 def waiting_for_sessions(facts: Facts) -> str:
-    """What the whole cluster waits for after a broker fell silent; empty where nothing is waited for.
+    """Return what the cluster waits for after a broker stopped responding; empty where nothing is waited for.
 
     A broker's death is known to the controller by the end of its ZooKeeper session, and by nothing else.
     """
@@ -121,9 +121,7 @@ def waiting_for_sessions(facts: Facts) -> str:
     each = "; ".join(
         f"broker {broker.id} is {broker.state}, and its ZooKeeper session {_left(broker)}" for broker in waited
     )
-    return (
-        f"{each[0].upper()}{each[1:]}. Until then the controller does not know of it, and elects nobody in its place."
-    )
+    return f"{each[0].upper()}{each[1:]}. Until then the controller does not notice, and elects no leader in its place."
 
 
 def _left(broker: BrokerFacts) -> str:
@@ -170,7 +168,7 @@ def _wanted(
     newest: metadata_pb2.MetadataResponse | None,
     said: Mapping[tuple[TopicPartition, int], metadata_pb2.ReplicaDescription],
 ) -> list[TopicPartition]:
-    """All partitions there are; when nobody has metadata, those that were seen last."""
+    """Return all partitions; when no broker has metadata, those that were seen last."""
     if newest is None:
         names = {at for at, _ in said}
     else:

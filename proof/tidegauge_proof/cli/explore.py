@@ -1,4 +1,4 @@
-"""``tidegauge explore``: every schedule of a small cluster of the real cores, breadth first (row B7).
+"""``tidegauge explore``: every schedule of a small cluster of the real cores, breadth first.
 
 A verb of its own, for it shares nothing with ``simulate`` but the core: bounds, not seeds and runs. Exit 0 if every
 invariant held in every state that was reached, 1 if one was broken, 3 if the exploration itself failed. In text the
@@ -49,7 +49,13 @@ _BOUNDS = (
     ("--elections", _DEFAULT.elections, 0, 16, "The highest leader epoch."),
     ("--messages", 0, 0, 4, "Messages that may be on their way at a time; 0: request and answer are one step."),
     ("--crashes", 0, 0, 4, "Processes that die; with --controller kafka."),
-    ("--power-cuts", 0, 0, 4, "The same, and unflushed records go that nobody was told of."),
+    (
+        "--power-cuts",
+        0,
+        0,
+        4,
+        "Power losses: the same, and unflushed records are lost that were reported to no other process.",
+    ),
     ("--sessions", 0, 0, 4, "Sessions that end though the process lives; with --controller kafka."),
     ("--min-isr", 1, 1, 4, "min.insync.replicas."),
     ("--max-states", _MOST_STATES, 1, 100_000_000, "Where to stop."),
@@ -58,7 +64,7 @@ _BOUNDS = (
 
 
 def _bounded(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that are numbers."""
+    """Add the options that are numbers."""
     for name, default, least, most, words in reversed(_BOUNDS):
         number = click.IntRange(min=least, max=most)
         command = click.option(name, type=number, default=default, show_default=True, help=words)(command)

@@ -1,4 +1,4 @@
-"""``tidegauge replay FILE...``: drive the core through traces, one message at a time (row B7).
+"""``tidegauge replay FILE...``: drive the core through traces, one message at a time.
 
 For each file a line: whether all invariants held, else which was broken first at which step. Exit 0 if they held in
 all files, 1 if one was broken, 2 if a file is no trace (then none is replayed), 3 if the replay itself failed. With

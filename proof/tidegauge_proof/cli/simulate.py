@@ -1,4 +1,4 @@
-"""``tidegauge simulate``: random histories of a cluster of the real cores, all from one seed (row B7).
+"""``tidegauge simulate``: random histories of a cluster of the real cores, all from one seed.
 
 Exit 0 if every invariant held after every event of every run, 1 if one was broken, 3 if the simulator itself failed.
 With ``-o json`` one document: ``{"seed","runs","steps","seconds","steps_per_second","truncation",
@@ -78,8 +78,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--power",
     type=click.Choice([power for power in POWER_MODES if power not in {MUST_SURVIVE, MAY_LOSE}]),
-    help="Instead of a mode: what a power cut may take: nothing; unflushed records that nobody else has seen; those "
-    "not reported by a follower; those that are not committed; any that are not flushed.",
+    help="Instead of a mode: what a power loss may take: nothing; unflushed records that no other process has seen; "
+    "those not reported by a follower; those that are not committed; any that are not flushed.",
 )
 @click.option(
     "--directories",
@@ -180,7 +180,7 @@ def _search(plan: SearchPlan, record: Path | None, jobs: int, ongoing: Ongoing, 
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
+    """Return the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -239,7 +239,7 @@ class _Files(NamedTuple):
 
 
 def _explain(plan: SearchPlan, finding: Finding, files: _Files, *, in_words: bool) -> None:
-    """The first violation: a short schedule in words and as a picture, and a story for real processes."""
+    """Print the first violation: a short schedule in words and as a picture, and a story for real processes."""
     svg, scenario, schedule = files
     found = None if scenario is None else find_story(finding.seed, plan.rule)
     if scenario is not None and found is None:

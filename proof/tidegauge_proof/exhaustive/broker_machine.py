@@ -144,7 +144,7 @@ class BrokerMachine:
             return
         known = partition.leader_role.isr.proposal
         if known is None or snapshot_of_proposal(known) != proposal:
-            return  # of a change that is no longer under way: the shell has given that request up
+            return  # the change is no longer in flight: the shell has given that request up
         told = IsrVerdict(
             AT, ErrorCode[verdict.error], verdict.leader, verdict.leader_epoch, verdict.isr, verdict.partition_epoch
         )
@@ -254,7 +254,7 @@ class BrokerMachine:
     # States
 
     def freeze(self) -> BrokerState:
-        """The broker as it is now."""
+        """Return the broker as it is now."""
         broker = self.broker
         partition = broker.partition
         epochs = _pairs(broker.log.epochs)
@@ -275,7 +275,7 @@ class BrokerMachine:
 
     @classmethod
     def thaw(cls, broker_id: int, setting: Setting, state: BrokerState) -> BrokerMachine:
-        """A broker in this state."""
+        """Return a broker in this state."""
         machine = cls(broker_id, setting)
         broker = machine.broker
         for offset, (epoch, number) in enumerate(state.records):
@@ -314,7 +314,7 @@ _NUMBERS: dict[int, int] = {header_of(batch_of(number)).crc: number for number i
 
 @lru_cache(maxsize=4096)
 def batch_at(offset: int, epoch: int, number: int) -> tuple[BatchHeader, bytes]:
-    """A record as it stands in a log."""
+    """Return a record as it stands in a log."""
     data = batch_of(number)
     header = header_of(data)._replace(base_offset=offset, leader_epoch=epoch)
     return header, patched(data, header)

@@ -10,9 +10,9 @@ the same actions drive brokers that are remembered (memo.py) and brokers that li
 | produce, leader | a record at one who believes that he leads |
 | round, follower, may_join, answered | a request (fetch or epoch question) and its answer, or its answer is lost |
 | ask, follower / arrive, exchange, may_join / receive, exchange / lose, exchange | the same, each by itself |
-| shrink, leader, spared | who is behind leaves the ISR, but for the spared; a proposal is under way |
-| alter, leader, told | the proposal under way is judged; ``told``: the verdict arrives |
-| elect, leader / drop, member | of the models: the controller elects, or takes somebody out of the ISR |
+| shrink, leader, spared | followers that lag leave the ISR, but for the spared; a proposal is in flight |
+| alter, leader, told | the proposal in flight is judged; ``told``: the verdict arrives |
+| elect, leader / drop, member | of the models: the controller elects, or removes a member from the ISR |
 | look / rebalance | Kafka's: the controller looks at the brokers' znodes; the preferred leader is elected |
 | checkpoint, kill, power (keep), start, expire, register: broker | processes, disks and sessions |
 """
@@ -74,7 +74,7 @@ class Bounds:
     as_model: bool = False
 
     def setting(self, rule: str) -> Setting:
-        """What the brokers have in common."""
+        """Return what the brokers have in common."""
         return Setting(
             self.replicas,
             rule,
@@ -151,7 +151,7 @@ class Step:
         return verdict
 
     def state(self, broker: int) -> BrokerState:
-        """A broker as it is."""
+        """Return a broker as it is."""
         value: BrokerState = self.brokers[broker - 1].value
         return value
 
@@ -274,7 +274,7 @@ class Cluster:
     # What comes of it
 
     def apply(self, state: ClusterState, action: Action) -> ClusterState | None:
-        """The state after an action; None where it goes beyond the bounds.
+        """Return the state after an action; None where it goes beyond the bounds.
 
         Raises:
             AssertionError: the core finds one of its invariants broken.

@@ -53,7 +53,7 @@ class ModelController:
 
     @classmethod
     def thaw(cls, replicas: tuple[int, ...], state: ControllerState) -> ModelController:
-        """A controller in this state."""
+        """Return a controller in this state."""
         machine = cls(replicas)
         machine._context.leadership[AT] = Leadership(
             state.leader, state.leader_epoch, state.isr, False, state.partition_epoch, 1
@@ -61,7 +61,7 @@ class ModelController:
         return machine
 
     def freeze(self) -> ControllerState:
-        """What it knows."""
+        """Return what it knows."""
         now = self._context.leadership[AT]
         lives = tuple(1 for _ in self.replicas)
         return ControllerState(now.leader, now.leader_epoch, tuple(sorted(now.isr)), now.partition_epoch, lives, lives)
@@ -106,7 +106,7 @@ class _Tree(MemoryZooKeeper):
     """ZooKeeper whose brokers' epochs are the numbers of their lives, and not of transactions."""
 
     def register(self, broker_id: int, life: int) -> None:
-        """A new session of the broker."""
+        """Register a new session of the broker."""
         self.register_broker(broker_id)
         self.nodes[f"/brokers/ids/{broker_id}"].czxid = life
 
@@ -131,7 +131,7 @@ class KafkaController:
         self.events: tuple[Event, ...] = ()
 
     def freeze(self) -> ControllerState:
-        """What it knows, and who is registered."""
+        """Return what it knows, and who is registered."""
         now = self._tree.state(AT)
         known = self._term.context.live
         return ControllerState(

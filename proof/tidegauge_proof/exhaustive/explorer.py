@@ -88,13 +88,13 @@ class Namer:
         self._ranks: dict[tuple[int, ...], bytes] = {}
 
     def key(self, state: ClusterState) -> bytes:
-        """The hash."""
+        """Return the hash."""
         shaped = [self._shaped(state, places) for places in self._candidates(state)]
         rest = hashed(state.used, (), None, _plain)[0] + hashed(state.committed, (), None, _plain)[0]
         return blake2b(min(shaped) + rest, digest_size=DIGEST_BYTES).digest()
 
     def _candidates(self, state: ClusterState) -> Sequence[tuple[int, ...]]:
-        """The orders of brokers that may give the smallest hash."""
+        """Return the orders of brokers that may give the smallest hash."""
         if len(self._places) == 1:
             return self._places
         now: ControllerState = state.controller.value
@@ -126,7 +126,7 @@ def _plain(value: object, _: object) -> Shape:
 
 
 def _nameless(state: BrokerState, _: object) -> Shape:
-    """What a broker is whatever the brokers are called, as far as it is easily told."""
+    """Return what a broker is whatever the brokers are called, as far as it is easily told."""
     replica = state.replica
     if replica is None:
         return state, ()
@@ -207,7 +207,7 @@ class Explorer:
         result.executed = self._memo.executed
 
     def keys(self) -> set[bytes]:
-        """The hashes of all states."""
+        """Return the hashes of all states."""
         return set(self._numbers)
 
     def _level(self, frontier: list[tuple[int, ClusterState]]) -> tuple[list[tuple[int, ClusterState]], bool]:
@@ -253,7 +253,7 @@ class Explorer:
         return number
 
     def _note(self, invariant: str, number: int, action: Action) -> bool:
-        """A violation; says whether it is the first of this invariant."""
+        """Note a violation; return whether it is the first of this invariant."""
         if any(found.invariant == invariant for found in self.result.found):
             return False
         schedule = [*self.schedule_to(number), action]
@@ -263,7 +263,7 @@ class Explorer:
         return True
 
     def schedule_to(self, number: int) -> list[Action]:
-        """A shortest schedule to a state; states count from 0, in the order in which they were found."""
+        """Return a shortest schedule to a state; states count from 0, in the order in which they were found."""
         actions = list(self._actions)
         schedule = []
         while self._parents[number] >= 0:

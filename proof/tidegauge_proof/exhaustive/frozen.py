@@ -2,8 +2,9 @@
 
 Contract: two brokers with equal values do the same for ever, whatever is done to them; ``freeze`` leaves nothing out
 that their core or their disk may still act on. What it does leave out: times (more than the lag time passes between two
-steps, so nobody counts as caught up for having been it lately, and every pause is over), the numbers of requests that
-nobody waits for, and the order of an ISR. ``tests/unit/exhaustive`` compares with brokers that are never frozen.
+steps, so no follower counts as caught up for having been it lately, and every pause has ended), the numbers of requests
+that no caller waits for, and the order of an ISR. ``tests/unit/exhaustive`` compares with brokers that are never
+frozen.
 
 A record is its epoch and its number, a batch holds one record. ``Cell`` keeps a value once, with its hashes (blake2b of
 its text), so that a state of the cluster is a few references, and its hash is that of a few hashes.
@@ -25,7 +26,7 @@ class BrokerState(NamedTuple):
     """One broker.
 
     Attributes:
-        life: the number of its process, which is its broker epoch too; a session that begins anew raises it.
+        life: the number of its process, which is its broker epoch too; a new session raises it.
         running: whether the process runs.
         records: its log, (epoch, number) each.
         epochs: the epoch file, (epoch, start offset) each; ``safe_epochs``: what a power cut leaves of it.
@@ -132,7 +133,7 @@ class Cells:
         return len(self._cells)
 
     def of(self, value: Any) -> Cell:
-        """The value's cell."""
+        """Return the value's cell."""
         cell = self._cells.get(value)
         if cell is None:
             cell = self._cells[value] = Cell(value)
@@ -149,7 +150,7 @@ Of a partition epoch only its order among the others counts, so states are compa
 
 
 def shape_of_broker(state: BrokerState, naming: Naming) -> Shape:
-    """A broker's."""
+    """Return the shape of a broker."""
     replica = state.replica
     versions: tuple[int, ...] = ()
     if replica is not None:
@@ -174,7 +175,7 @@ def shape_of_broker(state: BrokerState, naming: Naming) -> Shape:
 
 
 def shape_of_controller(state: ControllerState, naming: Naming) -> Shape:
-    """The controller's."""
+    """Return the shape of the controller."""
     renamed = state._replace(
         leader=naming[state.leader],
         isr=_rename_all(state.isr, naming),
@@ -186,7 +187,7 @@ def shape_of_controller(state: ControllerState, naming: Naming) -> Shape:
 
 
 def shape_of_mail(mail: tuple[Letter, ...], naming: Naming) -> Shape:
-    """The letters'."""
+    """Return the shape of the letters."""
     renamed = sorted(
         letter._replace(broker=naming[letter.broker], leader=naming[letter.leader], isr=_rename_all(letter.isr, naming))
         for letter in mail
@@ -196,7 +197,7 @@ def shape_of_mail(mail: tuple[Letter, ...], naming: Naming) -> Shape:
 
 
 def shape_of_net(net: tuple[Exchange, ...], naming: Naming) -> Shape:
-    """The messages', which carry no partition epoch."""
+    """Return the shape of the messages, which carry no partition epoch."""
     renamed = (
         one._replace(follower=naming[one.follower], question=one.question._replace(leader=naming[one.question.leader]))
         for one in net
@@ -220,7 +221,7 @@ HashedShape = tuple[bytes, tuple[int, ...]]
 
 
 def hashed(cell: Cell, name: object, naming: Naming | None, shape: Callable[[Any, Any], Shape]) -> HashedShape:
-    """The cell's shape under a naming, hashed, and remembered under a name of the naming."""
+    """Return the hash of the cell's shape under a naming, which is remembered under a name of the naming."""
     known = cell.shapes.get(name)
     if known is None:
         value, versions = shape(cell.value, naming)
@@ -229,5 +230,5 @@ def hashed(cell: Cell, name: object, naming: Naming | None, shape: Callable[[Any
 
 
 def hash_of(value: Any) -> bytes:
-    """The hash of a value's text."""
+    """Return the hash of a value's text."""
     return blake2b(repr(value).encode(), digest_size=DIGEST_BYTES).digest()

@@ -26,7 +26,7 @@ class Judge:
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def broken(self, state: ClusterState) -> tuple[str, ...]:
-        """The names of the invariants that do not hold."""
+        """Return the names of the invariants that do not hold."""
         now: ControllerState = state.controller.value
         key = (*map(self._view, state.brokers), now.leader, now.isr, state.committed)
         known = self._known.get(key)
@@ -52,7 +52,7 @@ class Judge:
 
 
 def image_of(broker: int, state: BrokerState) -> ReplicaImage:
-    """What the invariants see of a broker."""
+    """Return what the invariants see of a broker."""
     records = tuple(Record(epoch, number) for epoch, number in state.records)
     replica = state.replica
     if replica is None:

@@ -27,7 +27,7 @@ class Memo:
         self._paths: dict[Cell, tuple[Event, ...]] = {}
 
     def start(self) -> tuple[list[Cell], Cell, tuple[Letter, ...]]:
-        """Running brokers with empty logs; the controller at the beginning."""
+        """Return running brokers with empty logs, and the controller before its first event."""
         brokers = [self.cells.of(begin_broker(broker, self._setting).freeze()) for broker in self._setting.replicas]
         if self._bounds.controller == MODEL:
             return brokers, self.cells.of(ModelController(self._setting.replicas).freeze()), ()
@@ -81,7 +81,7 @@ class Memo:
 
 
 def begin_broker(broker: int, setting: Setting) -> BrokerMachine:
-    """A broker's first process, on an empty disk."""
+    """Start a broker's first process, on an empty disk."""
     machine = BrokerMachine(broker, setting)
     machine.handle(("start", 1))
     return machine

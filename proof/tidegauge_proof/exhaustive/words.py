@@ -11,7 +11,7 @@ from tidegauge_proof.exhaustive.frozen import BrokerState, ControllerState, Exch
 
 
 def tell(schedule: Sequence[Action], states: Sequence[ClusterState]) -> list[str]:
-    """A line for each step; ``states`` are those before the first step and after each, the last may be missing."""
+    """Return a line for each step; ``states`` are those before the first step and after each; the last may lack."""
     lines = []
     for number, action in enumerate(schedule):
         before = states[number]
@@ -66,7 +66,7 @@ _SIMPLE = {
     "power": "power cut at {0}, which keeps {1}",
     "start": "start {0}",
     "expire": "the session of {0} ends",
-    "register": "{0} registers anew",
+    "register": "{0} registers again",
 }
 _CONTROLLER = {
     "elect": "elects {0}",

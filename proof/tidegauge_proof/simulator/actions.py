@@ -49,7 +49,7 @@ class Swarm:
 
 
 def produce(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A client sends a batch to somebody who believes that he leads."""
+    """Let a client send a batch to a broker that believes it leads."""
     leading = world.leading()
     if not leading:
         return None
@@ -65,7 +65,7 @@ def produce(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def produce_idempotently(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """The idempotent producer sends its batch, or sends it again, to somebody who believes that he leads."""
+    """Let the idempotent producer send its batch, perhaps again, to a broker that believes it leads."""
     leading = world.leading()
     if not leading:
         return None
@@ -83,7 +83,7 @@ def produce_idempotently(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def consume(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A consumer reads at somebody who believes that he leads."""
+    """Let a consumer read from a broker that believes it leads."""
     del swarm
     leading = world.leading()
     if not leading:
@@ -116,7 +116,7 @@ def _victim(world: World, dice: Dice, among: Sequence[int]) -> int:
 
 
 def whole_round(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A round without a hitch."""
+    """Complete a round: request, response, append."""
     del swarm
     following = [b for b in _up(world) if world.brokers[b].core.leaders_followed()]
     if not following:
@@ -126,7 +126,7 @@ def whole_round(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def ask(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A follower sends its next requests."""
+    """Let a follower send its next requests."""
     del swarm
     up = _up(world)
     if not up:
@@ -138,7 +138,7 @@ def ask(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def arrive(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A request arrives, or is lost on the way."""
+    """Deliver a request, or lose it."""
     requests = world.traffic.requests
     if not requests:
         return None
@@ -155,7 +155,7 @@ def arrive(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def answer(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """An answer arrives, perhaps once more later, or is lost."""
+    """Deliver a response, perhaps once more later, or lose it."""
     answers = world.traffic.answers
     if not answers:
         return None
@@ -173,7 +173,7 @@ def answer(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def give_up(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A follower waits no longer for an answer, or a leader for a verdict."""
+    """Time out a follower's wait for a response, or a leader's for a verdict."""
     del swarm
     asking = [b for b in _up(world) if b in world.asking]
     if asking and dice.happens(0.2):
@@ -188,7 +188,7 @@ def give_up(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def deliver(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A controller's next request arrives at a broker."""
+    """Deliver a controller's next request to a broker."""
     paused, brokers, cut_links = world.paused, world.brokers, world.cut_links
     waiting = [
         (term, broker_id)
@@ -214,7 +214,7 @@ def deliver(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def deliver_stray(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A late request of a controller that is gone, or to a registration that is."""
+    """Deliver a late request of a resigned controller, or to an expired registration."""
     strays = world.traffic.strays
     if not strays:
         return None
@@ -226,7 +226,7 @@ def deliver_stray(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def decide(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A controller goes on, to the end of its decision or by a few requests to ZooKeeper."""
+    """Advance a controller to the end of its decision, or by a few requests to ZooKeeper."""
     del swarm
     busy = [b for b, term in world.controllers.items() if term.is_busy and b not in world.paused]
     if not busy:
@@ -243,7 +243,7 @@ def decide(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def propose(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A leader's ISR change reaches the controller, seldom one that is none any more."""
+    """Deliver a leader's ISR change to the controller, seldom to one that has resigned."""
     waiting = [b for b in _up(world) if world.outbox[b] and b not in world.asking]
     if not waiting:
         return None
@@ -261,7 +261,7 @@ def propose(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def tell(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """The controller's verdict arrives, or is lost."""
+    """Deliver the controller's verdict, or lose it."""
     verdicts = world.traffic.verdicts
     if not verdicts:
         return None
@@ -286,7 +286,7 @@ def pass_time(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def write_checkpoint(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A broker writes its high watermark."""
+    """Let a broker write its high watermark."""
     del swarm
     up = _up(world)
     if not up:
@@ -297,7 +297,7 @@ def write_checkpoint(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def flush(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A broker's log reaches the disk for good."""
+    """Flush a broker's log to the disk."""
     del swarm
     up = _up(world)
     if not up:
@@ -308,7 +308,7 @@ def flush(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def kill(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A process dies."""
+    """Kill a process."""
     del swarm
     running = [b for b, broker in world.brokers.items() if broker.is_running]
     if not running or (len(running) == 1 and not dice.happens(0.3)):
@@ -319,7 +319,7 @@ def kill(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def cut_power(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A machine loses its power, and records that were never flushed.
+    """Cut a machine's power, which loses records that were never flushed.
 
     By the swarm's ``power`` these are any ("any"), those that are not committed ("uncommitted"), those of them that the
     broker has not reported as a follower ("unreported"), for what is reported may be committed any moment; or those
@@ -357,7 +357,7 @@ def _least_kept(replica: StoredReplica, committed: int, power: str) -> int:
 
 
 def expire(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A session ends: of a dead broker, one that is paused or cut off, seldom of another."""
+    """Expire a session: of a dead broker, of one that is paused or partitioned, seldom of another."""
     del swarm
     absent = [
         b
@@ -374,7 +374,7 @@ def expire(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def start(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A dead broker starts, or one without a session gets a new one."""
+    """Start a dead broker, or register one again whose session has expired."""
     del swarm
     absent = [
         b
@@ -392,7 +392,7 @@ def start(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def pause(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A process stands still."""
+    """Pause a process."""
     del swarm
     up = _up(world)
     if len(up) < 2:
@@ -404,7 +404,7 @@ def pause(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def resume(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """It goes on."""
+    """Resume a paused process."""
     del swarm
     if not world.paused:
         return None
@@ -442,7 +442,7 @@ def heal_links(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def elect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A broker becomes the controller, where there is none."""
+    """Elect a broker as the controller, where there is none."""
     del swarm
     able = [b for b in _up(world) if b not in world.without_session]
     if world.elected is not None or not able:
@@ -453,7 +453,7 @@ def elect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def rebalance(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """The automatic preferred election, where it has something to do."""
+    """Run the automatic preferred election, where it has something to do."""
     del swarm
     able = [b for b, term in world.controllers.items() if partitions_to_rebalance(term.context)]
     if not able:
@@ -464,7 +464,7 @@ def rebalance(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def leave(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A broker shuts down in order: it asks the controller first, and goes when its leaders are moved."""
+    """Shut a broker down in order: it asks the controller first, and ends when its leaders have moved."""
     del swarm
     ready = [b for b in sorted(world.leaving) if world.is_up(b)]
     if ready:
@@ -480,7 +480,7 @@ def leave(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def fail_directory(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A log directory of a broker fails, in the midst of a step perhaps; never the last that works."""
+    """Fail a log directory of a broker, perhaps in the middle of a step; never the last healthy one."""
     del swarm
     able = [b for b in _up(world) if not world.brokers[b].failing and not world.brokers[b].failed_directories]
     if not able:
@@ -492,7 +492,7 @@ def fail_directory(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def damage_batch(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A batch in a broker's log becomes unreadable, while it runs."""
+    """Damage a batch in the log of a running broker."""
     del swarm
     broker_id = _victim(world, dice, [*world.brokers])
     partition = dice.choose(world.partitions)
@@ -505,7 +505,7 @@ def damage_batch(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def raise_defect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """The code that writes a replica's log raises what no error of the table describes, at one of its next writes."""
+    """Make one of the next writes to a replica's log raise what no error of the table describes."""
     del swarm
     up = _up(world)
     if not up:
@@ -521,7 +521,7 @@ def raise_defect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def mend(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """A broker's disks work again. What is offline comes back when the broker restarts."""
+    """Repair a broker's disks. What is offline comes back when the broker restarts."""
     del swarm
     faulty = [b for b, broker in world.brokers.items() if broker.has_faults]
     if not faulty:
@@ -573,10 +573,10 @@ SEVERAL_DIRECTORIES = 0.4
 
 
 def swarm_of(seed: int, rule: str, power: str, directories: int | None = None) -> Swarm:
-    """The settings of the history with this seed.
+    """Draw the settings of the history with this seed.
 
-    With ``directories`` its brokers have so many log directories, whatever the seed says; None: one or two. Where they
-    have several there are as many partitions, or one more, so that a directory can hold two.
+    With ``directories`` its brokers have that number of log directories, whatever the seed says; None: one or two. With
+    several there are as many partitions, or one more, so that a directory can hold two.
 
     In a history that must survive, a power cut takes what lies below no replica's high watermark, or, where
     ``log.flush.interval.messages=1``, whatever is not flushed. In one that may lose, any record that is not flushed.
@@ -612,7 +612,7 @@ def swarm_of(seed: int, rule: str, power: str, directories: int | None = None) -
 
 
 def bounds(weights: Sequence[float]) -> list[int]:
-    """The weights as rising bounds, in thousandths."""
+    """Return the weights as rising bounds, in thousandths."""
     total = 0
     rising = []
     for weight in weights:

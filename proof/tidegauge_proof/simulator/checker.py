@@ -7,7 +7,7 @@ record may be without it until it has it again; a member that lost it in any oth
 of the ISR has it, it is lost, and named; ``committed`` ends before it, and who still has it (a broker out of the ISR, a
 zombie) has not seen yet that it is gone: that must end, too (Converges). Before that, different records below two high
 watermarks are forgiven only where one of them is such a lost record, or was written on top of one. Should one who still
-has it, or the first of it, enter the ISR before anything else is committed, by a proposal that was under way, so much
+has it, or the first of it, enter the ISR before anything else is committed, by a proposal that was in flight, so much
 was not lost after all.
 
 | name | statement |
@@ -265,7 +265,7 @@ class Checker:
         )
 
     def _find_again(self, loss: _Loss) -> None:
-        """What a member of the ISR has of that which seemed lost, all or the first of it, is not lost."""
+        """Take back as lost what a member of the ISR still has, all of it or the first part."""
         begin = loss.begin
         for member in self.world.state_now.isr:
             log = self.world.brokers[member].log
@@ -302,7 +302,7 @@ class Checker:
         return False
 
     def _has_again(self, broker: StoredReplica) -> None:
-        """A record that a power cut took and that was fetched again is excused no longer."""
+        """End the excuse of a record that a power loss took and that was fetched again."""
         taken = self._taken.get(broker.broker_id)
         if taken:
             taken.difference_update(broker.log.records)
@@ -326,7 +326,7 @@ class Checker:
         self.check_isr()
 
     def acknowledged(self, broker: StoredReplica, produced: Produced, result: ProduceResult) -> None:
-        """A produce was answered without an error."""
+        """Note a produce whose response has no error."""
         if produced.acks != ACKS_ALL:
             return
         base = result.base_offset
@@ -350,7 +350,7 @@ class Checker:
         )
 
     def consumed(self, broker: StoredReplica, offset: int, answer: FetchedPartition) -> None:
-        """A consumer that asked from an offset got an answer."""
+        """Note the response to a consumer that asked from an offset."""
         for header in iterate_headers(answer.records):
             end = header.next_offset
             expected = [RecordName(header.leader_epoch, header.crc, place) for place in range(header.record_count)]
@@ -369,7 +369,7 @@ class Checker:
             self.world.clients.has_read(header.base_offset + place, header.crc, place)
 
     def loses_power(self, broker: StoredReplica, keep: int) -> None:
-        """A broker is about to lose what lies beyond an offset."""
+        """Note that a broker is about to lose what lies beyond an offset."""
         if self._may_lose:
             self._taken.setdefault(broker.broker_id, set()).update(broker.log.records[keep:])
 
@@ -389,7 +389,7 @@ class Checker:
             )
         piled = {b: len(broker.core.following.rounds) for b, broker in world.brokers.items()}
         if any(piled.values()):
-            raise Violation(invariant, f"rounds that nobody answers any more pile up: {piled}")
+            raise Violation(invariant, f"rounds that get no response any more pile up: {piled}")
 
     @staticmethod
     def _hw(broker: StoredReplica) -> int:

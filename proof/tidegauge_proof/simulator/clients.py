@@ -4,7 +4,7 @@ The same audit judges real clusters (``tidegauge verify``): lost, duplicated, re
 reads that changed. With acks=1 a record may be lost; nothing else is forgiven. Of records that power cuts took with the
 last in-sync copy, and that the checker has named, nothing is expected here: an idempotent producer may send one again.
 
-An idempotent producer has one batch under way, and sends it again, perhaps to another leader, until it hears that it is
+An idempotent producer has one batch in flight, and sends it again, perhaps to another leader, until it hears that it is
 committed. Every other batch is sent once, by a producer of its own.
 """
 
@@ -49,7 +49,7 @@ class Produced:
 
 @lru_cache(maxsize=4096)
 def idempotent_batch(first_number: int, record_count: int, first_sequence: int) -> bytes:
-    """A batch of the idempotent producer: the same records under another header."""
+    """Return a batch of the idempotent producer: the same records under another header."""
     data = batch_of(first_number, record_count)
     header = header_of(data)._replace(producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=first_sequence)
     return make_batch(header, data[HEADER_BYTES:])
@@ -71,11 +71,11 @@ class Clients:
         """The first number of each batch, by its CRC."""
 
     def send(self, acks: int, record_count: int) -> Produced:
-        """A batch of a producer that sends no other."""
+        """Return a batch of a producer that sends no other."""
         return self._send(acks, record_count, batch_of(self.numbers, record_count))
 
     def send_idempotent(self, record_count: int) -> Produced:
-        """The idempotent producer's batch under way, to be sent again; the next one where there is none."""
+        """Return the idempotent producer's batch in flight, to be sent again; the next one where there is none."""
         if self.under_way is None:
             data = idempotent_batch(self.numbers, record_count, self._sequence)
             self.under_way = self._send(ACKS_ALL, record_count, data, self._sequence)
@@ -108,11 +108,11 @@ class Clients:
             produced.outcome, produced.error = FAIL if is_definite else INFO, error.name
 
     def has_read(self, offset: int, batch_crc: int, place: int) -> None:
-        """A consumer got a record."""
+        """Note a record that a consumer read."""
         self._reads.append((offset, batch_crc, place))
 
     def complaint(self, log: MemoryLog, lost: Collection[int]) -> str:
-        """What the accountant finds that must not be, of a log that is committed to its end; empty where all is well.
+        """Return what the accountant finds wrong with a log that is committed to its end; empty where nothing is.
 
         ``lost`` are the numbers of records that may be lost.
         """

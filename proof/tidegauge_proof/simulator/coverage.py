@@ -45,11 +45,11 @@ class Coverage:
                         self.transitions.add((before, event, state))
 
     def begin(self) -> None:
-        """A new history."""
+        """Begin a new history."""
         self._last = {}
 
     def add(self, other: Coverage) -> None:
-        """What another has seen."""
+        """Add what another one has seen."""
         self.states |= other.states
         self.transitions |= other.transitions
         for event, count in other.events.items():

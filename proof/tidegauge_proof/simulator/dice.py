@@ -19,7 +19,7 @@ _FINE = 1_000_000
 
 
 class Dice:
-    """Draws numbers; ``step`` holds those of the step under way; ``is_recorded`` says that there is no seed."""
+    """Draws numbers; ``step`` holds those of the current step; ``is_recorded`` says that there is no seed."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._draw = None if seed is None else Random(seed).random
@@ -28,7 +28,7 @@ class Dice:
         self.step: list[int] = []
 
     def begin(self, recorded: Step = ()) -> None:
-        """A new step; ``recorded`` are its numbers where there is no seed."""
+        """Begin a new step; ``recorded`` are its numbers where there is no seed."""
         self.step = []
         self._recorded = recorded
 
@@ -38,7 +38,7 @@ class Dice:
         return self.is_recorded and len(self.step) >= len(self._recorded)
 
     def below(self, end: int) -> int:
-        """A number from 0 to ``end - 1``."""
+        """Draw a number from 0 to ``end - 1``."""
         draw = self._draw
         if draw is not None:
             number = int(draw() * end)

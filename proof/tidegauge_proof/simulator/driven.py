@@ -17,7 +17,7 @@ from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 STEP_MS = 60_000
-"""Passes between two steps: twice the lag time, so that nobody counts as caught up for having been it a step ago."""
+"""Time between two steps: twice the lag time, so that no follower counts as caught up since the step before."""
 
 
 class EveryoneLives:

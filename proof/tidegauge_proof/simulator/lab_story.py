@@ -136,7 +136,7 @@ def _leaders_of(world: World, broker_id: int) -> frozenset[int]:
 
 
 def _round(world: World, broker_id: int) -> bool:
-    """One fetch, which waits at the leader for its time where there is nothing to give; False if nobody is there."""
+    """Send one fetch, which waits at the leader while there are no records; return False if the leader is dead."""
     if any(world.is_cut(broker_id, leader) for leader in _leaders_of(world, broker_id)):
         return False
     world.pass_time(200)
@@ -153,7 +153,7 @@ def _round(world: World, broker_id: int) -> bool:
 
 
 def _rest(world: World) -> None:
-    """Decisions, control requests and ISR changes; nobody fetches."""
+    """Run decisions, control requests and ISR changes, but no fetch."""
     while True:
         term = world.controllers[CONTROLLER]
         if term.is_busy:
@@ -183,7 +183,7 @@ def _state(world: World) -> dict[str, Any]:
 
 
 def find_story(seed: int, rule: str, limit: int = LIMIT) -> tuple[int, Story] | None:
-    """The first of so many seeds whose acts break an invariant under a rule, made short."""
+    """Find the first seed, up to a limit, whose acts break an invariant under a rule, and shorten it."""
     for number in range(seed, seed + limit):
         story = tell(ASSIGNMENTS[number % 2], acts_of(number), rule)
         if story.broken is not None:
@@ -192,7 +192,7 @@ def find_story(seed: int, rule: str, limit: int = LIMIT) -> tuple[int, Story] | 
 
 
 def acts_of(seed: int) -> list[Act]:
-    """What is tried; one seed in four goes around a fast fail-over."""
+    """Return the acts of a seed; one seed in four tries a fast fail-over."""
     random = Random(f"story {seed}")
     if seed % 4 == 1:
         return _around_a_fast_fail_over(random)
@@ -250,7 +250,7 @@ def shortened(story: Story, rule: str) -> Story:
 
 
 def as_scenario(story: Story, seed: int, rule: str) -> str:
-    """The file (docs/scenarios.md)."""
+    """Return the scenario file (docs/scenarios.md)."""
     assert story.broken is not None
     lines = [
         f"title: A simulated history that breaks {story.broken.invariant} under {rule}.",

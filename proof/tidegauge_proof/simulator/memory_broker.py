@@ -1,7 +1,7 @@
 """One broker without a process: a real BrokerCore, logs in memory, a metadata cache fed by UpdateMetadata.
 
 Contract: ``execute`` hands the core's effects to the ``EffectExecutor`` of the broker process, to which this class is
-both ports, and then calls ``looked_at``, so that somebody checks what must hold after every event. A log effect that
+both ports, and then calls ``looked_at``, so that the owner checks what must hold after every event. A log effect that
 comes after something about its partition was reported in the same step breaks rule I8.
 
 A broker has one or more log directories, and a replica in each of them for every partition that it was made with. What
@@ -90,13 +90,13 @@ class MemoryMetadata:
         return broker_id in self.live
 
     def live_brokers(self) -> frozenset[int]:
-        """The live brokers."""
+        """Return the live brokers."""
         return self.live
 
 
 @dataclass(slots=True)
 class Told:
-    """What a broker's core answered and asked for, until somebody takes it.
+    """What a broker's core responded and asked for, until the driver takes it.
 
     ``has_failures`` says that replicas have gone offline and the controller must hear of it.
     """
@@ -161,7 +161,7 @@ class MemoryBroker:
         self._looked_at = looked_at
         self.metadata: Any = metadata()
         self._reported: set[TopicPartition] = set()
-        """The partitions of which the step under way has reported something already."""
+        """The partitions of which the current step has reported something already."""
         self._decides_in_turn = False
         """Whether the step decides on one partition after the other: an answer may tell of the next one as it was."""
         self._injected: Exception | None = None
@@ -300,7 +300,7 @@ class MemoryBroker:
             raise problem
 
     def lost_with(self, topic_partition: TopicPartition, problem: Exception) -> Collection[TopicPartition]:
-        """A directory that failed takes its replicas with it; a defect takes one."""
+        """Take a failed directory's replicas offline; a defect takes one."""
         if isinstance(problem, Defect):
             return [topic_partition]
         directory = self.replicas[topic_partition].directory
@@ -408,7 +408,7 @@ class MemoryBroker:
     # Answers
 
     def respond_to_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
-        """Keep the answer until somebody takes it."""
+        """Keep the response until the driver takes it."""
         for result in results:
             at = result.topic_partition
             self._reported.add(at)
@@ -417,7 +417,7 @@ class MemoryBroker:
         self.told.produced.append((token, results))
 
     def respond_to_fetch(self, token: object, answer: FetchResults) -> None:
-        """Keep the answer until somebody takes it."""
+        """Keep the response until the driver takes it."""
         fetched: list[FetchedPartition] = []
         for result, records in answer:
             at = result.topic_partition
@@ -438,10 +438,10 @@ class MemoryBroker:
         self.told.fetched.append((token, fetched))
 
     def respond_to_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
-        """Nobody deletes records."""
+        """Do nothing: the simulator deletes no records."""
         raise AssertionError((token, results))
 
     def propose_isr(self, proposal: IsrProposal) -> None:
-        """Keep the proposal until somebody takes it."""
+        """Keep the proposal until the driver takes it."""
         self._reported.add(proposal.topic_partition)
         self.told.proposals.append(proposal)

@@ -36,7 +36,7 @@ class RecordName(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def batch_of(first_number: int, record_count: int = 1) -> bytes:
-    """A producer's batch; the values are consecutive numbers, four bytes each."""
+    """Return a producer's batch; the values are consecutive numbers, four bytes each."""
     values = range(first_number, first_number + record_count)
     return bytes(encode_batch([NewRecord(value.to_bytes(4, "big"), timestamp_ms=START_MS) for value in values]))
 
@@ -70,7 +70,7 @@ class MemoryLog:
 
     @classmethod
     def of(cls, records: Iterable[tuple[int, int]]) -> MemoryLog:
-        """A log of records (epoch, number), one batch each, with the epochs that belong to it."""
+        """Return a log of records (epoch, number), one batch each, with the epochs that belong to it."""
         log = cls()
         for epoch, number in records:
             log.append_new(epoch, number)
@@ -115,7 +115,7 @@ class MemoryLog:
         self.producer_state = self._producers()
 
     def lose_beyond(self, to_offset: int, torn: int) -> None:
-        """A power cut: batches from an offset on are gone, but for ``torn`` bytes of the next.
+        """Lose the batches from an offset on, but for ``torn`` bytes of the next, as a power loss does.
 
         Where that is more than it has, all its pages were written but the last.
         """
@@ -124,7 +124,7 @@ class MemoryLog:
         self._torn = data[:torn] if torn < len(data) else data[:-1] + bytes([data[-1] ^ 0xFF])
 
     def recover(self) -> None:
-        """What a process does at its start after a power cut: the log goes on as far as whole batches stand there."""
+        """Recover the log at a start after a power loss: keep it as far as its batches are complete."""
         torn, self._torn = self._torn, b""
         try:
             for header in iterate_headers(torn):
@@ -142,7 +142,7 @@ class MemoryLog:
         return producers
 
     def whole_batches_below(self, offset: int) -> int:
-        """The end of the last batch that lies below an offset as a whole."""
+        """Return the end of the last batch that lies below an offset as a whole."""
         if offset >= self.log_end_offset:
             return self.log_end_offset
         place = bisect_right(self._bases, offset)
@@ -173,7 +173,7 @@ class MemoryLog:
         )
 
     def loaded(self, high_watermark: int, former_epoch: int = -1) -> LoadedLog:
-        """What a new process finds; ``high_watermark`` is what stands in the checkpoint."""
+        """Return what a new process finds; ``high_watermark`` is what stands in the checkpoint."""
         self.producer_state = self._producers()
         return LoadedLog(
             0,
@@ -187,12 +187,12 @@ class MemoryLog:
 
 @lru_cache(maxsize=4096)
 def header_of(data: bytes) -> BatchHeader:
-    """The header of a buffer's only batch."""
+    """Return the header of a buffer's only batch."""
     return read_header(data)
 
 
 def patched(data: Buffer, header: BatchHeader) -> bytes:
-    """The batch as a leader writes it: with the base offset and the leader epoch of the header."""
+    """Return the batch as a leader writes it: with the base offset and the leader epoch of the header."""
     buffer = bytearray(data)
     patch(buffer, 0, header.base_offset, header.leader_epoch)
     return bytes(buffer)

@@ -103,12 +103,12 @@ class MemoryZooKeeper:
         return node.version
 
     def children(self, path: str) -> list[str] | None:
-        """The names of a znode's children, sorted; None where it is missing."""
+        """Return the names of a znode's children, sorted; None where it is missing."""
         names = self._children.get(path)
         return None if names is None else sorted(names)
 
     def read(self, path: str) -> ReadResult:
-        """A znode's data and stat."""
+        """Return a znode's data and stat."""
         node = self.nodes.get(path)
         if node is None:
             return ReadResult(Outcome.NO_NODE)
@@ -144,13 +144,13 @@ class MemoryZooKeeper:
     # What brokers and administrators write
 
     def register_broker(self, broker_id: int, rack: str | None = None) -> int:
-        """A broker's znode, anew; the broker epoch is returned."""
+        """Create a broker's znode again; return the broker epoch."""
         if self.is_registered(broker_id):
             self.unregister_broker(broker_id)
         return self.create(broker_path(broker_id), _broker_node(broker_id, rack))
 
     def unregister_broker(self, broker_id: int) -> None:
-        """The broker's session has ended."""
+        """Remove a broker's znode: its session has ended."""
         self._delete(broker_path(broker_id))
 
     def is_registered(self, broker_id: int) -> bool:
@@ -158,7 +158,7 @@ class MemoryZooKeeper:
         return broker_path(broker_id) in self.nodes
 
     def next_controller_epoch(self) -> tuple[int, int]:
-        """An election: the new controller epoch, and the znode's version from now on."""
+        """Return the new controller epoch of an election, and the znode's version from now on."""
         epoch = int(self.nodes[CONTROLLER_EPOCH].data or b"0") + 1
         return epoch, self.set(CONTROLLER_EPOCH, encode_controller_epoch(epoch))
 
@@ -170,21 +170,21 @@ class MemoryZooKeeper:
     def add_topic(
         self, topic: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str] | None = None
     ) -> str:
-        """What a creation writes; the topic id is returned."""
+        """Write what a creation writes; return the topic id."""
         topic_id = f"{topic:A<22}"[:22]
         self.create(topic_config_path(topic), encode_config(config or {}))
         self.create(topic_path(topic), TopicNode(assignment, topic_id).encode())
         return topic_id
 
     def state(self, at: TopicPartition) -> PartitionStateNode:
-        """A partition's state."""
+        """Return a partition's state."""
         return PartitionStateNode.decode(state_path(*at), self.nodes[state_path(*at)].data)
 
     def version(self, at: TopicPartition) -> int:
-        """The partition epoch."""
+        """Return the partition epoch."""
         return self.nodes[state_path(*at)].version
 
     def write_state(self, at: TopicPartition, state: PartitionStateNode) -> int:
-        """As somebody else than a controller; the new version is returned."""
+        """Write as another writer than a controller; return the new version."""
         self.ensure(state_path(*at))
         return self.set(state_path(*at), state.encode())

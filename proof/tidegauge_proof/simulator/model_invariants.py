@@ -60,7 +60,7 @@ class ClusterImage:
     lost_by_power: Collection[Record] = field(default_factory=frozenset)
 
     def broken(self) -> Iterator[str]:
-        """The names of the invariants that do not hold."""
+        """Return the names of the invariants that do not hold."""
         for name, holds in INVARIANTS.items():
             if not holds(self):
                 yield name

@@ -14,7 +14,7 @@ truncate: the follower asks until nothing is left to cut; no records come.
 power_loss: the process dies, the log keeps what lay below ``keep_leo``, the controller takes the replica out of the
     ISR (but for the last member) in a new epoch, a new process starts.
 
-What the driver holds in its hands: the clock (more than the lag time passes between two steps, so nobody counts as
+What the driver holds in its hands: the clock (more than the lag time passes between two steps, so no follower counts as
 caught up for having been it lately), and whom a leader takes for live (so that it proposes ISR changes only where the
 trace does). It never touches the join conditions, the rule of one change in flight, or the controller's checks.
 
@@ -161,7 +161,7 @@ class Replay:
     # What can be seen
 
     def image(self) -> ClusterImage:
-        """The cluster as it is now."""
+        """Return the cluster as it is now."""
         current = self.current
         leader = None if current.leader == NO_LEADER else current.leader
         replicas = {broker_id: self._image_of(broker) for broker_id, broker in self.brokers.items()}
@@ -202,7 +202,7 @@ class Replay:
     def _check_follows(self, follower: int, leader: int) -> Partition:
         partition = self.brokers[follower].partition
         if partition is None or partition.follower_role is None:
-            raise Refused(f"{self._name(follower)} follows nobody")
+            raise Refused(f"{self._name(follower)} follows no leader")
         if partition.follower_role.leader != leader:
             raise Refused(
                 f"{self._name(follower)} follows {self._name(partition.follower_role.leader)} in epoch "
@@ -252,7 +252,7 @@ class Replay:
         if response.partitions[AT] is not ErrorCode.NONE:
             raise Refused(f"{response.partitions[AT].name}: {name} is in epoch {partition.leader_epoch} already")
         if partition.leader_epoch != step["epoch"]:
-            raise Refused(f"{name} stays as it was: nobody leads in epoch {step['epoch']}")
+            raise Refused(f"{name} stays as it was: there is no leader in epoch {step['epoch']}")
         if partition.follower_role is not None and partition.leader == partition.follower_role.leader:
             self._settle_epochs(broker, partition)
 
@@ -278,7 +278,7 @@ class Replay:
         return None if isinstance(chosen, Wait) else chosen
 
     def _ask(self, follower: MemoryBroker, chosen: FetchRound, *, max_bytes: int) -> FetchedPartition:
-        """The request reaches the leader, which answers at once."""
+        """Deliver the request to the leader, which responds at once."""
         leader = self.brokers[chosen.leader]
         request = FetchRequest(follower.broker_id, 0, 1, max_bytes, list(chosen.partitions))
         leader.execute(leader.core.fetch(request, chosen, self._now_ms))
@@ -287,7 +287,7 @@ class Replay:
         return answer
 
     def _settle_epochs(self, broker: MemoryBroker, partition: Partition) -> None:
-        """The questions that come before the first fetch under KIP-101 and KIP-279, their answers and the cuts."""
+        """Look up epoch ends before the first fetch, as KIP-101 and KIP-279 ask, and truncate to the responses."""
         role = partition.follower_role
         assert role is not None
         for _ in range(_MAX_ROUNDS):
@@ -308,7 +308,7 @@ class Replay:
         raise AssertionError("Progress: the epoch questions never end")
 
     def _reconcile(self, follower: int, leader: int, *, max_bytes: int) -> None:
-        """Rounds until an answer neither diverges nor lies out of range."""
+        """Run rounds until a response neither diverges nor is out of range."""
         broker = self.brokers[follower]
         partition = self._check_follows(follower, leader)
         self._settle_epochs(broker, partition)
@@ -337,7 +337,7 @@ class Replay:
         self._reconcile(step["follower"], step["leader"], max_bytes=0)
 
     def _request_in_vain(self, follower: int, leader: int) -> None:
-        """A request reaches the leader; its answer is lost."""
+        """Deliver a request to the leader and lose its response."""
         broker = self.brokers[follower]
         chosen = self._next_round(broker, leader)
         if isinstance(chosen, FetchRound):

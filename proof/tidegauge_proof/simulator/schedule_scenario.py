@@ -2,7 +2,7 @@
 
 Contract: ``as_scenario`` takes the acts of a history (``History.story``), one after the other. What the lab
 has a verb for becomes that verb: produces, rounds of held followers, kills, starts, shutdowns, pauses, cuts, power
-cuts, flushes, the end of a session, preferred elections. What nobody can force on real processes (which message comes
+cuts, flushes, the end of a session, preferred elections. What can't be forced on real processes (which message comes
 first, when a controller decides, who becomes it) stands as a comment at its place, and so does what the simulated
 cluster came to. The file is sound, so that ``tidegauge scenario run`` plays it, but it promises no more than its verbs
 do: where the invariant broke by the order of messages, real processes may well keep it. Stories that break the
@@ -63,7 +63,7 @@ class _Stage:
 
 
 def as_scenario(history: History, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWER) -> str:
-    """The file (docs/scenarios.md) of a history whose story was kept."""
+    """Return the scenario file (docs/scenarios.md) of a history whose story was kept."""
     swarm = swarm_of(history.seed, rule, power, history.directories)
     broken = history.violation
     stage = _Stage(set(swarm.replicas), swarm.replicas[0])

@@ -86,7 +86,7 @@ class SearchResult:
 
 @dataclass(slots=True)
 class Ongoing:
-    """A search under way, for whoever watches it or interrupts it.
+    """A running search, for those who watch it or interrupt it.
 
     Attributes:
         done: what came of the pieces that have ended (record.py); empty where there are none.
@@ -164,7 +164,7 @@ def _summaries(plan: SearchPlan, jobs: int) -> Generator[RunSummary, None, None]
 
 @contextmanager
 def _without_ctrl_c() -> Iterator[None]:
-    """Processes that are started in here know no Ctrl-C: they end when their search does, and say nothing."""
+    """Start processes that ignore Ctrl-C: they end when their search does, and print nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

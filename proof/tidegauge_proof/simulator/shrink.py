@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 
 
 def shrink(history: History, rule: str = DEFAULT_RULE, power: str = DEFAULT_POWER) -> History:
-    """A short history of the same seed's settings that breaks the same invariant, told in words."""
+    """Find a short history of the same seed's settings that breaks the same invariant, in words."""
     assert history.violation is not None
     invariant = history.violation.invariant
 

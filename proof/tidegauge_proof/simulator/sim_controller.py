@@ -3,7 +3,7 @@
 A decision is a generator of requests (tidegauge_controller.decisions.steps); ``advance`` takes it as many requests
 further as it is told, so that the controller can die, lose its session or be outrun by another between any two. Every
 write checks ``/controller_epoch``; without a session a term reads and writes nothing. With a new session of the same
-process it reads nothing either (a controller resigns before its broker registers anew, so no read of its term is ever
+process it reads nothing either (a controller resigns before its broker registers again, so no read of its term is ever
 answered in the next session), and it is that check alone that keeps it from writing. What was sent stays sent.
 
 Events wait in one queue, as in the controller: each is a function that begins a decision, and what is done with its
@@ -43,7 +43,7 @@ SETTINGS = ControllerSettings(leader_imbalance_percentage=0)
 
 
 def _nothing(_: Any) -> None:
-    """Nobody waits for the result."""
+    """Discard the result: no caller waits for it."""
 
 
 class SimController:
@@ -70,11 +70,11 @@ class SimController:
         return self._steps is not None or bool(self._events) or self.brokers_changed
 
     def add(self, begin: Begin, done: Done = _nothing) -> None:
-        """An event, at the end of the queue."""
+        """Add an event at the end of the queue."""
         self._events.append((begin, done))
 
     def advance(self, requests: int, *, has_session: bool, reads: bool = True) -> bool:
-        """Go on with the decision under way, or begin the next one.
+        """Continue the current decision, or begin the next one.
 
         Args:
             requests: how many requests to ask at most.
@@ -113,7 +113,7 @@ class SimController:
         self._steps = begin(self.context)
 
     def end(self) -> None:
-        """The term is over: whoever waits hears that nothing came of it; first requests of queues may be on their way.
+        """End the term: callers that wait get no result; the first requests of queues may still be in flight.
 
         Those stand in ``strays`` from now on.
         """

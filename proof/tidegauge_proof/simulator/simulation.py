@@ -150,7 +150,7 @@ def _run(
 
 
 def _date(events: list[dict[str, object]] | None, world: World) -> None:
-    """What has happened since the last call happened now."""
+    """Date to now what has happened since the last call."""
     for event in reversed(events or []):
         if "time_ms" in event:
             return
@@ -180,7 +180,7 @@ def _as_violation(broken: Violation | AssertionError) -> Violation:
 
 
 def heal(world: World) -> None:
-    """The faults end; then everything must come to rest in order (Proceeds, Converges)."""
+    """End the faults; then everything must come to rest in order (Proceeds, Converges)."""
     _end_faults(world)
     if any(broker.has_faults for broker in world.brokers.values()):
         _rest(world)
@@ -194,7 +194,7 @@ def heal(world: World) -> None:
 
 
 def _end_faults(world: World) -> None:
-    """Processes run, links work, nothing is on its way; disks that have failed stay failed, and no other will."""
+    """Restore processes and links, deliver everything; failed disks stay failed, and no other will fail."""
     world.cut_links.clear()
     world.paused.clear()
     world.traffic.strays.clear()
@@ -232,7 +232,7 @@ def _rest(world: World) -> None:
 
 
 def _check_proceeds(world: World, partition: SimPartition) -> None:
-    """What is wrong with other partitions is no concern of this one; what is wrong with its replicas is theirs."""
+    """Check that each partition proceeds whatever is wrong with other partitions."""
     faulty = {b for b, replica in partition.brokers.items() if replica.is_offline or replica.damaged is not None}
     offline = {b for b, replica in partition.brokers.items() if replica.is_offline}
     if not faulty:

@@ -34,7 +34,7 @@ class Trace:
     steps: tuple[Mapping[str, Any], ...]
 
     def name(self, broker_id: int) -> str:
-        """What the trace calls a broker."""
+        """Return what the trace calls a broker."""
         return self.replicas[broker_id - 1]
 
 

@@ -191,7 +191,7 @@ class World:
         self.open_rounds: dict[int, list[Exchange]] = {b: [] for b in self.brokers}
         self.outbox: dict[int, list[IsrProposal]] = {b: [] for b in self.brokers}
         self.asking: dict[int, IsrProposal] = {}
-        """The proposal that a broker has under way: one at a time."""
+        """The proposal that a broker has in flight: one at a time."""
         self.sessions = dict.fromkeys(self.brokers, 0)
         """The number of each broker's newest session."""
         self.without_session: set[int] = set(self.brokers)
@@ -342,7 +342,7 @@ class World:
         timeout_ms: int,
         partitions: Sequence[SimPartition] | None = None,
     ) -> None:
-        """A client sends a request, once: a batch for each of some partitions; None: for the first."""
+        """Let a client send a request once: a batch for each of some partitions; None: for the first."""
         chosen = self.partitions[:1] if partitions is None else partitions
         batches = [partition.clients.send(acks, record_count) for partition in chosen]
         self._send(broker_id, acks, timeout_ms, chosen, batches)
@@ -350,7 +350,7 @@ class World:
     def produce_idempotently(
         self, broker_id: int, record_count: int, timeout_ms: int, partition: SimPartition | None = None
     ) -> Produced:
-        """The idempotent producer of a partition sends its batch, perhaps not for the first time."""
+        """Let the idempotent producer of a partition send its batch, perhaps not for the first time."""
         chosen = partition or self.partitions[0]
         produced = chosen.clients.send_idempotent(record_count)
         self._send(broker_id, produced.acks, timeout_ms, [chosen], [produced])
@@ -376,7 +376,7 @@ class World:
             self._sending = None
 
     def consume(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> None:
-        """A consumer reads what is there, from an offset in each of some partitions."""
+        """Let a consumer read what is there, from an offset in each of some partitions."""
         broker = self.brokers[broker_id]
         wanted = [FetchPartition(at, offset, 1 << 20) for at, offset in offsets.items()]
         request = FetchRequest(CONSUMER, 0, 1, 1 << 20, wanted)
@@ -385,7 +385,7 @@ class World:
     # Followers
 
     def ask(self, broker_id: int) -> list[Exchange]:
-        """The broker asks each leader that it follows, where it is time."""
+        """Let the broker send a fetch to each leader that it follows, where one is due."""
         broker = self.brokers[broker_id]
         asked: list[Exchange] = []
         followed = broker.core.leaders_followed()
@@ -403,7 +403,7 @@ class World:
         return asked
 
     def arrive(self, exchange: Exchange, wait_ms: int = FETCH_WAIT_MS) -> None:
-        """The request reaches its leader; where there is no process, the follower hears that."""
+        """Deliver the request to its leader; without a process there, the follower gets an error."""
         chosen = exchange.chosen
         leader = self.brokers[chosen.leader]
         if not leader.is_running:
@@ -420,7 +420,7 @@ class World:
             leader.execute(leader.core.fetch(request, exchange, self.now_ms))
 
     def answer(self, exchange: Exchange) -> None:
-        """The answer reaches the follower, if that is still the process that asked."""
+        """Deliver the response to the follower, if that is still the process that asked."""
         broker, chosen, answer = exchange.follower, exchange.chosen, exchange.answer
         if not broker.is_running or broker.life != exchange.life:
             return
@@ -434,7 +434,7 @@ class World:
         broker.execute(effects)
 
     def give_up(self, exchange: Exchange) -> None:
-        """The follower waits for this round no longer; the request or its answer may come all the same."""
+        """Time the round out at the follower; the request or its response may still arrive."""
         broker = exchange.follower
         if broker.is_running and broker.life == exchange.life:
             self._close(exchange)
@@ -463,7 +463,7 @@ class World:
     # The controller
 
     def elect(self, broker_id: int) -> None:
-        """The broker becomes the controller; its fail-over is still to come."""
+        """Elect the broker as the controller; its fail-over is still to come."""
         assert self.elected is None
         if broker_id in self.controllers:
             self.end_term(broker_id)
@@ -473,7 +473,7 @@ class World:
         self.note("controller", broker_id, state="elected", controller_epoch=term.context.epoch)
 
     def decide(self, broker_id: int, requests: int) -> None:
-        """The controller in this broker goes on by so many requests to ZooKeeper."""
+        """Advance the controller in this broker by a number of requests to ZooKeeper."""
         term = self.controllers[broker_id]
         has_session = broker_id not in self.without_session
         before = self.zookeeper.zxid
@@ -485,22 +485,22 @@ class World:
                 partition.read_state()
 
     def decide_all(self) -> None:
-        """The elected controller decides all it can, and nobody hears of it yet."""
+        """Let the elected controller decide all it can; its requests stay queued."""
         while self.elected is not None and self.controllers[self.elected].is_busy:
             self.decide(self.elected, 1000)
 
     def end_term(self, broker_id: int) -> None:
-        """The controller in this broker resigns, or its process is gone."""
+        """End the term of the controller in this broker: it resigned, or its process died."""
         term = self.controllers.pop(broker_id)
         term.end()
         self.traffic.strays += term.strays
 
     def rebalance(self, broker_id: int) -> None:
-        """The automatic preferred election."""
+        """Run the automatic preferred election."""
         self.controllers[broker_id].add(rebalance_leaders)
 
     def deliver(self, term: SimController, broker_id: int, *, again: bool = False) -> None:
-        """The next control request of a controller arrives at a broker, and its answer at the controller.
+        """Deliver a controller's next control request to a broker, and its response to the controller.
 
         With ``again`` the answer is lost, so that it will be sent once more.
         """
@@ -517,7 +517,7 @@ class World:
             self.deliver(term, broker_id)
 
     def hand_over(self, broker_id: int, message: Any) -> PartitionsResponse | None:
-        """A control request arrives; the answer to a LeaderAndIsr is returned."""
+        """Deliver a control request; return the response to a LeaderAndIsr."""
         broker = self.brokers[broker_id]
         match message:
             case UpdateMetadataRequest():
@@ -538,12 +538,12 @@ class World:
         """Whether a broker may take a controller for the one there is: ``/controller`` never goes back for a reader.
 
         So a proposal that a later controller may have written is not refused by an earlier one, on which the rule for
-        a refusal stands (kafka-behaviour 1.8).
+        a rejection stands (AlterPartitionManager).
         """
         return self.controllers[controller].context.epoch >= self._asked_epochs[broker_id]
 
     def propose(self, broker_id: int, controller: int) -> None:
-        """The broker's next proposal reaches a controller; it waits there for its turn."""
+        """Deliver the broker's next proposal to a controller, where it waits for its turn."""
         self._asked_epochs[broker_id] = self.controllers[controller].context.epoch
         broker = self.brokers[broker_id]
         proposal = self.outbox[broker_id].pop(0)
@@ -564,12 +564,12 @@ class World:
         self.controllers[controller].add(lambda context: process_alter_partition(context, request), done)
 
     def ask_again(self, broker_id: int) -> None:
-        """The broker waits no longer for a verdict and will send its proposal anew; the first may still be taken."""
+        """Time out the broker's wait for a verdict; it sends the proposal again, and the first may still be taken."""
         self._questions.pop(broker_id, None)
         self.outbox[broker_id].insert(0, self.asking.pop(broker_id))
 
     def tell(self, verdict: Verdict) -> None:
-        """A verdict reaches the leader. Where there is none, the same proposal is sent again."""
+        """Deliver a verdict to the leader. Where there is none, the same proposal is sent again."""
         broker = verdict.broker
         if self._questions.get(broker.broker_id) is not verdict.request:
             return  # given up while the verdict was on its way, or the process is another
@@ -582,7 +582,7 @@ class World:
     # Processes, disks, sessions
 
     def kill(self, broker_id: int) -> None:
-        """The process is gone at once; its session lives on, the disk keeps all that was written."""
+        """Kill the process; its session continues, and the disk keeps all that was written."""
         self.brokers[broker_id].kill()
         self.unreported.discard(broker_id)
         self.note("fault", broker_id, action="kill")
@@ -606,7 +606,7 @@ class World:
                     self.give_up(exchange)
 
     def cut_power(self, broker_id: int, keep: int | Mapping[TopicPartition, int], torn: int = 0) -> None:
-        """The machine loses its power, and what lies beyond an offset of each log, but for ``torn`` bytes of a batch.
+        """Cut the machine's power: each log loses what lies beyond an offset, but for ``torn`` bytes of a batch.
 
         A number as ``keep`` is the offset in the log of the first partition.
         """
@@ -627,7 +627,7 @@ class World:
         self.note("fault", broker_id, action="fail-directory")
 
     def mend(self, broker_id: int) -> None:
-        """The broker's disks work again; replicas that are offline stay so until it restarts."""
+        """Repair the broker's disks; replicas that are offline stay so until it restarts."""
         broker = self.brokers[broker_id]
         broker.failing.clear()
         broker.failed_directories.clear()
@@ -636,7 +636,7 @@ class World:
         self.note("fault", broker_id, action="mend")
 
     def report_failures(self, broker_id: int) -> None:
-        """A broker with replicas offline has the controller look (LogDirEventNotification), as soon as it can."""
+        """Report offline replicas to the controller (LogDirEventNotification), as soon as the broker can."""
         if broker_id in self.unreported and broker_id not in self.without_session:
             self.unreported.discard(broker_id)
             self.zookeeper.create_sequential(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(broker_id))
@@ -654,7 +654,7 @@ class World:
         self._brokers_changed()
 
     def start(self, broker_id: int) -> None:
-        """A new process registers; over a session that still lives this is a bounce."""
+        """Start a process, which registers; over a session that has not expired this is a bounce."""
         broker = self.brokers[broker_id]
         if self.elected == broker_id:
             self.elected = None
@@ -662,7 +662,7 @@ class World:
         broker.start(self._register(broker_id))
 
     def register_again(self, broker_id: int) -> None:
-        """A process that lost its session gets a new one. A controller in it may be slow to see that it is none."""
+        """Register a process again that lost its session. A controller in it may be slow to notice."""
         broker = self.brokers[broker_id]
         broker.broker_epoch = self._register(broker_id)
         broker.core.set_broker_epoch(broker.broker_epoch)
@@ -681,10 +681,10 @@ class World:
                 term.brokers_changed = True
 
     def leave(self, broker_id: int, controller: int) -> None:
-        """The broker asks the controller to move its leaders away; it goes when it hears how far that is done.
+        """Let the broker ask the controller to move its leaders; it stops when the response says how far that is done.
 
         Where it does not hear, it goes without (KafkaServer.controlledShutdown), here once the faults have ended. It
-        can't stay as it is: its replicas may have been stopped, and nobody starts them again in the same leader epoch.
+        can't stay as it is: its replicas may have been stopped, and no request restarts them in the same leader epoch.
         """
         broker = self.brokers[broker_id]
         broker_epoch, life = broker.broker_epoch, broker.life
@@ -699,7 +699,7 @@ class World:
         )
 
     def stop(self, broker_id: int) -> None:
-        """A broker that may leave ends: logs flushed, high watermark written, session closed."""
+        """Stop a broker that may leave: logs flushed, high watermark written, session closed."""
         broker = self.brokers[broker_id]
         broker.write_checkpoint()
         broker.flush()
@@ -717,6 +717,6 @@ class World:
 
 
 def _rotated(replicas: tuple[int, ...], places: int) -> tuple[int, ...]:
-    """The assignment of a further partition: led by another broker, as Kafka spreads leaders."""
+    """Return the assignment of a further partition: led by another broker, as Kafka spreads leaders."""
     places %= len(replicas)
     return replicas[places:] + replicas[:places]

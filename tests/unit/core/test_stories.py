@@ -18,7 +18,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 
 NONE = ErrorCode.NONE
-NOBODY = -1
+NO_LEADER = -1
 HIGH_WATERMARK, KIP_101, KIP_279, KIP_320 = "high-watermark", "kip-101", "kip-279", "kip-320"
 SINCE_101 = (KIP_101, KIP_279, KIP_320)
 
@@ -175,7 +175,7 @@ def test_s2_with_leader_epochs_the_record_stays(rule: str):
 def test_s2_without_unclean_elections_nothing_is_lost_under_any_rule(rule: str):
     """The partition waits for its last member (clean leader election)."""
     cluster = until_the_leader_dies(rule, unclean=False)
-    assert lead_and_isr(cluster) == (NOBODY, (1,), 2)
+    assert lead_and_isr(cluster) == (NO_LEADER, (1,), 2)
     cluster.brokers[1].checkpoint[AT] = 1
     cluster.start(1)
     cluster.deliver()
@@ -207,7 +207,7 @@ def until_the_old_leader_returns(rule: str) -> Cluster:
     disk = cluster.brokers[2].disk[AT]
     disk.truncate_to(1)
     disk.epochs = [entry for entry in disk.epochs if entry.start_offset < 1]
-    assert lead_and_isr(cluster) == (NOBODY, (2,), 2)
+    assert lead_and_isr(cluster) == (NO_LEADER, (2,), 2)
     cluster.start(2)
     cluster.deliver()
     assert lead_and_isr(cluster) == (2, (2,), 3)

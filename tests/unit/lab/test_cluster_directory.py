@@ -143,7 +143,7 @@ def test_ports_of_a_directory_stay_reserved_while_any_of_its_processes_runs(tmp_
 
 def test_the_processes_of_a_directory_are_found_by_their_pid_files(tmp_path: Path) -> None:
     process = layout.broker_process(tmp_path, 0)
-    process.folder.mkdir()
+    process.directory.mkdir()
     (tmp_path / layout.LOGS).mkdir()
     assert not layout.runs(tmp_path)
     pid = process.spawn([sys.executable, "-c", "import signal; signal.pause()"])

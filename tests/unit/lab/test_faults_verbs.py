@@ -120,7 +120,7 @@ def test_what_a_round_changed_is_what_differs():
     [
         (
             lab_pb2.StepFetchResponse(error=common_pb2.ERROR_CODE_LEADER_NOT_AVAILABLE, error_message="none"),
-            "Broker 2 asked nobody for t-0: LEADER_NOT_AVAILABLE: none",
+            "Broker 2 sent no request for t-0: LEADER_NOT_AVAILABLE: none",
         ),
         (
             lab_pb2.StepFetchResponse(kind=lab_pb2.STEP_KIND_FETCH, leader_id=1, answer_kept_back=True),

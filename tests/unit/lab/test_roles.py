@@ -48,7 +48,7 @@ def test_an_unknown_topic_or_partition_is_reported() -> None:
         with pytest.raises(TidegaugeError) as caught:
             partition_view([answer(0, 1)], wanted)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    with pytest.raises(TidegaugeError, match="no broker answers"):
+    with pytest.raises(TidegaugeError, match="no broker responds"):
         partition_view([], PARTITION)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tidegauge_lab.scenario.checks import differences, divergence, same_records
 from tidegauge_lab.scenario.facts import Facts, Replica
-from tidegauge_lab.scenario.readers import NOBODY, LoggedRecord
+from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
 from tidegauge_lab.scenario.steps import Expect
 from tidegauge_lab.scenario.table import HEADER, Rounds, lines, rows
 
@@ -42,7 +42,7 @@ def test_what_is_so_has_no_differences() -> None:
     ("wanted", "difference"),
     [
         ({"leader": 2}, "the leader is 1, not 2"),
-        ({"leader": NOBODY}, "the leader is 1, not none"),
+        ({"leader": NO_LEADER}, "the leader is 1, not none"),
         ({"epoch": 2}, "the leader epoch is 3, not 2"),
         ({"isr": (2, 1)}, "the ISR is 1,2, not 2,1"),
         ({"isr": ()}, "the ISR is 1,2, not -"),
@@ -137,6 +137,6 @@ def test_with_two_followers_each_has_rows_and_the_minimum_is_over_all() -> None:
 
 def test_the_state_in_one_line_is_leo_slash_hw_with_a_star_for_the_leader() -> None:
     assert FACTS.line == "1: 2/2*  2: 2/1   ISR 1,2  epoch 3  leader 1"
-    gone = replace(FACTS, leader=NOBODY, replicas={2: FACTS.replicas[2]}, isr=(1,))
+    gone = replace(FACTS, leader=NO_LEADER, replicas={2: FACTS.replicas[2]}, isr=(1,))
     assert gone.line == "1: -  2: 2/1   ISR 1  epoch 3  leader none"
     assert FACTS.log_lines == ["1: [m1@0, m3@3]", "2: [m1@0, m3@3]"]

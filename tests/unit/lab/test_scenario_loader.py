@@ -12,7 +12,7 @@ from tidegauge.faults.table import INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.loader import ScenarioError, load, parse
-from tidegauge_lab.scenario.readers import NOBODY, LoggedRecord
+from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
 
 HEAD = """\
 title: A story.
@@ -48,7 +48,7 @@ def test_a_scenario_is_read() -> None:
     kill, wait = story.steps
     assert kill == steps.Kill(line=6, note="the leader", brokers=(1,))
     assert isinstance(wait, steps.WaitLeader)
-    assert (wait.line, wait.leader) == (8, NOBODY)
+    assert (wait.line, wait.leader) == (8, NO_LEADER)
 
 
 def test_the_main_argument_stands_alone_or_by_its_name() -> None:
@@ -82,7 +82,7 @@ def test_arguments_become_values_of_their_kind() -> None:
     assert isinstance(expected, steps.Expect)
     assert expected.log == {1: (LoggedRecord("m1", 0), LoggedRecord("m2"))}
     assert expected.epochs == {0: ((0, 0), (2, 5))}
-    assert (expected.isr, expected.leader, expected.hw) == ((), NOBODY, None)
+    assert (expected.isr, expected.leader, expected.hw) == ((), NO_LEADER, None)
     started = step("start: {brokers: 1, held: story-0, after_power_cut: true}")
     assert started == steps.Start(line=6, brokers=(1,), held=(TopicPartition("story", 0),), after_power_cut=True)
 

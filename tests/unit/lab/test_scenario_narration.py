@@ -49,7 +49,7 @@ CASES = [
     ("elect: unclean", "Elect a leader, uncleanly if need be"),
     ("sync: 1", "Flush the log of broker 1 to disk"),
     ("drop_unsynced: 1", "Power loss at broker 1: what was never flushed is gone"),
-    ("wait_leader: none", "Wait until nobody leads"),
+    ("wait_leader: none", "Wait until there is no leader"),
     ("wait_leader: {leader: 1, partition: story-0}", "Wait until broker 1 leads (story-0)"),
     ("wait_isr: [1, 2]", "Wait until the ISR is 1 and 2"),
     ("wait_hw: {1: 2, 2: 2, 0: 1}", "Wait until the high watermark is 2 on brokers 1 and 2, 1 on broker 0"),

@@ -22,7 +22,7 @@ from tidegauge_lab.scenario.facts import Facts, Replica
 from tidegauge_lab.scenario.hands import Answer
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_lab.scenario.outcome import Outcome
-from tidegauge_lab.scenario.readers import NOBODY, LoggedRecord
+from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
 from tidegauge_lab.switches import Step
 
 HEAD = """\
@@ -233,7 +233,7 @@ def test_a_leader_is_there_when_it_says_so_itself(run: Any, hands: FakeHands) ->
     assert run("  - wait_leader: none\n")[0].failure.endswith("the leader is 0")
     hands.facts = replace(LED, epoch=1)
     assert run("  - wait_leader: 0\n")[0].failure.endswith("broker 0 does not say that it leads")
-    hands.facts = replace(LED, leader=NOBODY)
+    hands.facts = replace(LED, leader=NO_LEADER)
     assert run("  - wait_leader: none\n")[0].passed
 
 

@@ -103,7 +103,7 @@ CASES = [
     ),
     (
         event("election", **AT, cause="BrokerFailure", strategy="offline", leader=-1, leader_epoch=12, isr=[1]),
-        "elects nobody, epoch 12, ISR 1 (BrokerFailure)",
+        "elects no leader, epoch 12, ISR 1 (BrokerFailure)",
     ),
     (
         event("election", **AT, cause="BrokerFailure", strategy="unclean", leader=1, leader_epoch=3, isr=[1]),

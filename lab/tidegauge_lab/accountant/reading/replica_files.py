@@ -13,7 +13,7 @@ Rules:
        take it away.
     4. Files of another topic of the same name (its id is in ``partition.metadata``) are not this replica's.
 
-Source: kafka-behaviour 5.1 to 5.3; Kafka's DumpLogSegments.
+Source: Kafka's DumpLogSegments.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ class ReplicaFiles:
 
 
 def read_replica_files(data: Path, at: TopicPartition, topic_id: str, *, by_record: bool = False) -> ReplicaFiles:
-    """Read a replica in a broker's log folder.
+    """Read a replica in a broker's log directory.
 
     Raises:
         TidegaugeError: KAFKA_STORAGE_ERROR, there is none, it is of another topic, or it can't be read.
     """
-    folder = data / str(at)
+    directory = data / str(at)
     try:
-        found = read_topic_id(folder)
-        segments = segments_of(folder)
+        found = read_topic_id(directory)
+        segments = segments_of(directory)
         if found not in {None, topic_id} or not segments:
-            raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder} holds no log of this topic")
+            raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} holds no log of this topic")
         recovery_point = OffsetCheckpoint(data / RECOVERY_POINT_CHECKPOINT).read().get(at, 0)
         notes = _notes_of(segments, recovery_point, by_record=by_record)
-        epochs = EpochCheckpoint(folder / LEADER_EPOCH_CHECKPOINT).read()
+        epochs = EpochCheckpoint(directory / LEADER_EPOCH_CHECKPOINT).read()
         high_watermark = OffsetCheckpoint(data / REPLICATION_OFFSET_CHECKPOINT).read().get(at, 0)
         start = OffsetCheckpoint(data / LOG_START_OFFSET_CHECKPOINT).read().get(at, 0)
     except (OSError, CorruptCheckpoint) as problem:
-        raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder} can't be read: {problem}") from None
+        raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} can't be read: {problem}") from None
     base_offset = int(segments[0].stem)
     return ReplicaFiles(
         leader_epoch=max(
@@ -87,9 +87,9 @@ def read_replica_files(data: Path, at: TopicPartition, topic_id: str, *, by_reco
     )
 
 
-def segments_of(folder: Path) -> list[Path]:
-    """The .log files of a replica, in the order of their offsets."""
-    return sorted(path for path in folder.glob(f"*{LOG_SUFFIX}") if path.stem.isdecimal())
+def segments_of(directory: Path) -> list[Path]:
+    """Return the .log files of a replica, in the order of their offsets."""
+    return sorted(path for path in directory.glob(f"*{LOG_SUFFIX}") if path.stem.isdecimal())
 
 
 def _notes_of(segments: list[Path], recovery_point: int, *, by_record: bool) -> BatchNotes:
@@ -115,7 +115,7 @@ def _notes_of(segments: list[Path], recovery_point: int, *, by_record: bool) -> 
 
 
 def batches_of(segments: list[Path]) -> Iterator[tuple[bytes, BatchHeader, bool]]:
-    """The whole batches, by offset, and whether each fits its CRC; the header's position is 0, that of the bytes.
+    """Return the complete batches by offset, and whether each fits its CRC; the header's position is 0, as the bytes'.
 
     Raises:
         OSError: a file can't be read.

@@ -47,7 +47,7 @@ class Sources:
     Attributes:
         histories: files of ``produce --history``; empty: none.
         reads: files of ``consume -o json``; empty: none.
-        event_logs: the folder of a local cluster's event logs.
+        event_logs: the directory of a local cluster's event logs.
         log_folders: of a local cluster's brokers; a broker that does not answer is read from there.
         is_complete: the histories hold everything that was written.
         timeout_ms: how long a leader, or the next record, is waited for.
@@ -62,7 +62,7 @@ class Sources:
 
 
 def folders_of(directory: Path, file: ClusterFile) -> dict[int, Path]:
-    """The log folders of a local cluster's brokers."""
+    """Return the log directories of a local cluster's brokers."""
     return {broker.id: layout.broker_data(directory, broker.id) for broker in file.brokers}
 
 
@@ -147,7 +147,7 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
 def _sent(
     histories: Sequence[Path], topic: str, identity: TopicIdentity, not_read: list[str]
 ) -> list[SentRecord] | None:
-    """What histories say of this topic; what of them does not count goes to ``not_read`` (rule 5)."""
+    """Return what histories say of this topic; what of them does not count goes to ``not_read`` (rule 5)."""
     if not histories:
         return None
     history = read_history(histories, topic, identity)
@@ -180,7 +180,7 @@ def _of_another(count: int, what: str, topic: str, identity: TopicIdentity) -> s
 def _consumed_reads(
     files: Sequence[Path], topic: str, identity: TopicIdentity, not_read: list[str]
 ) -> list[ReadRecord] | None:
-    """What consumers read of this topic; what does not count goes to ``not_read`` (rule 5)."""
+    """Return what consumers read of this topic; what does not count goes to ``not_read`` (rule 5)."""
     if not files:
         return None
     of_others: Counter[TopicIdentity] = Counter()
@@ -244,7 +244,7 @@ async def _read_to(
 
 
 def _events(folder: Path, topic: str) -> list[dict[str, Any]]:
-    """The events of a topic, and of brokers as such, in causal order."""
+    """Return the events of a topic, and of brokers as such, in causal order."""
     events = [
         event
         for path in sorted(folder.glob("*.events.jsonl"))
@@ -258,7 +258,7 @@ def _events(folder: Path, topic: str) -> list[dict[str, Any]]:
 def read_consumed(
     path: Path, topic: str, identity: TopicIdentity | None = None, of_others: Counter[TopicIdentity] | None = None
 ) -> Iterator[ReadRecord]:
-    """The lines of ``consume -o json`` that are of a topic.
+    """Return the lines of ``consume -o json`` that are of a topic.
 
     Args:
         path: the file.

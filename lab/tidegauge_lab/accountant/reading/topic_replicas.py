@@ -3,8 +3,9 @@
 Rules:
     1. The leader's view (high watermark, ISR) is taken before the replicas are read: what was committed then is in each
        member of the ISR for ever, so what is read later must contain it.
-    2. A broker that does not answer is read from its log folder, where that is at hand (a cluster in ``--dir``), and
-       said so; without the folder it is left out, and that is said. A replica that is truncated meanwhile is read anew.
+    2. A broker that does not respond is read from its log directory, where that is at hand (a cluster in ``--dir``),
+       and the report says so; without the directory it is left out, which the report says too. A replica that is
+       truncated meanwhile is read again.
     3. The high watermark is given ``SETTLE_SECONDS`` to reach the leader's log end offset.
     4. A replica that differs is read again, ``LOOKS`` times in all: after an unclean election a follower may be about
        to truncate. What differs each time has diverged.
@@ -55,7 +56,7 @@ class Leading:
 
 
 def _leaders(answers: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]) -> dict[int, Leading]:
-    """What each partition's leader says; of two that say they lead, the one of the higher epoch."""
+    """Return what each partition's leader says; of two that say they lead, the one of the higher epoch."""
     found: dict[int, Leading] = {}
     for broker, replicas in answers.items():
         for replica in replicas or ():
@@ -81,7 +82,7 @@ async def _views(admin: Admin, topic: str) -> _Views:
 
 
 async def settled_leaders(admin: Admin, topic: str) -> _Views:
-    """The leaders' views, once their high watermarks have reached what they held at first (rule 3)."""
+    """Return the leaders' views, once their high watermarks have reached what they held at first (rule 3)."""
     deadline = time.monotonic() + SETTLE_SECONDS
     views = await _views(admin, topic)
     first, found = views.by_partition, views.by_partition
@@ -117,8 +118,10 @@ class _Truncated(Exception):
     """The replica lost what was read already."""
 
 
-async def read_replicas(admin: Admin, info: TopicInfo, folders: Mapping[int, Path], *, is_compacted: bool) -> Replicas:
-    """All replicas of a topic; ``folders`` are the brokers' log folders, as far as they are at hand."""
+async def read_replicas(
+    admin: Admin, info: TopicInfo, directories: Mapping[int, Path], *, is_compacted: bool
+) -> Replicas:
+    """Read all replicas of a topic; ``directories`` are the brokers' log directories, as far as they are at hand."""
     channels = Channels(admin.security)
     try:
         looks, by_record = LOOKS, is_compacted
@@ -126,7 +129,7 @@ async def read_replicas(admin: Admin, info: TopicInfo, folders: Mapping[int, Pat
             views = await _views(admin, info.name)
             brokers = (await admin.metadata([])).brokers
             reachable = {broker: one for broker, one in brokers.items() if broker in views.answering}
-            reading = _Reading(channels, info, reachable, views.by_partition, folders, by_record)
+            reading = _Reading(channels, info, reachable, views.by_partition, directories, by_record)
             found = await reading.read()
             if not _differ(found.logs):
                 return found
@@ -158,7 +161,7 @@ class _Reading:
     info: TopicInfo
     brokers: Mapping[int, BrokerInfo]
     leaders: Mapping[int, Leading]
-    folders: Mapping[int, Path]
+    directories: Mapping[int, Path]
     by_record: bool = False
     found: Replicas = field(default_factory=Replicas)
 
@@ -178,7 +181,7 @@ class _Reading:
                 log = await self._read_replica(self.brokers[broker], at, self.leaders.get(partition))
                 self.found.logs.append(log)
             except TidegaugeError as problem:
-                if not problem.definite and broker in self.folders:
+                if not problem.definite and broker in self.directories:
                     break  # it answers nothing: its files are read instead
                 self.found.not_read.append(f"the replica of {at} on broker {broker}: {problem.message}")
                 if not problem.definite:
@@ -186,7 +189,7 @@ class _Reading:
         else:
             if broker in self.brokers:
                 return
-        if broker not in self.folders:
+        if broker not in self.directories:
             self.found.not_read.append(f"the replicas on broker {broker}: it does not answer")
             return
         known = {log.partition for log in self.found.logs if log.broker == broker}
@@ -197,13 +200,13 @@ class _Reading:
             at = TopicPartition(self.info.name, partition)
             leading = self.leaders.get(partition)
             try:
-                files = read_replica_files(self.folders[broker], at, self.info.topic_id, by_record=self.by_record)
+                files = read_replica_files(self.directories[broker], at, self.info.topic_id, by_record=self.by_record)
             except TidegaugeError as problem:
                 self.found.not_read.append(
                     f"the replica of {at} on broker {broker}: it does not answer, and {problem.message}"
                 )
                 continue
-            self.found.from_disk[broker] = self.folders[broker]
+            self.found.from_disk[broker] = self.directories[broker]
             self.found.logs.append(
                 ReplicaLog(
                     partition=partition,
@@ -225,7 +228,7 @@ class _Reading:
     # For people
 
     async def preview(self) -> None:
-        """The records at which replicas begin to differ."""
+        """Return the records at which replicas begin to differ."""
         for replicas in _by_partition(self.found.logs):
             for one, other, (offset, ours, theirs) in compare(replicas):
                 for log, mark in ((one, ours), (other, theirs)):
@@ -240,7 +243,7 @@ class _Reading:
         at = TopicPartition(self.info.name, log.partition)
         try:
             if log.is_from_disk:
-                return _record_on_disk(self.folders[log.broker] / str(at), offset)
+                return _record_on_disk(self.directories[log.broker] / str(at), offset)
             answer = await _part(self.channels, self.brokers[log.broker], at, offset, 1)
             return next(decode_batches(answer.records, offset), None)
         except (TidegaugeError, OSError):
@@ -285,7 +288,7 @@ def _log_of(
     at: TopicPartition,
     leading: Leading | None,
 ) -> ReplicaLog:
-    """The replica as the last part of it was read."""
+    """Return the replica as the last part of it was read."""
     is_leader = leading is not None and leading.broker == broker
     return ReplicaLog(
         partition=at.partition,
@@ -318,8 +321,8 @@ def _note(answer: replica_log_service_pb2.ReadReplicaResponse, notes: BatchNotes
     return True
 
 
-def _record_on_disk(folder: Path, offset: int) -> Record | None:
-    for batch, header, is_valid in batches_of(segments_of(folder)):
+def _record_on_disk(directory: Path, offset: int) -> Record | None:
+    for batch, header, is_valid in batches_of(segments_of(directory)):
         if header.next_offset > offset:
             return next(decode_batch(batch, header, offset), None) if is_valid else None
     return None
