@@ -70,6 +70,7 @@ def metered() -> tuple[BrokerService, Meters]:
         producer_ids=unused,
         configs=unused,
         create_topic=unused,
+        groups=unused,
         middleware=[MeteredRequests(meters)],
     )
     return service, meters

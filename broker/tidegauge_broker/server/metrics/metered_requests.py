@@ -12,10 +12,12 @@ from functools import partial, wraps
 from typing import Any
 
 from tidegauge.errors import ErrorCode
+from tidegauge.groups import GroupRequest
 from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetResult, ProduceRequest, ProduceResult
 from tidegauge_broker.server.metrics.meters import Meters
 from tidegauge_broker.server.service.broker_service import FetchResponse
 from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.service.group_service import FoundCoordinator
 
 _TIMED = {
     "leader_and_isr": "LeaderAndIsr",
@@ -23,6 +25,9 @@ _TIMED = {
     "alter_partition": "AlterPartition",
 }
 """Coroutines whose time is measured and nothing else, with the names of Kafka's requests."""
+
+
+_OF_SEVERAL_GROUPS = {"DescribeGroup": "DescribeGroups", "DeleteGroup": "DeleteGroups"}
 
 
 class MeteredRequests:
@@ -40,6 +45,8 @@ class MeteredRequests:
             "list_offset": self._list_offset,
             "metadata": self._metadata,
             "update_metadata": self._update_metadata,
+            "find_coordinator": self._find_coordinator,
+            "ask": self._of_group,
         }
 
     def around(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,6 +111,17 @@ class MeteredRequests:
         error = call(*arguments)
         self._took("UpdateMetadata", begin, failed=error is not ErrorCode.NONE)
         return error
+
+    def _find_coordinator(self, call: Callable[..., FoundCoordinator], *arguments: Any) -> FoundCoordinator:
+        begin = time.monotonic()
+        found = call(*arguments)
+        self._took("FindCoordinator", begin, failed=found.error is not ErrorCode.NONE)
+        return found
+
+    async def _of_group(self, call: Callable[..., Any], request: GroupRequest) -> Any:
+        """Time one group's part of a request, by the name of the request that carries it."""
+        name = type(request).__name__
+        return await self._timed(_OF_SEVERAL_GROUPS.get(name, name), call, request)
 
     async def _timed(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
         begin = time.monotonic()

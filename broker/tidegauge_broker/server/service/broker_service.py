@@ -169,6 +169,7 @@ class BrokerService:
         self._complete = asyncio.Event()
         for one in middleware:
             wrap(self, one)
+            wrap(groups, one)
 
     @property
     def broker_id(self) -> int:

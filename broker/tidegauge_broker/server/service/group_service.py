@@ -14,7 +14,6 @@ Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator, handleOffsetComm
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -36,9 +35,6 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.service.caller import Caller
-
-Observer = Callable[[str, float, bool], None]
-"""Called with a request's name, its time in ms, and whether it failed."""
 
 
 class KeyType(IntEnum):
@@ -66,14 +62,10 @@ class GroupService:
         runner: this broker's group coordinator.
         metadata: this broker's view of the cluster.
         create_topic: begins to create an internal topic.
-
-    Attributes:
-        observe: set by metrics.
     """
 
     def __init__(self, runner: GroupRunner, metadata: MetadataCache, create_topic: Callable[[str], None]) -> None:
         self.runner = runner
-        self.observe: Observer | None = None
         self._metadata = metadata
         self._create_topic = create_topic
 
@@ -113,14 +105,7 @@ class GroupService:
 
     async def ask(self, request: GroupRequest) -> GroupResult:
         """Hand a request to this broker's coordinator, which rejects the groups of other brokers (NOT_COORDINATOR)."""
-        begin = time.monotonic()
-        result = await self.runner.request(request)
-        self._took(type(request).__name__, begin, getattr(result, "error", ErrorCode.NONE) is not ErrorCode.NONE)
-        return result
-
-    def _took(self, name: str, begin: float, failed: bool) -> None:
-        if self.observe is not None:
-            self.observe(name, (time.monotonic() - begin) * 1000, failed)
+        return await self.runner.request(request)
 
     async def commit_offsets(self, request: OffsetCommit) -> OffsetCommitResult:
         """Commit offsets; rule 2."""

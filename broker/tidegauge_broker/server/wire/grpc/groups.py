@@ -33,7 +33,7 @@ class _Forwardable(Protocol):
     group_id: str
     forwarded: bool
 
-    def CopyFrom(self, other: Any) -> None: ...
+    def CopyFrom(self, other_msg: Any, /) -> None: ...
 
 
 Response = TypeVar("Response")
