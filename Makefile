@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
-CODE := proto broker controller client spark_jobs lab proof tests bench
+CODE := proto broker controller client spark_jobs lab proof tests bench tools docker
 
 .PHONY: help demo test transcripts durations test-long simulate-compiled simulate-long soak soak-spark compose-test bench differential check format pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 

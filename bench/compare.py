@@ -91,7 +91,7 @@ def _fail(sides: list[BrokerSide], figures: table.Figures, rounds: int, *, quick
 
 
 def _mock(figures: table.Figures, rounds: int, *, quick: bool) -> None:
-    """The third column, where its library is installed."""
+    """Return the third column's side, where its library is installed."""
     try:
         for _ in range(rounds):
             for workload in workloads(quick=quick):
@@ -113,15 +113,15 @@ def main() -> None:
     parser.add_argument("--without-failures", action="store_true", help="no kills, no catching up")
     parser.add_argument("--json", type=Path, help="also write every figure to this file, beside those it has")
     arguments = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
+    directory = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
     figures = table.Figures()
     if arguments.json is not None and arguments.json.exists():
         figures.add_json(arguments.json.read_text())
-    sides: list[BrokerSide] = [Tidegauge(folder)]
+    sides: list[BrokerSide] = [Tidegauge(directory)]
     try:
         if not arguments.without_kafka:
             try:
-                sides.append(kafka_side.Kafka(folder))
+                sides.append(kafka_side.Kafka(directory))
             except kafka_side.Unavailable as problem:
                 _note(f"Apache Kafka is left out: {problem}")
         cells = [cell for cell in workloads(quick=arguments.quick) if arguments.cells in cell.name]
@@ -136,7 +136,7 @@ def main() -> None:
             arguments.json.write_text(figures.as_json() + "\n")
         for side in sides:
             side.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

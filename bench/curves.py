@@ -77,7 +77,7 @@ def measure_curves(sides: Sequence[BrokerSide], rounds: int, wanted: Sequence[st
 
 
 def draw(measured: Measured, picture: Path) -> None:
-    """The four curves in one PNG."""
+    """Draw the four curves in one PNG."""
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     plot: Any = importlib.import_module("matplotlib.pyplot")
@@ -110,7 +110,7 @@ def draw(measured: Measured, picture: Path) -> None:
 
 
 def table(measured: Measured) -> str:
-    """The same as Markdown."""
+    """Return the curves as a Markdown table."""
     names = list(next(iter(measured.values())))
     lines = [
         "| varied | value | " + " | ".join(f"{name}, MB/s" for name in names) + " |",
@@ -125,18 +125,18 @@ def table(measured: Measured) -> str:
 
 
 def _all_curves(measured: Measured, kept: Path | None) -> Measured:
-    """These, and those of an earlier run that were not measured now, in the order of ``CURVES``."""
+    """Return these curves, and those of an earlier run that were not measured now, in the order of ``CURVES``."""
     before: Measured = json.loads(kept.read_text()) if kept is not None and kept.exists() else {}
     return {curve: both[curve] for both in [{**before, **measured}] for curve in CURVES if curve in both}
 
 
 def _measure(arguments: argparse.Namespace) -> Measured:
-    folder = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
-    sides: list[BrokerSide] = [Tidegauge(folder)]
+    directory = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
+    sides: list[BrokerSide] = [Tidegauge(directory)]
     try:
         if not arguments.without_kafka:
             try:
-                sides.append(kafka_side.Kafka(folder))
+                sides.append(kafka_side.Kafka(directory))
             except kafka_side.Unavailable as problem:
                 print(f"Apache Kafka is left out: {problem}", file=sys.stderr)
         for side in sides:
@@ -145,7 +145,7 @@ def _measure(arguments: argparse.Namespace) -> Measured:
     finally:
         for side in sides:
             side.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def main() -> None:

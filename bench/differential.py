@@ -30,8 +30,8 @@ def _note(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def _facts(side: Side, folder: Path, kept: Path | None) -> Facts:
-    run = Run(side, folder)
+def _facts(side: Side, directory: Path, kept: Path | None) -> Facts:
+    run = Run(side, directory)
     try:
         run.play(_note)
     except BaseException:
@@ -70,9 +70,9 @@ def main() -> int:
         except kafka_side.Unavailable as reason:
             print(f"Apache Kafka can't be had here ({reason}): compared is with a recording of {kafka_side.VERSION}")
     with tempfile.TemporaryDirectory(prefix="differential-") as name:
-        folder = Path(name)
-        theirs = recorded() if jars is None else _facts(TheirSide(folder), folder, options.kafka_facts)
-        ours = _facts(OurSide(folder, jars), folder, options.our_facts)
+        directory = Path(name)
+        theirs = recorded() if jars is None else _facts(TheirSide(directory), directory, options.kafka_facts)
+        ours = _facts(OurSide(directory, jars), directory, options.our_facts)
     if options.record and jars is not None:
         record(theirs)
     verdict = rules.compare(theirs, ours)

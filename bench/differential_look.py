@@ -58,12 +58,12 @@ def _fields(data: bytes | None) -> Iterator[tuple[str, str]]:
 
 
 def checkpoints(side: Side) -> Facts:
-    """The small files of all brokers, line by line."""
+    """Return the small files of all brokers, line by line."""
     facts = {}
     for broker_id in BROKERS:
-        folder = side.folder(broker_id)
-        for path in sorted(path for name in TEXT_FILES for path in folder.rglob(name)):
-            where = f"file broker-{broker_id}/{path.relative_to(folder)}"
+        directory = side.directory(broker_id)
+        for path in sorted(path for name in TEXT_FILES for path in directory.rglob(name)):
+            where = f"file broker-{broker_id}/{path.relative_to(directory)}"
             try:
                 lines = path.read_text("utf-8").splitlines()
             except FileNotFoundError:  # replaced or deleted at this moment
@@ -78,21 +78,21 @@ def names(side: Side, *, lengths: bool) -> Facts:
     """Which files there are; ``lengths`` also how long, else the lengths of logs alone."""
     facts = {}
     for broker_id in BROKERS:
-        folder = side.folder(broker_id)
-        for path in sorted(folder.rglob("*")):
+        directory = side.directory(broker_id)
+        for path in sorted(directory.rglob("*")):
             length = path.stat().st_size if path.is_file() and (lengths or path.suffix == ".log") else None
             kind = "folder" if path.is_dir() else "file" if length is None else f"file of {length} bytes"
-            facts[f"name broker-{broker_id}/{path.relative_to(folder)}"] = kind
+            facts[f"name broker-{broker_id}/{path.relative_to(directory)}"] = kind
     return facts
 
 
 def dumps(side: Side) -> Facts:
-    """What Kafka's own tool reads in the logs, indexes and snapshots of all brokers; ours where there is no Kafka."""
-    folders = {broker_id: side.folder(broker_id) for broker_id in BROKERS}
+    """Return what Kafka's own tool reads in all logs, indexes and snapshots; ours where there is no Kafka."""
+    directories = {broker_id: side.directory(broker_id) for broker_id in BROKERS}
     files = sorted(
         path
-        for folder in folders.values()
-        for path in folder.glob("*/*")
+        for directory in directories.values()
+        for path in directory.glob("*/*")
         if path.suffix in DUMPED and not path.parent.name.endswith("-delete")
     )
     names_of_files = [str(path) for path in files]
@@ -113,16 +113,16 @@ def dumps(side: Side) -> Facts:
     current, count = "", 0
     for line in done.stdout.splitlines():
         if line.startswith("Dumping "):
-            current, count = _short(line.removeprefix("Dumping "), folders), 0
+            current, count = _short(line.removeprefix("Dumping "), directories), 0
         else:
-            facts[f"dump {current} line {count}"] = _short(line, folders)
+            facts[f"dump {current} line {count}"] = _short(line, directories)
             count += 1
     complaints = [line for line in done.stderr.splitlines() if not line.startswith("SLF4J")]
-    facts |= {f"dump complaint {number}": _short(line, folders) for number, line in enumerate(complaints)}
+    facts |= {f"dump complaint {number}": _short(line, directories) for number, line in enumerate(complaints)}
     return facts
 
 
-def _short(text: str, folders: dict[int, Path]) -> str:
-    for broker_id, folder in folders.items():
-        text = text.replace(str(folder), f"broker-{broker_id}")
+def _short(text: str, directories: dict[int, Path]) -> str:
+    for broker_id, directory in directories.items():
+        text = text.replace(str(directory), f"broker-{broker_id}")
     return re.sub(r"\s+", " ", text)

@@ -1,7 +1,7 @@
 """What may differ between the two sides of the differential run, each with its reason; the comparison.
 
 ``SAME_IN_MEANING`` rewrites values on both sides before they are compared (ids, ports, times). ``KNOWN`` are
-differences that stay. A rule that nothing needed is told, so that the list doesn't outlive its reasons.
+differences that stay. A rule that nothing needed is reported, so that the list doesn't outlive its reasons.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Order(NamedTuple):
 
 
 def _topics_sorted(text: str) -> str:
-    """The topics of a description by name, and the settings of each."""
+    """Return the topics of a description by name, and the settings of each."""
     blocks = re.split(r"\n(?=\t?Topic: )", text)
     lines = [re.sub(r"(?<=Configs: )[^\t]+$", _commas_sorted, block.strip("\t")) for block in blocks]
     return "\n".join(sorted(lines, key=lambda line: re.findall(r"Topic: (\S+)", line)))
@@ -70,7 +70,7 @@ ORDER: tuple[Order, ...] = (
     Order("configs --describe.* stdout", _lines_sorted, "the same"),
 )
 NAMES: tuple[Rewrite, ...] = (
-    Rewrite("", r"\.[0-9a-f]{32}-delete", ".ID-delete", "a folder that goes gets a random id"),
+    Rewrite("", r"\.[0-9a-f]{32}-delete", ".ID-delete", "a directory to be deleted gets a random id"),
 )
 SAME_IN_MEANING: tuple[Rewrite, ...] = (
     Rewrite("", r"127\.0\.0\.1:\d+", "HOST:PORT", "each broker listens on a port that was free"),
@@ -147,7 +147,7 @@ class Verdict:
 
 
 def rewritten(facts: Facts, used: set[str]) -> Facts:
-    """The facts with everything that may differ made equal."""
+    """Return the facts with everything that may differ made equal."""
     found = {}
     for name, text in facts.items():
         plain, value = name, text
@@ -167,7 +167,7 @@ def rewritten(facts: Facts, used: set[str]) -> Facts:
 
 
 def _lines_of_snapshots_sorted(facts: Facts) -> Facts:
-    """The producers in a snapshot come in the order of a hash map of their ids."""
+    """Sort the producers of snapshots, which come in the order of a hash map of their ids."""
     lines: dict[str, list[str]] = {}
     for name in facts:
         if found := re.fullmatch(r"(.*\.snapshot line )\d+", name):

@@ -24,10 +24,10 @@ BEGAN_MS = 1_750_000_000_000
 class Run:
     """One side's way through the script."""
 
-    def __init__(self, side: Side, folder: Path) -> None:
+    def __init__(self, side: Side, directory: Path) -> None:
         self.side = side
         self.facts: look.Facts = {}
-        self._folder = folder
+        self._directory = directory
         self._step = ""
         self._said = 0
         self._clock_ms = BEGAN_MS
@@ -59,7 +59,7 @@ class Run:
         self.facts |= {f"{self._step}: {name}": value for name, value in facts.items()}
 
     def run(self, tool: str, *options: str) -> Said:
-        """A command, and what it said."""
+        """Run a command and note its output."""
         said = self.side.command(tool, *options)
         name = f"command {self._said} {tool} {' '.join(Path(option).name for option in options)}"
         self._said += 1
@@ -79,7 +79,7 @@ class Run:
             self.run("get-offsets", "--topic", topic, "--time", time)
 
     def json_file(self, name: str, document: object) -> str:
-        path = self._folder / self.side.name / f"{name}.json"
+        path = self._directory / self.side.name / f"{name}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(document))
         return str(path)
@@ -92,10 +92,10 @@ class Run:
             for _ in range(batches)
             for partition in partitions
         ]
-        told = self.side.write(made, **how)  # type: ignore[arg-type]  # acks and idempotent, as they are
+        reported = self.side.write(made, **how)  # type: ignore[arg-type]  # acks and idempotent, as they are
         name = f"written {self._said} to {topic}"
         self._said += 1
-        self.note({name: " ".join(told)})
+        self.note({name: " ".join(reported)})
 
     def _entry(self, number: int) -> Entry:
         self._clock_ms += 1
@@ -105,7 +105,7 @@ class Run:
         return Entry(key, value, self._clock_ms, (("h", b"x"),) * (number % 2))
 
     def state(self, topic: str, partition: int = 0) -> dict[str, object]:
-        """A partition's state; of one that has none yet, no leader and no ISR."""
+        """Return a partition's state; no leader and no ISR where it has none yet."""
         with contextlib.suppress(NoNodeError):
             return self.view.state(topic, partition)
         return {"leader": None, "isr": []}
@@ -144,14 +144,18 @@ class Run:
         self.wait_all_in_sync()
 
     def wait_deleted(self, *broker_ids: int) -> None:
-        """Until no folder of a deleted log is left on these brokers, or on any."""
-        folders = [self.side.folder(broker_id) for broker_id in broker_ids or BROKERS]
-        until(lambda: not any(list(folder.glob("*-delete")) for folder in folders), READY_SECONDS, "folders go")
+        """Wait until no directory of a deleted log is left on these brokers, or on any."""
+        directories = [self.side.directory(broker_id) for broker_id in broker_ids or BROKERS]
+        until(
+            lambda: not any(list(directory.glob("*-delete")) for directory in directories),
+            READY_SECONDS,
+            "directories are deleted",
+        )
 
     def wait_leader(self, topic: str, partition: int, leader: int) -> None:
         until(lambda: self.state(topic, partition)["leader"] == leader, READY_SECONDS, f"leader of {topic}-{partition}")
 
-    def wait_gone(self, *paths: str) -> None:
+    def wait_stopped(self, *paths: str) -> None:
         until(lambda: not any(self.view.exists(path) for path in paths), READY_SECONDS, f"no {paths}")
 
     def wait_registered(self, *broker_ids: int) -> None:
@@ -164,18 +168,18 @@ class Run:
 
     def kill(self, broker_id: int) -> None:
         self.side.kill(broker_id)
-        self.wait_gone(f"/brokers/ids/{broker_id}")
+        self.wait_stopped(f"/brokers/ids/{broker_id}")
 
 
 EXCEPTION = re.compile(r"org\.apache\.kafka\.common\.(?:errors|config)\.\w+: (.*)")
 
 
 def sentence(said: Said) -> str:
-    """What a failed command tells, without what the tool says of itself and without the error's name."""
-    told = said.stdout + "\n" + said.stderr
-    if found := EXCEPTION.search(told):
+    """Return the message of a failed command, without the tool's own words and without the error's name."""
+    reported = said.stdout + "\n" + said.stderr
+    if found := EXCEPTION.search(reported):
         return found[1].strip()
-    lines = [line.strip() for line in told.splitlines() if line.strip() and not line.startswith("SLF4J")]
+    lines = [line.strip() for line in reported.splitlines() if line.strip() and not line.startswith("SLF4J")]
     first = next((line for line in lines if line.startswith("Error")), (lines or [""])[0])
     return re.sub(r"^(Error while executing topic command : |(Error: )?.*?[A-Z_]+ \(\d+\): |Error: )", "", first)
 
@@ -322,7 +326,7 @@ def replicas_move(run: Run) -> None:
     run.run(*reassign, plan, "--execute")
     run.wait_isr("orders", 3, 1, 2)
     run.wait_isr("pairs", 0, 0, 1, 2)
-    run.wait_gone("/admin/reassign_partitions")
+    run.wait_stopped("/admin/reassign_partitions")
     run.wait_moved()
     run.run(*reassign, plan, "--verify")
     run.run("reassign", "--list")
@@ -337,7 +341,7 @@ def replicas_move(run: Run) -> None:
 def topics_go(run: Run) -> None:
     """One of them cannot go while a replica's broker is down."""
     run.run("topics", "--delete", "--topic", "small")
-    run.wait_gone("/brokers/topics/small", "/admin/delete_topics/small", "/config/topics/small")
+    run.wait_stopped("/brokers/topics/small", "/admin/delete_topics/small", "/config/topics/small")
     run.run("topics", "--delete", "--topic", "small")
     run.wait_deleted()
     run.kill(2)
@@ -349,21 +353,21 @@ def topics_go(run: Run) -> None:
 
 def the_last_replica_returns(run: Run) -> None:
     run.start(2)
-    run.wait_gone("/brokers/topics/late", "/admin/delete_topics/late")
+    run.wait_stopped("/brokers/topics/late", "/admin/delete_topics/late")
     run.wait_deleted()
     run.wait_all_in_sync()
     run.run("topics", "--list")
 
 
 def an_unclean_election(run: Run) -> None:
-    """Broker 2 leaves the ISR, broker 0 goes on alone and dies; broker 2 is elected unclean; broker 0 is cut."""
+    """Broker 2 leaves the ISR, broker 0 goes on alone and dies; broker 2 is elected unclean; broker 0 truncates."""
     run.run("topics", "--create", "--topic", "risky", "--replica-assignment", "0:2")
     run.write("risky", 0, batches=2, acks="1", idempotent=False)
     run.wait_isr("risky", 0, 0, 2)
     settle(lambda: look.checkpoints(run.side))
     run.kill(2)
     run.wait_isr("risky", 0, 0)
-    epochs = run.side.folder(0) / "risky-0" / "leader-epoch-checkpoint"
+    epochs = run.side.directory(0) / "risky-0" / "leader-epoch-checkpoint"
     until(lambda: "\n1 " in epochs.read_text(), READY_SECONDS, "the leader has heard of its new epoch")
     run.write("risky", 0, batches=3, acks="1", idempotent=False)
     run.kill(0)
@@ -395,15 +399,15 @@ def retention(run: Run) -> None:
         *("configs", "--alter", "--entity-type", "topics", "--entity-name", "bounded"),
         *("--add-config", "retention.bytes=700"),
     )
-    until(lambda: len(list((run.side.folder(1) / "bounded-0").glob("*.log"))) <= 4, READY_SECONDS, "segments go")
-    until(lambda: len(list((run.side.folder(2) / "bounded-0").glob("*.log"))) <= 4, READY_SECONDS, "segments go")
+    until(lambda: len(list((run.side.directory(1) / "bounded-0").glob("*.log"))) <= 4, READY_SECONDS, "segments go")
+    until(lambda: len(list((run.side.directory(2) / "bounded-0").glob("*.log"))) <= 4, READY_SECONDS, "segments go")
     run.offsets("bounded")
 
 
 def all_are_killed(run: Run) -> None:
     for broker_id in BROKERS:
         run.side.kill(broker_id)
-    run.wait_gone(*(f"/brokers/ids/{broker_id}" for broker_id in BROKERS))
+    run.wait_stopped(*(f"/brokers/ids/{broker_id}" for broker_id in BROKERS))
     run.note(look.names(run.side, lengths=False))
 
 
@@ -433,7 +437,7 @@ def all_recover(run: Run) -> None:
 def all_stop(run: Run) -> None:
     for broker_id in (0, 2, 1):
         run.side.stop(broker_id)
-    run.wait_gone(*(f"/brokers/ids/{broker_id}" for broker_id in BROKERS))
+    run.wait_stopped(*(f"/brokers/ids/{broker_id}" for broker_id in BROKERS))
     run.note(look.names(run.side, lengths=True))
     run.note(look.dumps(run.side))
 

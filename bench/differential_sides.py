@@ -1,7 +1,7 @@
 """The two clusters of the differential run, driven alike: Apache Kafka 3.9 in ZooKeeper mode, and Tidegauge.
 
-Both get the same settings (``SHARED``), brokers 0 to 2 on 127.0.0.1, one log folder each, and a ZooKeeper of their own.
-Commands are those of each side's own command line; batches are made by the same codec, with times that are given.
+Both get the same settings (``SHARED``), brokers 0 to 2 on 127.0.0.1, one log directory each, and a ZooKeeper of their
+own. Commands are those of each side's own command line; batches are made by the same codec, with times that are given.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Side(Protocol):
     def stop(self, broker_id: int) -> None: ...
     def kill(self, broker_id: int) -> None: ...
     def end(self) -> None: ...
-    def folder(self, broker_id: int) -> Path: ...
+    def directory(self, broker_id: int) -> Path: ...
     def command(self, tool: str, *options: str) -> Said: ...
     def write(self, batches: Sequence[Batch], *, acks: str = "all", idempotent: bool = True) -> list[str]: ...
 
@@ -122,8 +122,8 @@ class TheirSide:
 
     name = "Kafka"
 
-    def __init__(self, folder: Path) -> None:
-        self._kafka = _Oracle(folder)
+    def __init__(self, directory: Path) -> None:
+        self._kafka = _Oracle(directory)
         self.zookeeper = self._kafka.zookeeper()
         self.tool_jars: Path | None = kafka_side.kafka_jars()
 
@@ -142,7 +142,7 @@ class TheirSide:
     def end(self) -> None:
         self._kafka.stop()
 
-    def folder(self, broker_id: int) -> Path:
+    def directory(self, broker_id: int) -> Path:
         return self._kafka.data(broker_id)
 
     def command(self, tool: str, *options: str) -> Said:
@@ -155,7 +155,7 @@ class TheirSide:
         return asyncio.run(self._write(batches, acks, idempotent))
 
     async def _write(self, batches: Sequence[Batch], acks: str, idempotent: bool) -> list[str]:
-        told: list[str] = []
+        reported: list[str] = []
         for compression, group in _by_compression(batches):
             async with AIOKafkaProducer(
                 bootstrap_servers=self._kafka.bootstrap,
@@ -163,30 +163,30 @@ class TheirSide:
                 enable_idempotence=idempotent,
                 compression_type=None if compression == "none" else compression,
             ) as producer:
-                told += [await self._write_one(producer, batch) for batch in group]
-        return told
+                reported += [await self._write_one(producer, batch) for batch in group]
+        return reported
 
     async def _write_one(self, producer: Any, batch: Batch) -> str:
         builder = producer.create_batch()
         for entry in batch.entries:
             builder.append(key=entry.key, value=entry.value, timestamp=entry.timestamp_ms, headers=list(entry.headers))
         try:
-            answer = await (await producer.send_batch(builder, batch.topic, partition=batch.partition))
+            response = await (await producer.send_batch(builder, batch.topic, partition=batch.partition))
         except KafkaError as error:
             return type(error).__name__
-        return f"{batch.topic}-{batch.partition}@{answer.offset}"
+        return f"{batch.topic}-{batch.partition}@{response.offset}"
 
 
 class _Oracle(kafka_side.Kafka):
     """As the benchmark's, with the settings of the differential run, and each process by itself."""
 
     def data(self, broker_id: int) -> Path:
-        return self._folder / f"data-{broker_id}"
+        return self._directory / f"data-{broker_id}"
 
     def start_zookeeper(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(parents=True, exist_ok=True)
         config = {
-            "dataDir": str(self._folder / "zookeeper"),
+            "dataDir": str(self._directory / "zookeeper"),
             "clientPort": str(self._zookeeper_port),
             "clientPortAddress": "127.0.0.1",
             "tickTime": "500",
@@ -217,8 +217,10 @@ class OurSide:
 
     name = "Tidegauge"
 
-    def __init__(self, folder: Path, tool_jars: Path | None) -> None:
-        self._cluster = LocalCluster.create(folder / "tidegauge", len(BROKERS), profile="kafka", settings=SHARED | OURS)
+    def __init__(self, directory: Path, tool_jars: Path | None) -> None:
+        self._cluster = LocalCluster.create(
+            directory / "tidegauge", len(BROKERS), profile="kafka", settings=SHARED | OURS
+        )
         self.zookeeper = self._cluster.file.zookeeper_address
         self.tool_jars = tool_jars
         self._runner = asyncio.Runner()
@@ -239,7 +241,7 @@ class OurSide:
         self._cluster.down()
         self._runner.close()
 
-    def folder(self, broker_id: int) -> Path:
+    def directory(self, broker_id: int) -> Path:
         return layout.broker_data(self._cluster.directory, broker_id)
 
     def command(self, tool: str, *options: str) -> Said:
@@ -256,7 +258,7 @@ class OurSide:
         return self._runner.run(self._write(batches, acks, idempotent))
 
     async def _write(self, batches: Sequence[Batch], acks: str, idempotent: bool) -> list[str]:
-        told: list[str] = []
+        reported: list[str] = []
         for compression, group in _by_compression(batches):
             async with Producer(
                 self._cluster.bootstrap_servers,
@@ -265,8 +267,8 @@ class OurSide:
                 compression=compression,
                 linger_ms=LINGER_MS,
             ) as producer:
-                told += [await self._write_one(producer, batch) for batch in group]
-        return told
+                reported += [await self._write_one(producer, batch) for batch in group]
+        return reported
 
     async def _write_one(self, producer: Producer, batch: Batch) -> str:
         sent = [
@@ -281,10 +283,10 @@ class OurSide:
             for entry in batch.entries
         ]
         try:
-            answers = await asyncio.gather(*sent)
+            responses = await asyncio.gather(*sent)
         except TidegaugeError as error:
             return str(error.code)
-        return f"{batch.topic}-{batch.partition}@{answers[0].offset}"
+        return f"{batch.topic}-{batch.partition}@{responses[0].offset}"
 
 
 def _by_compression(batches: Sequence[Batch]) -> list[tuple[Any, list[Batch]]]:
@@ -298,7 +300,7 @@ def _by_compression(batches: Sequence[Batch]) -> list[tuple[Any, list[Batch]]]:
 
 
 def settle(look: Callable[[], Mapping[str, str]], same_for: int = 4) -> dict[str, str]:
-    """Look again and again until so many looks in a row, half a second apart, were the same."""
+    """Look repeatedly until this number of looks in a row, half a second apart, were the same."""
     seen: list[Mapping[str, str]] = []
     next_look = time.monotonic()
 

@@ -40,7 +40,7 @@ from tidegauge_lab.local.cluster import LocalCluster
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 WARM_UP_RECORDS = 1_000
 BROKERS = 3
-BASE_PORT = 23192  # nobody else's default: the ports must be free again after each stop
+BASE_PORT = 23192  # no other program's default: the ports must be free again after each stop
 RESAMPLES = 5_000
 NO_EVENT_LOG = "event.log.file="
 
@@ -148,7 +148,7 @@ async def one_round(name: str, sides: Sequence[Side], turns: Turns, pairs: int) 
     return measured
 
 
-def by_itself(folder: Path, records: int = 20_000, records_a_window: int = 10) -> float:
+def by_itself(directory: Path, records: int = 20_000, records_a_window: int = 10) -> float:
     """CPU microseconds a record in three writers alone: what a produce notes, written as often as on a busy machine.
 
     Six changes a record: LEO and HW of three replicas. A window of 100 ms that holds ten records only is that of a
@@ -157,7 +157,7 @@ def by_itself(folder: Path, records: int = 20_000, records_a_window: int = 10) -
     later: list[Callable[[], None]] = []
     now_ms = partial(int, 0)
     writers = [
-        EventLogWriter(folder / str(i), f"broker-{i}", now_ms, lambda _, f: later.append(f)) for i in range(BROKERS)
+        EventLogWriter(directory / str(i), f"broker-{i}", now_ms, lambda _, f: later.append(f)) for i in range(BROKERS)
     ]
     at = TopicPartition("orders", 0)
     before = time.thread_time()
@@ -177,7 +177,7 @@ def by_itself(folder: Path, records: int = 20_000, records_a_window: int = 10) -
 
 
 def interval(ratios: Sequence[float], figure: Callable[[Sequence[float]], float]) -> tuple[float, float]:
-    """The 95 % interval of a figure, by resampling; the same for the same ratios."""
+    """Return the 95 % interval of a figure, by resampling; the same for the same ratios."""
     dice = random.Random(7)
     figures = sorted(figure(dice.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
     return figures[int(RESAMPLES * 0.025)], figures[int(RESAMPLES * 0.975)]
@@ -198,16 +198,16 @@ def tell(measured: Sequence[tuple[float, float]], names: tuple[str, str]) -> Non
     )
 
 
-def run(arguments: argparse.Namespace, folder: Path) -> list[tuple[float, float]]:
+def run(arguments: argparse.Namespace, directory: Path) -> list[tuple[float, float]]:
     """Both clusters, all rounds."""
     measured: list[tuple[float, float]] = []
     with ExitStack() as stack:
-        clusters = [LocalCluster.create(folder / "one", BROKERS, profile="kafka", base_port=BASE_PORT)]
+        clusters = [LocalCluster.create(directory / "one", BROKERS, profile="kafka", base_port=BASE_PORT)]
         stack.callback(clusters[0].down)
         clusters[0].up()
         beside = f"{clusters[0].file.zookeeper_address}/two"
         clusters.append(
-            LocalCluster.create(folder / "two", BROKERS, profile="kafka", zookeeper=beside, base_port=BASE_PORT + 10)
+            LocalCluster.create(directory / "two", BROKERS, profile="kafka", zookeeper=beside, base_port=BASE_PORT + 10)
         )
         stack.callback(clusters[1].down)
         clusters[1].up()
@@ -237,12 +237,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4, help="each with new processes; four are balanced")
     parser.add_argument("--control", action="store_true", help="both without event logs")
     arguments = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
+    directory = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
     try:
-        alone = min(by_itself(folder) for _ in range(5))
-        measured = run(arguments, folder)
+        alone = min(by_itself(directory) for _ in range(5))
+        measured = run(arguments, directory)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
     share = alone / statistics.median(without for _, without in measured)
     print(f"the writers by themselves: {alone:.1f} us of CPU a record, {share:.2%}")
     tell(measured, ("without" if arguments.control else "with", "without"))

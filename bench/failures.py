@@ -1,4 +1,4 @@
-"""How a side lives through failures: the gap of a failover, and how fast a follower catches up.
+"""How a side survives failures: the gap of a failover, and how fast a follower catches up.
 
 Both sides keep leader and ISR in the same znodes, so both are watched by the same code.
 """

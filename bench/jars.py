@@ -28,7 +28,7 @@ def kafka_jars(version: str = KAFKA) -> Path:
 
 
 def connector_jars(version: str) -> list[Path]:
-    """The jars of Spark's Kafka connector of a version.
+    """Return the jars of Spark's Kafka connector of a version.
 
     Each by itself: Spark's own POMs name a repository that not every machine reaches. The token provider, which is
     asked for no token here, need not be of the same version: not every mirror has it.
@@ -47,7 +47,7 @@ def connector_jars(version: str) -> list[Path]:
 
 
 def newest_connector(spark_version: str) -> tuple[str, list[Path]]:
-    """The connector of Spark's own version, or the first of the minor versions before it that Maven has.
+    """Return the connector of Spark's own version, or the first of the minor versions before it that Maven has.
 
     Raises:
         Unavailable: it has none.

@@ -30,7 +30,7 @@ from tidegauge_client.records import NewRecord, encode_batch
 from tidegauge_lab.local.cluster import LocalCluster
 
 TOPIC = "orders"
-BASE_PORT = 23392  # nobody else's default
+BASE_PORT = 23392  # no other program's default
 VERSIONS = {PRODUCE: 9, FETCH: 12, METADATA: 9}
 WARM_UP_REQUESTS = 500
 IDLE_SECONDS = 2.0
@@ -117,9 +117,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--bytes", type=int, default=16_384, help="of the record in a Produce and a Fetch")
     parser.add_argument("--base-port", type=int, default=BASE_PORT)
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         cluster = LocalCluster.create(
-            Path(folder) / "one", 1, profile="kafka", base_port=options.base_port, kafka_port=options.base_port + 10
+            Path(directory) / "one", 1, profile="kafka", base_port=options.base_port, kafka_port=options.base_port + 10
         )
         try:
             cluster.up()

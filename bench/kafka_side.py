@@ -44,8 +44,8 @@ class Kafka:
 
     name = f"Apache Kafka {VERSION}"
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
-        self._folder = folder / "kafka"
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._directory = directory / "kafka"
         self._settings = dict(settings or {})
         self._classpath = f"{kafka_jars()}/*"
         self._zookeeper_port = _free_port()
@@ -54,10 +54,10 @@ class Kafka:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def _start(self, name: str, main: str, config: dict[str, str]) -> None:
-        path = self._folder / f"{name}.properties"
+        path = self._directory / f"{name}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
         command = [java_program(), *BROKER_JVM, "-cp", self._classpath, main, str(path)]
-        with (self._folder / f"{name}.log").open("ab") as log:
+        with (self._directory / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def _start_broker(self, number: int) -> None:
@@ -69,7 +69,7 @@ class Kafka:
                 "listeners": f"PLAINTEXT://127.0.0.1:{self._ports[number]}",
                 "zookeeper.connect": self.zookeeper(),
                 "zookeeper.session.timeout.ms": "4000",
-                "log.dirs": str(self._folder / f"data-{number}"),
+                "log.dirs": str(self._directory / f"data-{number}"),
                 "offsets.topic.replication.factor": "1",
                 "auto.create.topics.enable": "false",
                 **self._settings,
@@ -78,12 +78,12 @@ class Kafka:
 
     def start(self) -> None:
         """As ``BrokerSide``."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(parents=True, exist_ok=True)
         self._start(
             "zookeeper",
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             {
-                "dataDir": str(self._folder / "zookeeper"),
+                "dataDir": str(self._directory / "zookeeper"),
                 "clientPort": str(self._zookeeper_port),
                 "clientPortAddress": "127.0.0.1",
                 "tickTime": "2000",
@@ -120,20 +120,20 @@ class Kafka:
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
         await admin.start()
         try:
-            answer: Any = await admin.create_topics([topic])
+            response: Any = await admin.create_topics([topic])
         except KafkaError as error:
             return str(error)
         except AttributeError:
             return "there is no controller yet"
         finally:
             await admin.close()
-        return None if answer.topic_errors[0][1] == 0 else str(answer.topic_errors[0])
+        return None if response.topic_errors[0][1] == 0 else str(response.topic_errors[0])
 
     def stop(self) -> None:
         """As ``BrokerSide``."""
         brokers = [process for name, process in self._processes.items() if name != "zookeeper"]
         for together in (brokers, [self._processes["zookeeper"]] if "zookeeper" in self._processes else []):
-            for process in together:  # a broker can't hand its leaders over once ZooKeeper has gone
+            for process in together:  # a broker can't hand its leaders over once ZooKeeper is stopped
                 process.send_signal(signal.SIGTERM)
             for process in together:
                 try:
@@ -156,11 +156,11 @@ class Kafka:
         asyncio.run(self._create(topic, partitions, replicas))
 
     def process(self, broker_id: int) -> subprocess.Popen[bytes]:
-        """A broker's process."""
+        """Return a broker's process."""
         return self._processes[f"broker-{broker_id}"]
 
     def tool(self, main: str, *arguments: str) -> str:
-        """What one of Kafka's command line tools prints.
+        """Return what one of Kafka's command line tools prints.
 
         Raises:
             RuntimeError: it failed.

@@ -28,10 +28,10 @@ CLEAN_ROUNDS = 3
 BEHIND_MB = (64, 256, 1_024, 4_096)
 
 
-def _open(folder: Path) -> LogManager:
+def _open(directory: Path) -> LogManager:
     broker, _ = parse_broker_settings({"broker.id": "0"})
     return LogManager.open(
-        [folder],
+        [directory],
         broker_id=0,
         cluster_id="abcdefghijklmnopqrstuv",
         broker=broker,
@@ -50,34 +50,34 @@ def _append(manager: LogManager, size_bytes: int) -> None:
         log.append_as_leader(batch, header._replace(base_offset=log.log_end_offset, leader_epoch=0))
 
 
-def _started(folder: Path) -> float:
+def _started(directory: Path) -> float:
     """Seconds to open, in a process that has nothing in memory."""
-    command = [sys.executable, __file__, "--open", str(folder)]
+    command = [sys.executable, __file__, "--open", str(directory)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def measure(folder: Path, size_bytes: int) -> dict[str, float]:
+def measure(directory: Path, size_bytes: int) -> dict[str, float]:
     """Seconds by case."""
-    manager = _open(folder)
+    manager = _open(directory)
     _append(manager, size_bytes)
     manager.close({}, clean=True)
     found: dict[str, float] = {}
-    clean = sorted(_started(folder) for _ in range(CLEAN_ROUNDS))
+    clean = sorted(_started(directory) for _ in range(CLEAN_ROUNDS))
     found[f"{size_bytes / 1e9:g} GB, after a clean stop"] = clean[len(clean) // 2]
     for behind_mb in BEHIND_MB:
-        manager = _open(folder)
+        manager = _open(directory)
         _append(manager, behind_mb * 1_000_000)
         manager.close({}, clean=False)
-        found[f"after kill -9, {behind_mb:,} MB behind the recovery point"] = _started(folder)
+        found[f"after kill -9, {behind_mb:,} MB behind the recovery point"] = _started(directory)
     return found
 
 
 def main() -> None:
-    """Measure, and print the table; or open one folder and print how long it took."""
+    """Measure, and print the table; or open one directory and print how long it took."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=10.0, help="size of the log (default 10)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
-    parser.add_argument("--open", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)
+    parser.add_argument("--open", type=Path, metavar="DIRECTORY", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.open is not None:
         began = time.perf_counter()
@@ -85,11 +85,11 @@ def main() -> None:
         print(time.perf_counter() - began)
         manager.close({}, clean=True)
         return
-    folder = Path(tempfile.mkdtemp(prefix="tidegauge-log-"))
+    directory = Path(tempfile.mkdtemp(prefix="tidegauge-log-"))
     try:
-        found = measure(folder / "data", int(arguments.gigabytes * 1e9))
+        found = measure(directory / "data", int(arguments.gigabytes * 1e9))
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
     print("| start of one log | s |\n|---|---|")
     print("\n".join(f"| {case} | {seconds:.2f} |" for case, seconds in found.items()))
     if arguments.json is not None:

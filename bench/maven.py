@@ -1,4 +1,4 @@
-"""Jars from Maven Central, resolved once into a cache folder with ``mvn dependency:copy-dependencies``."""
+"""Jars from Maven Central, resolved once into a cache directory with ``mvn dependency:copy-dependencies``."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ class Artifact(NamedTuple):
 
 
 def resolve(name: str, artifacts: Sequence[Artifact]) -> Path:
-    """The folder ``name`` of the cache with the jars of these artifacts and of what they need.
+    """Return the directory ``name`` of the cache with the jars of these artifacts and of what they need.
 
     Raises:
         Unavailable: no Maven or no Java, or its repository does not have them.
     """
-    return kept(name, lambda folder: _copy_dependencies(name, artifacts, folder))
+    return kept(name, lambda directory: _copy_dependencies(name, artifacts, directory))
 
 
-def _copy_dependencies(name: str, artifacts: Sequence[Artifact], folder: Path) -> None:
+def _copy_dependencies(name: str, artifacts: Sequence[Artifact], directory: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable("Maven (mvn) is not installed")
     with tempfile.TemporaryDirectory() as project:
         (Path(project) / "pom.xml").write_text(_POM.format("\n".join(map(_dependency, artifacts))))
-        command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+        command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={directory}"]
         environment = os.environ | {"JAVA_HOME": _java_home()}
         done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -63,7 +63,7 @@ class BrokerSide(Protocol):
         """End all of it."""
 
     def pids(self) -> dict[int, int]:
-        """The living brokers' process ids by broker id."""
+        """Return the running brokers' process ids by broker id."""
         ...
 
     def zookeeper(self) -> str:
@@ -97,7 +97,7 @@ class BrokerSide(Protocol):
 
 
 def workloads(*, quick: bool) -> list[Workload]:
-    """The cells: record sizes, partitions and acks; a tenth of the records, and fewer cells, for a quick look."""
+    """Return the cells: record sizes, partitions, acks; a tenth of the records and fewer cells for a quick look."""
     share = QUICK_SHARE if quick else 1
     sizes = (100, 1024) if quick else (100, 1024, 10240)
     return [
@@ -117,7 +117,7 @@ def resident_bytes(pids: Sequence[int]) -> int:
 
 
 def latency_of(samples_ms: Sequence[float]) -> Latency:
-    """The percentiles of some samples, which may not be empty."""
+    """Return percentiles of samples, which may not be empty."""
     ordered = sorted(samples_ms)
 
     def at(share: float) -> float:

@@ -1,6 +1,6 @@
 """librdkafka's mock cluster as a further column: brokers as threads of the client's process, in memory, no disk.
 
-It answers the protocol and keeps records, but replicates nothing; it says what a test double in one process costs.
+It speaks the protocol and keeps records, but replicates nothing; it says what a test double in one process costs.
 Needs the package ``confluent-kafka``, which Tidegauge itself does not use.
 """
 
@@ -16,7 +16,7 @@ from measure import Workload
 NAME = "librdkafka mock"
 POLL_SECONDS = 1.0
 BATCH = 10_000
-MOST_PARTITIONS = 4  # so many has a topic that the mock makes by itself
+MOST_PARTITIONS = 4  # of a topic that the mock creates by itself
 
 
 class Unavailable(Exception):
@@ -31,7 +31,7 @@ def _library() -> Any:
 
 
 def run(workload: Workload) -> tuple[float, float]:
-    """Records a second written and read.
+    """Return the records written and read per second.
 
     Raises:
         Unavailable: the library is missing.

@@ -48,7 +48,7 @@ class Row:
         controller_death_seconds: SIGKILL of the controller, until both others show live leaders for all partitions.
         rejoin_seconds: from the start of the dead broker until every ISR is full again.
         broker_death_seconds: the same as the controller's for another broker.
-        stop_seconds: a controlled shutdown, until the process is gone.
+        stop_seconds: a controlled shutdown, until the process has ended.
         delete_seconds: from the request until no broker's metadata shows the topic.
     """
 
@@ -186,7 +186,7 @@ class Measurement:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows side by side, as Markdown: for each number of partitions ours, then theirs."""
+    """Return the rows side by side, as Markdown: for each number of partitions ours, then theirs."""
     lines = [
         "| partitions, three replicas each | " + " | ".join(f"{row.partitions:,}, {row.side}" for row in rows) + " |",
         "|---|" + "---|" * len(rows),
@@ -197,15 +197,15 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _kept(file: Path | None) -> dict[tuple[int, str], Row]:
-    """The rows of earlier runs."""
+    """Return the rows of earlier runs."""
     if file is None or not file.exists():
         return {}
     rows = [Row(**row) for row in json.loads(file.read_text())["rows"]]
     return {(row.partitions, row.side): row for row in rows}
 
 
-def _side(name: str, folder: Path, base_port: int | None) -> Side:
-    return TidegaugeScale(folder, base_port) if name == OURS else KafkaScale(folder)
+def _side(name: str, directory: Path, base_port: int | None) -> Side:
+    return TidegaugeScale(directory, base_port) if name == OURS else KafkaScale(directory)
 
 
 def main() -> None:
@@ -221,9 +221,9 @@ def main() -> None:
     with asyncio.Runner() as runner:  # one loop for all clusters: gRPC's poller outlives a closed one
         for partitions in arguments.partitions:
             for name in arguments.sides:
-                folder = Path(tempfile.mkdtemp(prefix="tidegauge-scale-"))
+                directory = Path(tempfile.mkdtemp(prefix="tidegauge-scale-"))
                 try:
-                    side = _side(name, folder, arguments.base_port)
+                    side = _side(name, directory, arguments.base_port)
                 except kafka_side.Unavailable as problem:
                     print(f"Apache Kafka is left out: {problem}", file=sys.stderr)
                     continue
@@ -232,7 +232,7 @@ def main() -> None:
                     rows[partitions, row.side] = row
                 finally:
                     side.stop()
-                    shutil.rmtree(folder, ignore_errors=True)
+                    shutil.rmtree(directory, ignore_errors=True)
                 if arguments.json is not None:
                     _keep(arguments.json, rows)
     print(f"{os.cpu_count()} cores, {BROKERS} brokers\n\n{table(_in_order(rows))}")

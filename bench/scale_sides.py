@@ -63,17 +63,17 @@ class Side(Protocol):
         """Close what asks."""
 
     async def create(self, partitions: int) -> None:
-        """Create the topic with three replicas; returns with the controller's answer."""
+        """Create the topic with three replicas; return with the controller's response."""
 
     async def delete(self) -> None:
         """Delete the topic; the same."""
 
     async def seen(self, broker_id: int) -> list[Seen] | None:
-        """The topic's partitions in this broker's metadata; None: it did not answer."""
+        """Return the topic's partitions in this broker's metadata; None: it did not respond."""
         ...
 
     async def controller(self) -> int:
-        """The broker that is controller."""
+        """Return the broker that is controller."""
         ...
 
     async def produce(self, records: int) -> float:
@@ -81,7 +81,7 @@ class Side(Protocol):
         ...
 
     def describe(self) -> None:
-        """The command line's description of the topic."""
+        """Run the command line's description of the topic."""
 
     def pids(self) -> dict[int, int]:
         """Living brokers' process ids."""
@@ -94,7 +94,7 @@ class Side(Protocol):
         """Start it again."""
 
     def shut_down(self, broker_id: int) -> None:
-        """A controlled shutdown; returns when the process is gone."""
+        """Stop a broker with a controlled shutdown; return when the process has ended."""
 
 
 class TidegaugeScale:
@@ -102,9 +102,9 @@ class TidegaugeScale:
 
     name = "Tidegauge"
 
-    def __init__(self, folder: Path, base_port: int | None) -> None:
+    def __init__(self, directory: Path, base_port: int | None) -> None:
         self.cluster = LocalCluster.create(
-            folder / "cluster", BROKERS, profile="kafka", settings=SETTINGS, base_port=base_port
+            directory / "cluster", BROKERS, profile="kafka", settings=SETTINGS, base_port=base_port
         )
         self._addresses = {entry.id: entry.address for entry in self.cluster.file.brokers}
         self.broker_ids: Sequence[int] = list(self._addresses)
@@ -191,8 +191,8 @@ class TidegaugeScale:
 class KafkaScale:
     """Apache Kafka's side, asked by aiokafka's admin client."""
 
-    def __init__(self, folder: Path) -> None:
-        self._kafka = Kafka(folder, {"auto.leader.rebalance.enable": "false"})
+    def __init__(self, directory: Path) -> None:
+        self._kafka = Kafka(directory, {"auto.leader.rebalance.enable": "false"})
         self.name = self._kafka.name
         self.broker_ids: Sequence[int] = list(range(BROKERS))
         self._admin: Any = None
@@ -231,13 +231,13 @@ class KafkaScale:
 
     async def _metadata(self, broker_id: int) -> dict[str, Any] | None:
         try:
-            answer: Any = await asyncio.wait_for(
+            response: Any = await asyncio.wait_for(
                 self._admin._client.send(broker_id, MetadataRequest([TOPIC])),  # noqa: SLF001 - no public way to one broker
                 10,
             )
         except (KafkaError, TimeoutError, OSError):
             return None
-        found: dict[str, Any] = answer.to_object()
+        found: dict[str, Any] = response.to_object()
         return found
 
     async def seen(self, broker_id: int) -> list[Seen] | None:
@@ -254,7 +254,7 @@ class KafkaScale:
             metadata = await self._metadata(broker_id)
             if metadata is not None and metadata["controller_id"] in self._kafka.pids():
                 return int(metadata["controller_id"])
-        raise RuntimeError("no broker knows a controller that lives")
+        raise RuntimeError("no broker knows a live controller")
 
     async def produce(self, records: int) -> float:
         """As ``Side``."""

@@ -31,7 +31,7 @@ BATCHING = {"kafka.batch.size": "65536", "kafka.linger.ms": "5"}
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One workload: so many records of so many bytes over so many partitions."""
+    """One workload: number and size of the records, and number of partitions."""
 
     record_bytes: int
     partitions: int
@@ -56,7 +56,7 @@ class Reads:
     rows_per_second: dict[str, list[float]] = field(default_factory=dict)
 
     def median(self, cell: Cell) -> float:
-        """What the table shows."""
+        """Return what the table shows."""
         return statistics.median(self.rows_per_second[cell.name])
 
 
@@ -81,7 +81,7 @@ def cells(records: int) -> list[Cell]:
 
 
 def session(jars: list[Path], cores: int) -> Any:
-    """A Spark session in local mode with these jars."""
+    """Start a Spark session in local mode with these jars."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession  # noqa: PLC0415  (after the environment is set)
 
@@ -120,9 +120,9 @@ def read(spark: Any, place: Place, cell: Cell) -> None:
 def measure(spark: Any, places: list[Place], work: list[Cell], rounds: int) -> None:
     """Fill and read all workloads; the first read of each is for warming up and does not count."""
     for cell in work:
-        told = {place.format: fill(spark, place, cell) for place in places}
-        if len(set(told.values())) != 1 or told["tidegauge"][0] != cell.records:
-            raise RuntimeError(f"{cell.name}: not the same records: {told}")
+        filled = {place.format: fill(spark, place, cell) for place in places}
+        if len(set(filled.values())) != 1 or filled["tidegauge"][0] != cell.records:
+            raise RuntimeError(f"{cell.name}: not the same records: {filled}")
         for number in range(rounds + 1):
             for place in places:
                 read(spark, place, cell)
@@ -133,7 +133,7 @@ def measure(spark: Any, places: list[Place], work: list[Cell], rounds: int) -> N
 
 
 def markdown(sides: list[Reads], work: list[Cell]) -> str:
-    """The table; a ratio above 1 is in our favour."""
+    """Return the table; a ratio above 1 is in our favour."""
     lines = [f"| workload | {' | '.join(f'{side.name}, rows/s' for side in sides)} |" + " ratio |" * (len(sides) > 1)]
     lines.append("|---" * (len(sides) + 1 + (len(sides) > 1)) + "|")
     for cell in work:
@@ -157,8 +157,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     work = cells(arguments.records)
-    folder = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
-    cluster = LocalCluster.create(folder / "tidegauge", 3, profile="kafka")
+    directory = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
+    cluster = LocalCluster.create(directory / "tidegauge", 3, profile="kafka")
     kafka = None
     jars: list[Path] = []
     try:
@@ -168,7 +168,7 @@ def main() -> None:
             try:
                 wanted = arguments.connector
                 version, jars = (wanted, connector_jars(wanted)) if wanted else newest_connector(pyspark.__version__)
-                kafka = kafka_side.Kafka(folder / "kafka")
+                kafka = kafka_side.Kafka(directory / "kafka")
                 kafka.start()
                 places.append(Place("kafka", kafka.bootstrap, Reads(f"Spark's Kafka source {version}")))
             except Unavailable as problem:
@@ -186,7 +186,7 @@ def main() -> None:
         if kafka is not None:
             kafka.stop()
         cluster.down()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
     sides = [place.reads for place in places]
     print(markdown(sides, work))
     if arguments.json is not None:

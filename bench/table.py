@@ -48,7 +48,7 @@ class Figures:
         self._values[workload, measure][side].append(value)
 
     def markdown(self, ours: str) -> str:
-        """The table; each figure is the median, with the least and the greatest of the rounds behind it."""
+        """Return the table; each figure is the median, with the least and the greatest of the rounds behind it."""
         others = [
             name for name in dict.fromkeys(name for sides in self._values.values() for name in sides) if name != ours
         ]

@@ -58,7 +58,7 @@ async def _consume(bootstrap: list[str], topic: str, workload: Workload) -> floa
 
 
 async def _latency(bootstrap: list[str], topic: str, workload: Workload, rate: float) -> Latency:
-    """An open loop, as Kafka's tool has one: a slow answer doesn't hold the next record back."""
+    """Write in an open loop, as Kafka's tool does: a slow response doesn't hold the next record back."""
     value = b"x" * workload.record_bytes
     samples: list[float] = []
 
@@ -72,8 +72,8 @@ async def _latency(bootstrap: list[str], topic: str, workload: Workload, rate: f
             if ahead > AHEAD_SECONDS:
                 await asyncio.sleep(ahead)
             began = time.perf_counter()
-            answer = await producer.send(topic, value)
-            answer.add_done_callback(lambda _, began=began: note(began))
+            response = await producer.send(topic, value)
+            response.add_done_callback(lambda _, began=began: note(began))
         await producer.flush()
     return latency_of(samples)
 
@@ -95,8 +95,8 @@ class Tidegauge:
 
     name = "Tidegauge"
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "tidegauge"
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / "tidegauge"
         self._cluster: LocalCluster | None = None
         self._runner = asyncio.Runner()
 
@@ -109,7 +109,7 @@ class Tidegauge:
 
     def start(self) -> None:
         """As ``BrokerSide``."""
-        self._cluster = LocalCluster.create(self._folder, 3, profile="kafka", settings=SETTINGS)
+        self._cluster = LocalCluster.create(self._directory, 3, profile="kafka", settings=SETTINGS)
         self._cluster.up()
         self._runner.run(_first_record(self.cluster.bootstrap_servers))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 
 def requirements(pyproject: dict[str, Any], extras: list[str]) -> list[str]:
-    """The dependencies, and those of the extras.
+    """Return the dependencies, and those of the extras.
 
     Raises:
         KeyError: there is no such extra.

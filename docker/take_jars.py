@@ -1,6 +1,6 @@
 """Take the ZooKeeper server's jars out of a downloaded PySpark, wheel or source archive. Used by the Dockerfile.
 
-Usage: take_jars.py FOLDER_WITH_THE_DOWNLOAD TARGET_FOLDER
+Usage: take_jars.py DIRECTORY_WITH_THE_DOWNLOAD TARGET_DIRECTORY
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def compile_archive(archive: Path) -> bool:
     with ZipFile(archive) as old:
         if any(name.endswith(".pyc") for name in old.namelist()):
             return False
-        with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
-            sources = Path(folder) / "sources"
+        with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
+            sources = Path(directory) / "sources"
             old.extractall(sources)
             # A source that can't be compiled stays as it is.
             compileall.compile_dir(
@@ -36,7 +36,7 @@ def compile_archive(archive: Path) -> bool:
                 prependdir=str(archive),
                 invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
             )
-            with ZipFile(made := Path(folder) / archive.name, "w", ZIP_DEFLATED) as new:
+            with ZipFile(made := Path(directory) / archive.name, "w", ZIP_DEFLATED) as new:
                 for path in sorted(sources.rglob("*")):
                     if path.is_file():
                         new.write(path, path.relative_to(sources))

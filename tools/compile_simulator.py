@@ -1,7 +1,7 @@
-# ruff: noqa: INP001, PLC0415, T201 - a command of its own; what it looks for may be missing
+# ruff: noqa: PLC0415 - a command of its own; what it looks for may be missing
 """Compile the simulator to machine code: the core, the controller's decisions and what simulates the rest.
 
-Usage: python tools/compile_simulator.py [FOLDER]          (build/compiled; ``make simulate-compiled``)
+Usage: python tools/compile_simulator.py [DIRECTORY]       (build/compiled; ``make simulate-compiled``)
 
 The packages are copied to the directory; dataclasses are written out there (plain_classes.py), and mypyc, which comes
 with mypy, makes extension modules of the modules below, beside the copies. To use the compiled simulator,
@@ -85,7 +85,7 @@ TUPLES = frozenset(
         "ZnodeStat",
     }
 )
-"""NamedTuples that nobody takes apart or looks up by: as plain classes they are made and read faster. mypy, which sees
+"""NamedTuples that are never unpacked or used as keys: as plain classes they are made and read faster. mypy, which sees
 the copies, would complain of one that is used as a tuple."""
 VALUES = frozenset({"tidegauge_broker/replica/effects.py", "tidegauge_broker/replica/messages.py"})
 """Modules whose dataclasses hold values only, though not all of them are frozen."""
@@ -105,20 +105,20 @@ follow_imports = skip
 
 def main() -> int:
     """Compile, or say why not."""
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "compiled").resolve()
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    directory = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "compiled").resolve()
+    directory.parent.mkdir(parents=True, exist_ok=True)
     problem = _what_is_missing()
     if problem:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         print(f"The simulator is not compiled: {problem}. It runs interpreted.", file=sys.stderr)
         return 0
     stamp = _stamp()
-    if (folder / STAMP).is_file() and (folder / STAMP).read_text(encoding="utf-8") == stamp:
-        print(f"{folder} is up to date.", file=sys.stderr)
+    if (directory / STAMP).is_file() and (directory / STAMP).read_text(encoding="utf-8") == stamp:
+        print(f"{directory} is up to date.", file=sys.stderr)
         return 0
     print("Compiling the simulator: two or three minutes ...", file=sys.stderr)
     started = time.monotonic()
-    new = folder.with_name(folder.name + ".new")
+    new = directory.with_name(directory.name + ".new")
     shutil.rmtree(new, ignore_errors=True)
     _copy(new)
     log = new / "compiler.log"
@@ -132,9 +132,9 @@ def main() -> int:
     for rubbish in ("build", "c", "objects", ".mypy_cache"):
         shutil.rmtree(new / rubbish, ignore_errors=True)
     (new / STAMP).write_text(stamp, encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    new.rename(folder)
-    print(f"{folder} is compiled, in {time.monotonic() - started:.0f} s.", file=sys.stderr)
+    shutil.rmtree(directory, ignore_errors=True)
+    new.rename(directory)
+    print(f"{directory} is compiled, in {time.monotonic() - started:.0f} s.", file=sys.stderr)
     return 0
 
 
@@ -166,23 +166,23 @@ def _stamp() -> str:
     return f"{digest.hexdigest()} Python {platform.python_version()} mypyc {__version__}\n"
 
 
-def _copy(folder: Path) -> None:
+def _copy(directory: Path) -> None:
     for package in PACKAGES:
         source = ROOT / package
-        shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in _modules(folder):
-        values = path.relative_to(folder).as_posix() in VALUES
+        shutil.copytree(source, directory / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in _modules(directory):
+        values = path.relative_to(directory).as_posix() in VALUES
         path.write_text(write_out(path.read_text(encoding="utf-8"), TUPLES, holds_values=values), encoding="utf-8")
-    (folder / f"{SUPPORT_MODULE}.py").write_text(SUPPORT_SOURCE, encoding="utf-8")
+    (directory / f"{SUPPORT_MODULE}.py").write_text(SUPPORT_SOURCE, encoding="utf-8")
 
 
-def _modules(folder: Path) -> list[Path]:
-    found = [path for pattern in MODULES for path in sorted(folder.glob(pattern)) if path.name not in INTERPRETED]
+def _modules(directory: Path) -> list[Path]:
+    found = [path for pattern in MODULES for path in sorted(directory.glob(pattern)) if path.name not in INTERPRETED]
     return [path for path in found if path.name != "__init__.py"]
 
 
 def _build() -> int:
-    """In the folder: C, and extension modules beside the copies."""
+    """Build in the directory: C, and extension modules beside the copies."""
     from mypyc.build import mypycify
     from setuptools import setup
 

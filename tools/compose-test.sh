@@ -6,7 +6,7 @@
 #
 # Where no Docker engine runs, it is installed and started on Debian as root. Where it can't be, or where its containers
 # can't do what the tests ask of them, this says that it skips, and why, and ends with 0. An image that can't be built
-# twice although the package indexes answer is a failure, and so is a test that fails.
+# twice although the package indexes respond is a failure, and so is a test that fails.
 #
 #   SETUP_SECONDS      what engine and images may take in all (900); a machine that needs longer skips
 #   LIMIT_SECONDS      what all of it may take (no limit). With a limit a failure counts when it is seen twice, and what
@@ -32,7 +32,7 @@ child=""
 unbroken=""
 exec 3>&2 # where we speak, whatever is redirected
 
-tell() { echo "compose-test, $SECONDS s: $*" >&3; }
+report() { echo "compose-test, $SECONDS s: $*" >&3; }
 skip() { echo "SKIPPED compose-test: $1" >&3; exit "$skip_code"; }
 last_line() { grep -sv '^[[:space:]]*$' "$1" | tail -n 1 || true; }
 has() { command -v "$1" > /dev/null; }
@@ -56,7 +56,7 @@ within() {
 
 # --- The engine ---
 
-engine_answers() { has docker && timeout --kill-after=5 20 docker info > "$work/info" 2>&1; }
+engine_responds() { has docker && timeout --kill-after=5 20 docker info > "$work/info" 2>&1; }
 # What an engine that was killed has left behind keeps the next one from starting.
 forget_dead() {
     local file
@@ -67,7 +67,7 @@ forget_dead() {
 }
 install() {
     [ "$(id -u)" = 0 ] && has apt-get || skip "$* can't be installed without root and apt"
-    tell "installing $*"
+    report "installing $*"
     if [ -z "$installed" ]; then
         within apt-get update -qq > "$work/apt.log" 2>&1 || skip "$* can't be installed: $(last_line "$work/apt.log")"
     fi
@@ -85,15 +85,15 @@ start_engine() {
     local missing=()
     if ! has docker || ! has dockerd; then missing+=(docker.io); fi
     has_compose || missing+=(docker-compose)
-    [ "$(id -u)" = 0 ] || skip "no Docker engine answers, and only root can start one: $(last_line "$work/info")"
+    [ "$(id -u)" = 0 ] || skip "no Docker engine responds, and only root can start one: $(last_line "$work/info")"
     [ ${#missing[@]} = 0 ] || install "${missing[@]}"
-    if engine_answers; then return; fi # the package has started it
+    if engine_responds; then return; fi # the package has started it
     has dockerd || skip "there is no Docker engine to start"
     forget_dead
     setsid dockerd > "$work/dockerd.log" 2>&1 < /dev/null &
     started=$!
     for _ in $(seq 120); do
-        if engine_answers; then return; fi
+        if engine_responds; then return; fi
         kill -0 "$started" 2> /dev/null || break
         sleep 0.5
     done
@@ -134,7 +134,7 @@ choose_base() {
     within timeout --kill-after=5 90 docker pull --quiet "$stock" > "$work/pull.log" 2>&1 && return
     BASE_IMAGE=tidegauge-base:$(sha256sum tools/base-image.sh | cut -c 1-12)
     docker image inspect "$BASE_IMAGE" > "$work/inspect" 2>&1 && return
-    tell "$stock can't be pulled; making an image like it"
+    report "$stock can't be pulled; making an image like it"
     has mmdebstrap || install mmdebstrap
     if [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi
     within tools/base-image.sh "$BASE_IMAGE" > "$work/base.log" 2>&1 ||
@@ -174,7 +174,7 @@ try_containers() {
     probe "reach each other after a restart" docker exec "$name-b" python3 -c "$fetch" first:8000
     docker rm --force --volumes "$name-a" "$name-b" > "$work/rm.log" 2>&1 || true
     docker network rm "$name" >> "$work/rm.log" 2>&1 || true
-    tell "containers do what is needed (tried in $((SECONDS - began)) s)"
+    report "containers do what is needed (tried in $((SECONDS - began)) s)"
 }
 
 # --- Our images ---
@@ -214,7 +214,7 @@ build() {
         [ -n "$(id_of "$image")" ] && [ "$(id_of "$image")" = "$(id_of "$image:$inputs")" ] || changed+=("$service")
     done
     [ ${#changed[@]} -gt 0 ] || return 0
-    tell "building ${changed[*]} with ${compose[*]} from $BASE_IMAGE"
+    report "building ${changed[*]} with ${compose[*]} from $BASE_IMAGE"
     try_build "${changed[@]}"
     for service in "${changed[@]}"; do
         image=$(image_of "$service")
@@ -227,7 +227,7 @@ build() {
 # try_build SERVICE...: tries twice, since a download may break off.
 try_build() {
     within "${compose[@]}" --profile spark build "$@" > "$work/build.log" 2>&1 && return
-    tell "an image can't be built; once more"
+    report "an image can't be built; once more"
     within "${compose[@]}" --profile spark build "$@" > "$work/build.log" 2>&1 && return
     if grep -qiE "$not_ours" "$work/build.log"; then
         skip "an image can't be built: $(grep -iE "$not_ours" "$work/build.log" | tail -n 1)"
@@ -236,7 +236,7 @@ try_build() {
         'apt-get update -qq --error-on=any && pip download --quiet --no-deps --dest /tmp crc32c' > "$work/net.log" 2>&1 ||
         skip "an image can't be built, and a container can't reach the package indexes: $(last_line "$work/net.log")"
     tail -n 40 "$work/build.log" >&2
-    tell "an image can't be built"
+    report "an image can't be built"
     exit 1
 }
 
@@ -257,27 +257,27 @@ trap clean_up EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT
 if [ -z "$only_images" ]; then time_for 75 || skip "there is no time left for it"; fi
-engine_answers || start_engine
+engine_responds || start_engine
 touch "$work/engine"
 choose_compose
 choose_base
 try_containers
 inputs=inputs-$(digest_inputs)
 build zookeeper broker-0
-tell "images of the cluster are ready"
+report "images of the cluster are ready"
 build spark
-tell "the job's image is ready"
+report "the job's image is ready"
 if [ -n "$only_images" ]; then exit 0; fi
 time_for 75 || skip "there is no time left for it"
 status=0
 run_tests "$@" || status=$?
 if [ "$status" = 1 ] && [ -n "${LIMIT_SECONDS:-}" ]; then
-    tell "something failed; it counts if it fails again, on a machine whose containers still work"
+    report "something failed; it counts if it fails again, on a machine whose containers still work"
     try_containers
     time_for 75 || skip "something failed (above), and there is no time left to see it again"
     status=0
     run_tests --last-failed "$@" || status=$?
 fi
 if [ "$status" -ge 124 ] && [ -n "${LIMIT_SECONDS:-}" ]; then skip "the time was over; what was tried stands above"; fi
-tell "ended with $status"
+report "ended with $status"
 exit "$status"

@@ -39,18 +39,18 @@ PYTHON_TYPES = {"bool": "bool", "string": "str", "bytes": "bytes", "uuid": "byte
 Definition = Mapping[str, Any]
 
 
-def definitions(folder: Path | None) -> dict[str, Definition]:
+def definitions(directory: Path | None) -> dict[str, Definition]:
     """Read all message definitions, by their names."""
     found: dict[str, Definition] = {}
-    for text in _texts(folder):
+    for text in _texts(directory):
         definition = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
         found[definition["name"]] = definition
     return found
 
 
-def _texts(folder: Path | None) -> Iterator[str]:
-    if folder is not None:
-        for path in sorted(folder.glob("*.json")):
+def _texts(directory: Path | None) -> Iterator[str]:
+    if directory is not None:
+        for path in sorted(directory.glob("*.json")):
             yield path.read_text(encoding="utf-8")
         return
     for artifact in JARS:
@@ -207,17 +207,17 @@ def main() -> int:
         sys.stderr.write(f"Kafka's message definitions can't be had here, nothing was compared: {problem}\n")
         return 0 if options.check else 1
     present = {
-        f"{folder}/{path.name}": path.read_text(encoding="utf-8")
-        for folder in (MESSAGES, RECORDS)
-        for path in (TARGET / folder).glob("*.py")
+        f"{directory}/{path.name}": path.read_text(encoding="utf-8")
+        for directory in (MESSAGES, RECORDS)
+        for path in (TARGET / directory).glob("*.py")
     }
     differing = sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
     if options.check:
         if differing:
             sys.stderr.write(f"Not as Kafka {KAFKA} defines them: {', '.join(differing)}. Run: make kafka-messages\n")
         return 1 if differing else 0
-    for folder in (MESSAGES, RECORDS):
-        (TARGET / folder).mkdir(exist_ok=True)
+    for directory in (MESSAGES, RECORDS):
+        (TARGET / directory).mkdir(exist_ok=True)
     for name in differing:
         if name in wanted:
             (TARGET / name).write_text(wanted[name], encoding="utf-8")

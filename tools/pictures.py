@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - run with -m from the checkout, where tests.integration.chromium is found
 """Makes docs/images: watch.png by a headless Chromium, and failover.svg, a recording of commands in a terminal.
 
 Real commands on a real cluster of three brokers in a temporary directory; ``make pictures`` calls it. What differs from
@@ -78,8 +77,8 @@ class Line(NamedTuple):
 class Terminal:
     """Runs commands in a terminal of 80 columns and keeps what it shows."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._environment = {
             **{name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "TIDEGAUGE_DIR"}},
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
@@ -111,7 +110,7 @@ class Terminal:
         ioctl(theirs, TIOCSWINSZ, pack("HHHH", ROWS, COLUMNS, 0, 0))
         process = subprocess.Popen(
             ["bash", "-c", command],
-            cwd=self._folder,
+            cwd=self._directory,
             env=self._environment,
             stdin=theirs,
             stdout=theirs,
@@ -120,7 +119,7 @@ class Terminal:
         )
         os.close(theirs)
         end = time.monotonic() + 120
-        with suppress(OSError):  # EIO: nobody holds the other end any more
+        with suppress(OSError):  # EIO: the other end is closed
             while time.monotonic() < end and (part := os.read(ours, 65536) if select([ours], [], [], 60)[0] else b""):
                 yield part.decode()
                 said += part.decode()
@@ -146,10 +145,10 @@ def svg(lines: list[Line]) -> str:
     return picture.replace("/* motion */", styles % "\n".join(motion))
 
 
-def failover(folder: Path) -> str:
+def failover(directory: Path) -> str:
     """Record a leader that is killed and comes back."""
-    terminal = Terminal(folder)
-    run(folder, "create-topic", "orders", "--replica-assignment", "2:0:1")
+    terminal = Terminal(directory)
+    run(directory, "create-topic", "orders", "--replica-assignment", "2:0:1")
     terminal.run("tidegauge produce orders --count 1000")
     terminal.run("tidegauge kill --leader-of orders-0")
     terminal.run("tidegauge wait --leader orders-0=0 && tidegauge produce orders --count 500")
@@ -159,17 +158,17 @@ def failover(folder: Path) -> str:
     return svg(terminal.lines)
 
 
-def run(folder: Path, *arguments: str) -> None:
+def run(directory: Path, *arguments: str) -> None:
     """Run a verb on the cluster below the directory."""
     subprocess.run(
-        [BIN / "tidegauge", *arguments, "--dir", folder / "tidegauge-data"], check=True, stdout=subprocess.DEVNULL
+        [BIN / "tidegauge", *arguments, "--dir", directory / "tidegauge-data"], check=True, stdout=subprocess.DEVNULL
     )
 
 
 @contextmanager
-def watching(folder: Path) -> Iterator[str]:
+def watching(directory: Path) -> Iterator[str]:
     """Return the address of a running ``tidegauge watch``."""
-    command = [BIN / "tidegauge", "watch", "--dir", folder / "tidegauge-data", "--port", "0"]
+    command = [BIN / "tidegauge", "watch", "--dir", directory / "tidegauge-data", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -195,23 +194,23 @@ document.addEventListener("DOMContentLoaded", () => {
 """
 
 
-def screenshot(folder: Path, page: Page, address: str) -> None:
+def screenshot(directory: Path, page: Page, address: str) -> None:
     """Photograph the page with a broker down and a follower held, so that a high watermark lags."""
-    run(folder, "start", "2")
+    run(directory, "start", "2")
     for topic, assignment in (("invoices", "0:1:2,1:2:0"), ("payments", "1:0")):
-        run(folder, "create-topic", topic, "--replica-assignment", assignment)
+        run(directory, "create-topic", topic, "--replica-assignment", assignment)
         for partition in range(assignment.count(",") + 1):
-            run(folder, "produce", topic, "--count", "600", "--partition", str(partition))
-    run(folder, "wait", "--in-sync")
+            run(directory, "produce", topic, "--count", "600", "--partition", str(partition))
+    run(directory, "wait", "--in-sync")
     page.call("Page.addScriptToEvaluateOnNewDocument", source=NEUTRAL)
     page.open(address)
     row = "[...document.querySelectorAll('.group')].find(one => one.textContent.startsWith('%s'))?.textContent || ''"
     page.until(f"({row % 'payments-0'}).includes('LEO 600')")
-    run(folder, "kill", "2")
-    run(folder, "wait", "--leader", "invoices-1=1")
+    run(directory, "kill", "2")
+    run(directory, "wait", "--leader", "invoices-1=1")
     page.until("document.body.textContent.includes('no session')")
-    run(folder, "hold-fetch", "invoices-0", "--broker", "1")
-    run(folder, "produce", "invoices", "--count", "250", "--acks", "1", "--partition", "0")
+    run(directory, "hold-fetch", "invoices-0", "--broker", "1")
+    run(directory, "produce", "invoices", "--count", "250", "--acks", "1", "--partition", "0")
     page.until(f"({row % 'invoices-0'}).includes('LEO 850')")
     page.look(1280, 1060, dark=False)
     page.screenshot(IMAGES / "watch.png")
@@ -220,13 +219,13 @@ def screenshot(folder: Path, page: Page, address: str) -> None:
 def main() -> None:
     """Make both."""
     with tempfile.TemporaryDirectory(prefix="tidegauge-pictures-") as name:
-        folder = Path(name)
-        cluster = LocalCluster.create(folder / "tidegauge-data", 3, settings={"replica.lag.time.max.ms": "60000"})
+        directory = Path(name)
+        cluster = LocalCluster.create(directory / "tidegauge-data", 3, settings={"replica.lag.time.max.ms": "60000"})
         try:
             cluster.up()
-            (IMAGES / "failover.svg").write_text(failover(folder), encoding="utf-8")
-            with watching(folder) as address, chromium(folder / "chromium") as page:
-                screenshot(folder, page, address)
+            (IMAGES / "failover.svg").write_text(failover(directory), encoding="utf-8")
+            with watching(directory) as address, chromium(directory / "chromium") as page:
+                screenshot(directory, page, address)
         finally:
             cluster.down()
 

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - beside compile_simulator.py, which imports it
 """Dataclasses written out as plain classes, in a copy of the sources that is going to be compiled.
 
 The compiler (mypyc) makes a native class of a dataclass, but its ``__init__``, ``__eq__`` and ``__repr__`` stay those

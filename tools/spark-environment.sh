@@ -11,7 +11,7 @@ is='export PYSPARK_DRIVER_PYTHON="${PYSPARK_PYTHON:-"$(cd "$(dirname "$0")"; pwd
 content=$(cat "$script")
 printf '%s\n' "${content//"     $was"/"     $is"}" > "$script"
 
-# Spark's scripts read this file before they look for Java (load-spark-env.sh), unless SPARK_CONF_DIR names another folder.
+# Spark's scripts read this file before they look for Java (load-spark-env.sh), unless SPARK_CONF_DIR names another directory.
 purelib=$("$1/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 mkdir -p "$purelib/pyspark/conf"
 cat > "$purelib/pyspark/conf/spark-env.sh" <<'ENV'

@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PRODUCT = ("broker/", "client/", "controller/", "docker/", "lab/", "proof/", "proto/", "spark_jobs/")
+PRODUCT = (
+    "bench/",
+    "broker/",
+    "client/",
+    "controller/",
+    "docker/",
+    "lab/",
+    "proof/",
+    "proto/",
+    "spark_jobs/",
+    "tools/",
+)
 """Directories of the product that hold these rules; docs/glossary.md has the words."""
 DIALECT = {"answer", "answers", "answered", "answering", "cut", "cuts", "gone", "life", "told"}
 PARTLY = {"client/": DIALECT, "lab/": DIALECT, "proof/": DIALECT}
