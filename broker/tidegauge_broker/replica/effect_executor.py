@@ -128,7 +128,7 @@ class Host(Protocol):
         """Respond to a produce."""
         ...
 
-    def respond_to_fetch(self, token: object, results: FetchResults) -> None:
+    def respond_to_fetch(self, token: object, results: FetchResults, /) -> None:
         """Respond to a fetch."""
         ...
 

@@ -13,7 +13,7 @@ from tidegauge_broker.server.lab.channels import Calls, LabChannel
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.service.caller import Caller
-from tidegauge_broker.server.service.gate import CallRefused, InjectedError
+from tidegauge_broker.server.service.gate import CallRefused, GatedRequest, InjectedError
 from tidegauge_broker.server.wire.grpc.callers import CALLER_KEY, calling_broker
 from tidegauge_broker.server.wire.grpc.gated_calls import GatedCalls
 
@@ -271,12 +271,12 @@ async def test_a_request_is_admitted_with_the_error_of_its_api_and_lost_by_its_c
     assert gate.is_open
     broker.faults.set(failing("Fetch", error=ERROR, skip=1))
     assert not gate.is_open
-    answers = [await gate.admit(api, A_CLIENT) for api in ("Fetch", "Metadata", "Fetch")]
+    answers = [await gate.admit(GatedRequest(api, A_CLIENT)) for api in ("Fetch", "Metadata", "Fetch")]
     assert answers == [None, None, InjectedError(ERROR)]
     broker.faults.set(cut(lab_pb2.LAB_PLANE_CLIENTS, drop_probability=1.0))
     with pytest.raises(CallRefused, match="refused by the lab"):
-        await gate.admit("Metadata", A_CLIENT)
-    assert await gate.admit("Metadata", A_BROKER) is None
+        await gate.admit(GatedRequest("Metadata", A_CLIENT))
+    assert await gate.admit(GatedRequest("Metadata", A_BROKER)) is None
 
 
 # Calls that leave

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.fault_table import CLIENT, IN, End, FaultTable
 from tidegauge_broker.server.service.caller import Caller
-from tidegauge_broker.server.service.gate import CallRefused, Entry, InjectedError
+from tidegauge_broker.server.service.gate import CallRefused, Entry, GatedRequest, InjectedError
 
 
 class _Entry:
@@ -68,14 +68,14 @@ class LabGate:
         assert isinstance(entry, _Entry)
         self._entries.pop(entry, None)
 
-    async def admit(self, api: str, caller: Caller) -> InjectedError | None:
+    async def admit(self, request: GatedRequest) -> InjectedError | None:
         """Apply the faults in force to one request; rule 2."""
-        verdict = self._faults.network(IN, _end_of(caller))
+        verdict = self._faults.network(IN, _end_of(request.caller))
         if verdict.delay_ms:
             await asyncio.sleep(verdict.delay_ms / 1000)
         if verdict.refused_by is not None:
             raise CallRefused(_words(verdict.refused_by))
-        fault = self._faults.error(api)
+        fault = self._faults.error(request.api)
         return None if fault is None else InjectedError(fault.error, fault.after_effect, fault.grpc_status or None)
 
     def _look_again(self) -> None:

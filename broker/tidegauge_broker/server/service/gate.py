@@ -1,17 +1,35 @@
 """What stands between the wires and the service: a gate that refuses or delays requests, or responds in its place.
 
 The gate decides by API, caller and its own rules, for every wire; a wire names the caller, breaks the connection when
-the gate says so, and puts an injected error into its own form of the response. A broker has no gate unless the lab is
-on.
+the gate says so, and gives the form of its responses. ``admission`` asks the gate about each request. A broker has no
+gate unless the lab is on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.service.caller import Caller
+
+
+@dataclass(frozen=True, slots=True)
+class GatedRequest:
+    """One request, as a gate tells requests apart.
+
+    Attributes:
+        api: the name of its API, the same for every wire.
+        caller: who sends it.
+        partitions: those that it is about; a topic without a partition has -1.
+        group: the group or transactional id that it is about; empty: none.
+    """
+
+    api: str
+    caller: Caller
+    partitions: Collection[TopicPartition] = ()
+    group: str = ""
 
 
 class CallRefused(Exception):
@@ -74,7 +92,7 @@ class Gate(Protocol):
     def leave(self, entry: Entry) -> None:
         """Forget a call or a connection that has ended."""
 
-    def admit(self, api: str, caller: Caller) -> Awaitable[InjectedError | None]:
+    def admit(self, request: GatedRequest) -> Awaitable[InjectedError | None]:
         """Let one request pass after its delay; return the error that its response is to carry.
 
         Raises:

@@ -8,6 +8,12 @@ Rules:
     3. acks=0 has no response that could carry an error, so a failed append ends the connection.
     4. When the connection closes, what waits in purgatory is forgotten.
 
+Kafka's protocol shares rule 3 (``unacknowledged_failure``) and keeps the order in its own way (``KafkaConnection``,
+rule 2): its responses leave in the order of all the connection's requests, so a Produce that waits for acks takes a
+place in the same queue as any other request, and the length of that queue is the limit. It is not read from while
+responses wait for the client, so none has to be counted until it is taken; and an append must begin there without a
+turn of the event loop. gRPC has a stream for produce requests alone, whose responses may overtake one another.
+
 Source: Kafka's KafkaApis.handleProduceRequest (acks=0 and an error: ``closeConnection``). Kafka handles one request of
 a connection at a time; rule 2 stands in for that limit where requests are pipelined.
 """
@@ -15,7 +21,7 @@ a connection at a time; rule 2 stands in for that limit where requests are pipel
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from tidegauge.errors import ErrorCode
@@ -29,6 +35,14 @@ Respond = Callable[[Sequence[ProduceResult]], None]
 
 class UnacknowledgedAppendFailed(Exception):
     """An append with acks=0 failed: the wire closes the connection. The message says why."""
+
+
+def unacknowledged_failure(results: Iterable[ProduceResult]) -> ProduceResult | None:
+    """Return the first failure of an append with acks=0, for which the wire closes the connection; None: none failed.
+
+    Rule 3, for every wire.
+    """
+    return next((result for result in results if result.error is not ErrorCode.NONE), None)
 
 
 class OpenProduces:
@@ -64,7 +78,7 @@ class OpenProduces:
         await self._room.acquire()
         future = self._produce(request)
         if request.acks == 0:
-            failed = next((result for result in future.result() if result.error is not ErrorCode.NONE), None)
+            failed = unacknowledged_failure(future.result())
             if failed is not None:
                 raise UnacknowledgedAppendFailed(f"{failed.error.name}: {failed.message}")
             respond(())

@@ -19,8 +19,9 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from tidegauge_broker.server.service.admission import Admission, admit, through
 from tidegauge_broker.server.service.caller import Caller
-from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate, InjectedError
+from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate, GatedRequest, InjectedError
 from tidegauge_broker.server.wire.grpc import injected_responses as injection
 from tidegauge_broker.server.wire.grpc.callers import calling_broker
 from tidegauge_broker.server.wire.grpc.records_response import whole
@@ -43,13 +44,13 @@ class _Call:
     """One call in progress.
 
     Attributes:
-        replaced: the error for a response, and its request, by the number that both share.
+        replaced: what becomes of a response, by the number that it shares with its request.
     """
 
     rpc: str
     caller: Caller
     entry: Entry
-    replaced: dict[int, tuple[InjectedError, Message]] = field(default_factory=dict)
+    replaced: dict[int, Admission] = field(default_factory=dict)
 
 
 class GatedCalls(grpc.aio.ServerInterceptor):
@@ -93,11 +94,12 @@ class GatedCalls(grpc.aio.ServerInterceptor):
         async def respond(request: Any, context: Context) -> Any:
             call = self._begin(rpc, caller)
             try:
-                injected = None if self._gate.is_open else await self._admit(call, request)
-                real = await handler.unary_unary(request, context)
-                return real if injected is None else _replaced(rpc, injected, request, real)
-            except _RespondedEarly as instead:
-                return instead.response
+                if self._gate.is_open:
+                    return await handler.unary_unary(request, context)
+                form = _Form(rpc, request)
+                return await through(
+                    self._gate, GatedRequest(rpc, caller), form, lambda: handler.unary_unary(request, context)
+                )
             except (CallRefused, asyncio.CancelledError) as problem:
                 refused = _why(call, problem)
             finally:
@@ -114,7 +116,7 @@ class GatedCalls(grpc.aio.ServerInterceptor):
                 self._gate.check(call.entry)
                 async for real in handler.stream_stream(_Requests(self, call, requests), context):
                     other = call.replaced.pop(_number_of(real), None) if call.replaced else None
-                    yield real if other is None else _replaced(rpc, *other, real)
+                    yield real if other is None else other.finish(real)
                     if other is not None and injection.is_for_the_whole(rpc):
                         return
                 return
@@ -140,28 +142,18 @@ class GatedCalls(grpc.aio.ServerInterceptor):
 
     async def _admit_one_of_many(self, call: _Call, request: Any) -> Any:
         """Return the request that the service is to see; rule 3."""
-        injected = await self._admit(call, request)
-        if injected is not None:
-            call.replaced[_number_of(request)] = injected, request
-            if not injected.after_effect:  # it must reach the service in its place, but without effect
-                empty = type(request)()
-                empty.CopyFrom(request)
-                empty.ClearField("partitions")
-                return empty
-        return request
-
-    async def _admit(self, call: _Call, request: Any) -> InjectedError | None:
-        """Wait for the gate; return the error to be put into the real response."""
-        injected = await self._gate.admit(call.rpc, call.caller)
-        if injected is None:
-            return None
-        if injected.after_effect or (injected.status is None and injection.must_run(call.rpc)):
-            return injected
-        if injected.status is not None:
-            raise CallRefused("injected by the lab", injected.status)
-        if injection.METHODS[call.rpc].client_streaming and not injection.is_for_the_whole(call.rpc):
-            return injected
-        raise _RespondedEarly(injection.refusal(injected.error, request, injection.empty_response(call.rpc)))
+        admission = await admit(self._gate, GatedRequest(call.rpc, call.caller), _Form(call.rpc, request))
+        if admission is None:
+            return request
+        if admission.refusal is not None and injection.is_for_the_whole(call.rpc):
+            raise _RespondedEarly(admission.refusal)
+        call.replaced[_number_of(request)] = admission
+        if admission.refusal is None:
+            return request
+        empty = type(request)()  # it must reach the service in its place, but without effect
+        empty.CopyFrom(request)
+        empty.ClearField("partitions")
+        return empty
 
 
 class _Requests:
@@ -181,18 +173,26 @@ class _Requests:
         return request if waiting is None else await waiting
 
 
-def _replaced(rpc: str, injected: InjectedError, request: Message, response: Any) -> Message:
-    """Return the response with the error in it.
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The form of the response to a request of an RPC."""
 
-    Raises:
-        CallRefused: the call ends with a gRPC status instead.
-    """
-    if injected.status is not None:
-        raise CallRefused("injected by the lab", injected.status)
-    real: Message = whole(response)
-    if injected.after_effect or injection.must_run(rpc):
+    rpc: str
+    request: Message
+
+    def refusal(self, error: int) -> Message | None:
+        """Return the response that refuses the request; None where only the real one names what there is."""
+        if injection.must_run(self.rpc):
+            return None
+        return injection.refusal(error, self.request, injection.empty_response(self.rpc))
+
+    def with_error(self, response: Any, injected: InjectedError) -> Message:
+        """Return the response with the error in it."""
+        real: Message = whole(response)
         return injection.with_error(injected.error, real)
-    return injection.refusal(injected.error, request, type(real)())
+
+    def discard(self, response: Any) -> None:
+        """Release nothing: what a response holds is released with its call."""
 
 
 def _why(call: _Call, problem: BaseException) -> CallRefused:

@@ -20,7 +20,8 @@ from typing import Any
 from tidegauge.kafka.apis import APIS, PRODUCE, message_class
 from tidegauge.kafka.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tidegauge_broker.server.service import Caller
-from tidegauge_broker.server.service.gate import CallRefused, Gate, InjectedError
+from tidegauge_broker.server.service.admission import INJECTED, through
+from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Encoded, Held, Pending, Silent
 
 API_NAMES = {"OffsetForLeaderEpoch": "OffsetsForLeaderEpoch", "IncrementalAlterConfigs": "AlterConfigs"}
@@ -60,22 +61,11 @@ async def gated(gate: Gate, key: int, caller: Caller, request: Any, handle: Call
         CloseConnection: rule 1, or what the handler raises.
     """
     name = APIS[key].name
+    asked = GatedRequest(API_NAMES.get(name, name), caller)
     try:
-        injected = await gate.admit(API_NAMES.get(name, name), caller)
+        return await through(gate, asked, _Form(key, request), lambda: _handled(handle))
     except CallRefused as refused:
         raise CloseConnection(str(refused)) from None
-    if injected is None:
-        return await _handled(handle)
-    if injected.status is not None and not injected.after_effect:
-        raise CloseConnection("injected by the lab")
-    if not injected.after_effect and name not in _READS:
-        return _refusal(key, request, injected)
-    response = await _handled(handle)
-    if injected.status is not None or isinstance(response, Silent):
-        _release(response)
-        raise CloseConnection("injected by the lab")
-    _put(response.message if isinstance(response, Held) else response, injected.error)
-    return response
 
 
 async def _handled(handle: Callable[[], Any]) -> Any:
@@ -85,36 +75,54 @@ async def _handled(handle: Callable[[], Any]) -> Any:
     return await response if asyncio.iscoroutine(response) else response
 
 
-def _release(response: Any) -> None:
-    if isinstance(response, Held):
-        response.pending.release()
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Form:
+    """The form of the response to a request of an API."""
+
+    key: int
+    request: Any
+
+    def refusal(self, error: int) -> Any:
+        """Return the response to a request that is not handled; None for one that only reads. Rule 3."""
+        return None if APIS[self.key].name in _READS else _refusal(self.key, self.request, error)
+
+    def with_error(self, response: Any, injected: InjectedError) -> Any:
+        """Put the error into the response; rule 2."""
+        message = response.message if isinstance(response, Held) else response
+        if isinstance(message, (Silent, Encoded)):
+            raise CallRefused(INJECTED)
+        _put(message, injected.error)
+        return response
+
+    def discard(self, response: Any) -> None:
+        """Release the memory that the response takes."""
+        if isinstance(response, Held):
+            response.pending.release()
 
 
-def _refusal(key: int, request: Any, injected: InjectedError) -> Any:
+def _refusal(key: int, request: Any, error: int) -> Any:
     """Return the response to a request that is not handled; rule 3."""
     if key == PRODUCE:
         if request.acks == 0:
-            raise CloseConnection("injected by the lab")
+            raise CallRefused(INJECTED)
         return ProduceResponse(
             [
                 TopicProduceResponse(
                     topic.name,
-                    [PartitionProduceResponse(item.index, injected.error, -1) for item in topic.partition_data],
+                    [PartitionProduceResponse(item.index, error, -1) for item in topic.partition_data],
                 )
                 for topic in request.topic_data
             ]
         )
     response = message_class(key, response=True)()
     if not hasattr(response, "error_code"):
-        raise CloseConnection("injected by the lab: the response has no place for an error before its effect")
-    response.error_code = injected.error
+        raise CallRefused(f"{INJECTED}: the response has no place for an error before its effect")
+    response.error_code = error
     return response
 
 
 def _put(response: Any, error: int) -> None:
     """Put an error into a response; rule 2."""
-    if isinstance(response, Encoded):
-        raise CloseConnection("injected by the lab")
     items = list(_items(response))
     for item in items or [response]:
         if hasattr(item, "error_code"):

@@ -33,6 +33,7 @@ from tidegauge.record_batch import (
     TRANSACTIONAL_BIT,
 )
 from tidegauge_broker.replica import messages as core
+from tidegauge_broker.server.service.open_produces import unacknowledged_failure
 from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of
 from tidegauge_broker.server.wire.kafka.request import SILENT, CloseConnection, Context, Pending, Silent
 
@@ -68,11 +69,9 @@ def handle(request: ProduceRequest, context: Context) -> Pending | ProduceRespon
 
     if request.acks != 0:
         return respond(future.result()) if future.done() else Pending(future, respond)
-    for result in [*refused.values(), *future.result()]:
-        if result.error is not ErrorCode.NONE:
-            raise CloseConnection(
-                f"a Produce request with acks=0 failed on {result.topic_partition}: {result.error.name}"
-            )
+    failed = unacknowledged_failure([*refused.values(), *future.result()])
+    if failed is not None:
+        raise CloseConnection(f"a Produce request with acks=0 failed on {failed.topic_partition}: {failed.error.name}")
     return SILENT
 
 

@@ -1,0 +1,105 @@
+"""How a request passes the service's gate, for every wire: the one place that asks the gate about requests.
+
+Rules:
+    1. A request that the gate refuses ends as if its connection had failed (``CallRefused``); so does one that gets a
+       status in place of a response.
+    2. Before its effect, a request that is to fail is not handled, if the wire can word a response that refuses it. If
+       it can't, since only the real response names what there is, the request is handled and the error put in there.
+    3. After its effect, the error is put into the real response.
+
+A wire gives the form of its responses (``ResponseForm``), and ends the call or the connection when ``CallRefused``
+arrives. Where responses have no place of their own in time (a stream of pipelined requests), the wire takes the
+``Admission`` of each request and finishes its response later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
+
+INJECTED = "injected by the lab"
+
+
+class ResponseForm(Protocol):
+    """How a wire puts an error into the response to one request."""
+
+    def refusal(self, error: int) -> Any:
+        """Return a response that refuses the request before its effect; None if there is none by rule 2.
+
+        Raises:
+            CallRefused: the request changes something, and its response has no place for the error.
+        """
+        ...
+
+    def with_error(self, response: Any, injected: InjectedError) -> Any:
+        """Return the real response with the error in it.
+
+        Raises:
+            CallRefused: it has no place for the error.
+        """
+        ...
+
+    def discard(self, response: Any) -> None:
+        """Release what a response holds that is not sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A request for which the gate has something in store.
+
+    Attributes:
+        injected: the error.
+        form: of the response.
+        refusal: the response, where the request must not be handled; else None.
+    """
+
+    injected: InjectedError
+    form: ResponseForm
+    refusal: Any = None
+
+    def finish(self, response: Any) -> Any:
+        """Return what is sent in place of the service's response.
+
+        Raises:
+            CallRefused: nothing is sent.
+        """
+        if self.refusal is not None:
+            self.form.discard(response)
+            return self.refusal
+        if self.injected.status is not None:
+            self.form.discard(response)
+            raise CallRefused(INJECTED, self.injected.status)
+        return self.form.with_error(response, self.injected)
+
+
+async def admit(gate: Gate, request: GatedRequest, form: ResponseForm) -> Admission | None:
+    """Let a request pass the gate after its delay; None: it passes as it is.
+
+    Raises:
+        CallRefused: rule 1.
+    """
+    injected = await gate.admit(request)
+    if injected is None:
+        return None
+    if injected.after_effect:
+        return Admission(injected, form)
+    if injected.status is not None:
+        raise CallRefused(INJECTED, injected.status)
+    return Admission(injected, form, form.refusal(injected.error))
+
+
+async def through(gate: Gate, request: GatedRequest, form: ResponseForm, handle: Callable[[], Awaitable[Any]]) -> Any:
+    """Let a request pass the gate, handle it, and return the response that is to be sent.
+
+    Raises:
+        CallRefused: the call ends without a response.
+    """
+    admission = await admit(gate, request, form)
+    if admission is None:
+        return await handle()
+    if admission.refusal is not None:
+        return admission.refusal
+    return admission.finish(await handle())
