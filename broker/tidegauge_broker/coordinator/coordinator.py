@@ -134,6 +134,11 @@ class GroupCoordinator:
         """Totals since the start, for the metrics."""
         return self._runtime.counters
 
+    @property
+    def appends_in_flight(self) -> int:
+        """How many appends have no outcome yet."""
+        return self._runtime.appends_in_flight
+
     def gauges(self) -> Gauges:
         """Return what is there now, for the metrics."""
         return counted(self._groups())

@@ -181,19 +181,19 @@ def _as_violation(broken: Violation | AssertionError) -> Violation:
 
 def heal(world: World) -> None:
     """End the faults; then everything must come to rest in order (Proceeds, Converges)."""
-    _end_faults(world)
+    end_faults(world)
     if any(broker.has_faults for broker in world.brokers.values()):
-        _rest(world)
+        rest(world)
         for partition in world.partitions:
             _check_proceeds(world, partition)
         _mend(world)
-    _rest(world)
+    rest(world)
     for partition in world.partitions:
         partition.checker.converged()
     _last_produce(world)
 
 
-def _end_faults(world: World) -> None:
+def end_faults(world: World) -> None:
     """Restore processes and links, deliver everything; failed disks stay failed, and no other will fail."""
     world.cut_links.clear()
     world.paused.clear()
@@ -218,7 +218,7 @@ def _end_faults(world: World) -> None:
             world.give_up(exchange)
 
 
-def _rest(world: World) -> None:
+def rest(world: World) -> None:
     """Time passes and everything is delivered, until two looks at the cluster show the same."""
     calm = 0
     for _ in range(_HEAL_ROUNDS):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tidegauge.control import (
     NO_LEADER,
@@ -28,6 +28,7 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, PartitionStateNode, encode_log_dir_event, state_path
+from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import (
     CONSUMER,
     CoreSettings,
@@ -88,6 +89,18 @@ class Sent:
     """A client's produce request: a batch for each of some partitions."""
 
     batches: list[Produced]
+
+
+class Coordinators(Protocol):
+    """Who hears of leaderships, and of the outcome of its appends; it must not act before the event is over."""
+
+    def leadership_changed(self, broker: MemoryBroker, change: LeadershipChanged) -> None:
+        """Take in that a broker gained or lost a leadership."""
+        ...
+
+    def produced(self, broker: MemoryBroker, token: object, results: Sequence[ProduceResult]) -> None:
+        """Take in the response to a produce that no client has sent."""
+        ...
 
 
 class SimPartition:
@@ -210,6 +223,8 @@ class World:
         self.unreported: set[int] = set()
         """Brokers with replicas offline of which no controller could be notified yet."""
         self.events: list[dict[str, Any]] | None = None
+        self.coordinators: Coordinators | None = None
+        """What runs coordinators on these brokers, where there are any."""
         self._sending: Sent | None = None
         for broker_id in self.brokers:
             self.start(broker_id)
@@ -259,6 +274,8 @@ class World:
             for change in told.leaderships:
                 partition = self._by_name[change.topic_partition]
                 partition.checker.leadership_changed(partition.brokers[broker.broker_id], change)
+                if self.coordinators is not None:
+                    self.coordinators.leadership_changed(broker, change)
             told.leaderships = []
         broker_id = broker.broker_id
         for checker, replicas in self._checked:
@@ -269,6 +286,8 @@ class World:
                     at_once = token is self._sending
                     for produced, result in zip(token.batches, results, strict=True):
                         self._produced(broker_id, produced, result, at_once=at_once)
+                elif self.coordinators is not None:
+                    self.coordinators.produced(broker, token, results)
             told.produced = []
         if told.has_failures:
             told.has_failures = False

@@ -1,0 +1,173 @@
+"""One simulated history of a group: a cluster that fails, members that restart, a network that loses and repeats.
+
+The cluster is that of ``simulation``: the real replication core, the controller's real decisions, the same faults. Its
+one partition is __consumer_offsets; on every broker runs the real group coordinator. After the faults everything is
+delivered, the members come to rest, and what was acknowledged must be there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from tidegauge.collections_off import collections_off
+from tidegauge.groups import GroupState
+from tidegauge_broker.replica.messages import CoreSettings, TopicRules
+from tidegauge_proof.simulator.actions import (
+    ACTIONS,
+    MUST_SURVIVE,
+    bounds,
+    consume,
+    produce,
+    produce_idempotently,
+    swarm_of,
+)
+from tidegauge_proof.simulator.acts import words_of
+from tidegauge_proof.simulator.checker import Checker, Violation
+from tidegauge_proof.simulator.dice import Dice
+from tidegauge_proof.simulator.groups.group_actions import GROUP_ACTIONS, Clients, deliver
+from tidegauge_proof.simulator.groups.group_checker import GroupChecker
+from tidegauge_proof.simulator.groups.group_world import GroupWorld
+from tidegauge_proof.simulator.groups.members import GROUP, SESSION_MS
+from tidegauge_proof.simulator.memory_broker import AT
+from tidegauge_proof.simulator.simulation import end_faults, rest
+from tidegauge_proof.simulator.world import World
+
+_LAG_MS = 2000
+_CLUSTER_SHARE = 0.4
+"""The part of the steps that happen to the cluster; faults are a tenth as frequent as without groups."""
+_NOT_HERE = (produce, produce_idempotently, consume)
+"""Actions of clients that write to the partition what no coordinator would, or read what the checker does not know."""
+_ATTEMPTS = 12
+_REST_ROUNDS = 120
+_REST_MS = 1000
+
+
+@dataclass(slots=True)
+class GroupHistory:
+    """What came of a seed.
+
+    Attributes:
+        steps: how many were done; with a violation, its number.
+        commits: how many partitions' commits were acknowledged.
+        generations: the highest generation.
+        loads: how many loads were completed.
+        died_with: what coordinators were in the middle of when their processes died.
+        story: what each step did, in words, where that was asked for.
+    """
+
+    seed: int
+    steps: int = 0
+    violation: Violation | None = None
+    commits: int = 0
+    generations: int = 0
+    loads: int = 0
+    died_with: set[str] = field(default_factory=set[str])
+    story: list[str] = field(default_factory=list)
+
+
+def group_history_of(seed: int, steps: int, *, tells: bool = False) -> GroupHistory:
+    """Run a seed; the same seed gives the same history. ``tells`` keeps what each step did."""
+    with collections_off():
+        return _run(seed, steps, tells=tells)
+
+
+def _run(seed: int, steps: int, *, tells: bool) -> GroupHistory:
+    history = GroupHistory(seed)
+    dice = Dice(seed)
+    swarm = swarm_of(seed, "kip-320", MUST_SURVIVE, directories=1)
+    settings = CoreSettings(
+        replica_lag_time_max_ms=_LAG_MS,
+        replica_fetch_backoff_ms=100,
+        coordinator_topics=frozenset({AT.topic}),
+        emits_diagnostics=False,
+    )
+    partition = Checker(swarm.min_insync_replicas)
+    world = World(swarm.replicas, settings, TopicRules(min_insync_replicas=swarm.min_insync_replicas), partition)
+    for broker in world.brokers.values():
+        broker.flushes = swarm.flushes
+    checker = GroupChecker(partition)
+    cluster = GroupWorld(world, checker)
+    clients = Clients(2 + seed % 3, seed % 2 + seed % 3 // 2, min(world.brokers))
+    weights = [
+        0.0 if action in _NOT_HERE else weight * (0.1 if is_fault else 1)
+        for (action, _, is_fault), weight in zip(ACTIONS, swarm.weights, strict=True)
+    ]
+    rising = bounds(weights)
+    rising_of_groups = bounds([weight for _, weight in GROUP_ACTIONS])
+    try:
+        for _ in range(steps):
+            history.steps += 1
+            dice.begin()
+            words = ""
+            for _ in range(_ATTEMPTS):
+                if dice.happens(_CLUSTER_SHARE):
+                    done = ACTIONS[bisect_right(rising, dice.below(rising[-1]))][0](world, dice, swarm)
+                    cluster.run()
+                    words = words_of(done)
+                else:
+                    action = GROUP_ACTIONS[bisect_right(rising_of_groups, dice.below(rising_of_groups[-1]))][0]
+                    words = action(clients, cluster, dice) or ""
+                if words:
+                    break
+            if tells:
+                history.story.append(words)
+        _heal(world, cluster, clients)
+    except Violation as broken:
+        history.violation = broken
+    except AssertionError as broken:
+        history.violation = Violation("Own", f"the coordinator's own invariant: {broken}")
+    history.commits, history.generations, history.loads = checker.commits, checker.generations, checker.loads
+    history.died_with = checker.died_with
+    return history
+
+
+def _heal(world: World, cluster: GroupWorld, clients: Clients) -> None:
+    """End the faults; every member must get an assignment, and nothing may be left open."""
+    end_faults(world)
+    rest(world)
+    cluster.run()
+    for member in clients.members:
+        member.in_flight.clear()
+    calm = 0
+    for _ in range(_REST_ROUNDS):
+        _deliver_all(world, cluster)
+        leader = world.state_now.leader
+        for member in clients.members:
+            member.broker = leader
+            if member.is_fenced:
+                member.restart()
+            while (request := member.next_request() or member.heartbeat()) is not None:
+                call = clients.call(member, request[1])
+                member.in_flight[request[0]] = call
+                cluster.send(call, leader)
+        _deliver_all(world, cluster)
+        calm = calm + 1 if all(member.is_stable for member in clients.members) else 0
+        if calm > 3 * SESSION_MS // _REST_MS:
+            break
+        world.pass_time(_REST_MS)
+        cluster.run()
+        cluster.step_timers()
+    else:
+        view = cluster.processes[world.state_now.leader].coordinator.group_view(GROUP)
+        raise Violation("G9", f"the members do not come to rest: {view}")
+    view = cluster.processes[world.state_now.leader].coordinator.group_view(GROUP)
+    if view is None or view.state is not GroupState.STABLE:
+        raise Violation("G9", f"the group is not Stable at the end: {view}")
+    cluster.checker.at_rest(cluster)
+
+
+def _deliver_all(world: World, cluster: GroupWorld) -> None:
+    """Deliver everything in flight, once; followers fetch until all is committed."""
+    for _ in range(8):
+        for broker_id in world.brokers:
+            world.whole_round(broker_id)
+            cluster.run()
+        for process in cluster.loading():
+            cluster.go_on_loading(process)
+        requests, cluster.requests = cluster.requests, []
+        for sending in requests:
+            cluster.arrive(sending)
+        responses, cluster.responses = cluster.responses, []
+        for response in responses:
+            deliver(response.call, cluster, response)
