@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker
 
-.PHONY: help demo test transcripts durations test-long simulate-compiled simulate-long soak soak-spark compose-test bench differential check format pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long simulate-compiled simulate-long soak soak-spark compose-test bench bench-clients differential check format pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -57,6 +57,10 @@ compose-test: .venv ## docker-compose.yml for real, where a Docker engine runs o
 
 bench: .venv java ## Tidegauge beside Apache Kafka, in one run (takes a while).
 	$(BIN)/python bench/compare.py
+
+bench-clients: .venv java ## One and the same Kafka client against Tidegauge and Apache Kafka, and CPU per request.
+	$(BIN)/python bench/kafka_clients.py
+	$(BIN)/python bench/kafka_request_cost.py
 
 check: .venv proto-drift faults-drift mirrors-drift kafka-messages-drift ## Format, lint, types, import rules, proto lint, drift of generated code.
 	$(BIN)/ruff format --check $(CODE)

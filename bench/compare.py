@@ -18,6 +18,7 @@ import failures
 import kafka_side
 import mock_side
 import table
+from fetched import Unavailable
 from measure import BrokerSide, Workload, resident_bytes, workloads
 from tidegauge_side import Tidegauge
 
@@ -99,7 +100,7 @@ def _mock(figures: table.Figures, rounds: int, *, quick: bool) -> None:
                 produced, consumed = mock_side.run(workload)
                 figures.add(workload.name, table.PRODUCE, mock_side.NAME, produced)
                 figures.add(workload.name, table.CONSUME, mock_side.NAME, consumed)
-    except mock_side.Unavailable as problem:
+    except Unavailable as problem:
         _note(f"librdkafka's mock cluster is left out: {problem}")
 
 
@@ -122,7 +123,7 @@ def main() -> None:
         if not arguments.without_kafka:
             try:
                 sides.append(kafka_side.Kafka(directory))
-            except kafka_side.Unavailable as problem:
+            except Unavailable as problem:
                 _note(f"Apache Kafka is left out: {problem}")
         cells = [cell for cell in workloads(quick=arguments.quick) if arguments.cells in cell.name]
         _work(sides, figures, arguments.rounds, cells)

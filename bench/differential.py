@@ -22,6 +22,7 @@ import kafka_side
 from differential_look import Facts
 from differential_script import Run
 from differential_sides import OurSide, Side, TheirSide
+from jars import kafka_jars
 
 RECORDING = Path(__file__).with_name(f"differential-kafka-{kafka_side.VERSION}.json.gz")
 
@@ -66,7 +67,7 @@ def main() -> int:
     jars = None
     if not options.recorded:
         try:
-            jars = kafka_side.kafka_jars()
+            jars = kafka_jars()
         except kafka_side.Unavailable as reason:
             print(f"Apache Kafka can't be had here ({reason}): compared is with a recording of {kafka_side.VERSION}")
     with tempfile.TemporaryDirectory(prefix="differential-") as name:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import kafka_side
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
+from jars import kafka_jars
 from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
@@ -125,7 +126,7 @@ class TheirSide:
     def __init__(self, directory: Path) -> None:
         self._kafka = _Oracle(directory)
         self.zookeeper = self._kafka.zookeeper()
-        self.tool_jars: Path | None = kafka_side.kafka_jars()
+        self.tool_jars: Path | None = kafka_jars()
 
     def begin(self) -> None:
         self._kafka.start_zookeeper()

@@ -1,14 +1,18 @@
 """What one request over Kafka's protocol costs a broker, log and core included, as CPU time.
 
 One broker, one partition, one connection, one request in flight; the client is a plain socket. What the broker uses
-while nothing is asked of it is taken off. CPU time hardly moves with what else the machine does, as throughput would;
-what still moves it is seen in the spread of the rounds.
+while nothing is asked of it is taken off. CPU time moves less than throughput with what else the machine does, but it
+does move: caches and cores are shared, and to wake the client costs what the processor's state makes it cost. So each
+round also measures, in turn with the broker, a bare server: the same event loop in the same language, which reads a
+request of the same size and writes a response of the same size, and does nothing else. The least of the rounds, and
+what a request costs above the bare server's, compare between machines and days; a median alone does not.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import multiprocessing
 import os
 import socket
 import statistics
@@ -16,13 +20,17 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tidegauge.kafka.apis import FETCH, METADATA, PRODUCE
+from tidegauge.kafka.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
+from tidegauge.kafka.messages.api_versions import ApiVersionsRequest
 from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidegauge.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidegauge_client import Admin
@@ -31,7 +39,7 @@ from tidegauge_lab.local.cluster import LocalCluster
 
 TOPIC = "orders"
 BASE_PORT = 23392  # no other program's default
-VERSIONS = {PRODUCE: 9, FETCH: 12, METADATA: 9}
+VERSIONS = {PRODUCE: 9, FETCH: 12, METADATA: 9, LIST_OFFSETS: 7, API_VERSIONS: 3}
 WARM_UP_REQUESTS = 500
 IDLE_SECONDS = 2.0
 
@@ -49,6 +57,10 @@ class Connection:
         self._socket.sendall(frame)
         (size,) = struct.unpack(">i", self._read(4))
         return self._read(size)
+
+    def announce(self, response_bytes: int) -> None:
+        """Tell the bare server how long its responses are."""
+        self._socket.sendall(struct.pack(">i", response_bytes))
 
     def ask(self, key: int, message: Any) -> Any:
         """Send a message; return the message of its response."""
@@ -92,7 +104,63 @@ def requests(size_bytes: int) -> dict[str, tuple[int, Any]]:
             ),
         ),
         "Metadata": (METADATA, MetadataRequest([MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)),
+        "ListOffsets": (
+            LIST_OFFSETS,
+            ListOffsetsRequest(-1, 0, [ListOffsetsTopic(TOPIC, [ListOffsetsPartition(0, timestamp=-1)])]),
+        ),
+        "ApiVersions": (API_VERSIONS, ApiVersionsRequest("cost", "1")),
     }
+
+
+class _Bare(asyncio.BufferedProtocol):
+    """Reads frames and writes for each as many bytes as the connection's first four bytes say, in one piece."""
+
+    def __init__(self) -> None:
+        self._room = bytearray(1 << 20)
+        self._filled_bytes = 0
+        self._response = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._descriptor = transport.get_extra_info("socket").fileno()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        return memoryview(self._room)[self._filled_bytes :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled_bytes += nbytes
+        (size,) = struct.unpack_from(">i", self._room)
+        if not self._response:
+            self._response = struct.pack(">i", size - 4) + bytes(size - 4)
+            self._filled_bytes -= 4  # the first request may have come with it
+            self._room[: self._filled_bytes] = self._room[4 : 4 + self._filled_bytes]
+            (size,) = struct.unpack_from(">i", self._room)
+        if self._filled_bytes == size + 4:
+            self._filled_bytes = 0
+            os.writev(self._descriptor, [self._response])
+
+
+def _serve(port: Any) -> None:
+    async def serve() -> None:
+        server = await asyncio.get_running_loop().create_server(_Bare, "127.0.0.1", 0)
+        port.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(serve())
+
+
+@contextmanager
+def bare_server() -> Iterator[tuple[int, str]]:
+    """Run the bare server in a process of its own; give its pid and its address."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    try:
+        assert process.pid is not None
+        yield process.pid, f"127.0.0.1:{ours.recv()}"
+    finally:
+        process.kill()
+        process.join()
 
 
 def cpu_seconds(pid: int) -> float:
@@ -111,20 +179,21 @@ def cost_us(pid: int, work: Callable[[], object], number: int, idle: float) -> f
 
 def main(arguments: Sequence[str]) -> None:
     """Measure, and print a line for each request."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--requests", type=int, default=2_000, help="of each kind in a round")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=500, help="of each kind in a round")
+    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--bytes", type=int, default=16_384, help="of the record in a Produce and a Fetch")
     parser.add_argument("--base-port", type=int, default=BASE_PORT)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as directory:
         cluster = LocalCluster.create(
-            Path(directory) / "one", 1, profile="kafka", base_port=options.base_port, kafka_port=options.base_port + 10
+            Path(directory) / "one", 1, profile="kafka", base_port=options.base_port, kafka_port=options.base_port + 4
         )
         try:
             cluster.up()
             asyncio.run(_create(cluster))
-            measure(cluster, options)
+            with bare_server() as bare:
+                measure(cluster, bare, options)
         finally:
             cluster.down()
 
@@ -135,32 +204,48 @@ async def _create(cluster: LocalCluster) -> None:
         await admin.wait_for_topic(TOPIC, timeout_ms=60_000)
 
 
-def measure(cluster: LocalCluster, options: argparse.Namespace) -> None:
-    """Print the CPU time of each kind of request."""
+def measure(cluster: LocalCluster, bare: tuple[int, str], options: argparse.Namespace) -> None:
+    """Print the CPU time of each kind of request, and of the bare server for requests and responses of that size."""
     pid = cluster.pid_of(0)
     assert pid is not None
     connection = Connection(cluster.kafka_bootstrap_servers[0])
-    frames = {}
+    frames: dict[str, bytes] = {}
+    to_bare: dict[str, Connection] = {}
     for name, (key, message) in requests(options.bytes).items():
         response = connection.ask(key, message)
         assert not any(_errors(response)), response
         frames[name] = request(key, message)
+        to_bare[name] = Connection(bare[1])
+        to_bare[name].announce(len(connection.send(frames[name])) + 4)
         for _ in range(WARM_UP_REQUESTS):
             connection.send(frames[name])
+            to_bare[name].send(frames[name])
     before = cpu_seconds(pid)
     time.sleep(IDLE_SECONDS)
     idle = (cpu_seconds(pid) - before) / IDLE_SECONDS
     found: dict[str, list[float]] = {name: [] for name in frames}
+    bare_costs: dict[str, list[float]] = {name: [] for name in frames}
     for _ in range(options.rounds):
         for name, frame in frames.items():
-            found[name].append(cost_us(pid, lambda frame=frame: connection.send(frame), options.requests, idle))  # type: ignore[misc]  # bound here
-    connection.close()
+            found[name].append(cost_us(pid, partial(connection.send, frame), options.requests, idle))
+            bare_costs[name].append(cost_us(bare[0], partial(to_bare[name].send, frame), options.requests, 0.0))
+    for one in (connection, *to_bare.values()):
+        one.close()
+    print(
+        "| API | least, us of CPU | median, us | bare server, least and median, us | median above the bare server, us |"
+    )
+    print("|---|---|---|---|---|")
     for name, costs in found.items():
+        of_bare = bare_costs[name]
+        median, bare_median = statistics.median(costs), statistics.median(of_bare)
         print(
-            f"{name}: {statistics.median(costs):.0f} us of CPU a request ({min(costs):.0f} to {max(costs):.0f} in "
-            f"{len(costs)} rounds of {options.requests}; {options.bytes} bytes, one partition, "
-            f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.0f})"
+            f"| {name} v{VERSIONS[requests(0)[name][0]]} | {min(costs):.0f} | {median:.0f} | "
+            f"{min(of_bare):.0f}, {bare_median:.0f} | {median - bare_median:.0f} |"
         )
+    print(
+        f"\n{options.rounds} rounds of {options.requests} requests; {options.bytes} bytes in a Produce and a Fetch; "
+        f"one partition, one replica, acks=1; {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}"
+    )
 
 
 def _errors(message: Any) -> list[int]:

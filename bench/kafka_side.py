@@ -7,7 +7,6 @@ are those of Kafka's own start scripts.
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 import socket
 import subprocess
@@ -21,15 +20,14 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 from fetched import Unavailable
-from jars import KAFKA, kafka_jars
+from jars import KAFKA
 from measure import Latency, Workload
+from perf_tools import COMMON_JVM, PerfTools
 
 from tidegauge.java import java_program
 
 VERSION = KAFKA
-COMMON = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-BROKER_JVM = (*COMMON, "-Xmx1G", "-Xms1G")
-TOOL_JVM = (*COMMON, "-Xmx512M")
+BROKER_JVM = (*COMMON_JVM, "-Xmx1G", "-Xms1G")
 READY_SECONDS = 60
 
 
@@ -47,7 +45,7 @@ class Kafka:
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self._directory = directory / "kafka"
         self._settings = dict(settings or {})
-        self._classpath = f"{kafka_jars()}/*"
+        self._tools = PerfTools()
         self._zookeeper_port = _free_port()
         self._ports = [_free_port() for _ in range(3)]
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
@@ -56,7 +54,7 @@ class Kafka:
     def _start(self, name: str, main: str, config: dict[str, str]) -> None:
         path = self._directory / f"{name}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
-        command = [java_program(), *BROKER_JVM, "-cp", self._classpath, main, str(path)]
+        command = [java_program(), *BROKER_JVM, "-cp", self._tools.classpath, main, str(path)]
         with (self._directory / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
@@ -155,6 +153,11 @@ class Kafka:
         """As ``BrokerSide``."""
         asyncio.run(self._create(topic, partitions, replicas))
 
+    @property
+    def kafka_bootstrap(self) -> str:
+        """Return the brokers' addresses."""
+        return self.bootstrap
+
     def process(self, broker_id: int) -> subprocess.Popen[bytes]:
         """Return a broker's process."""
         return self._processes[f"broker-{broker_id}"]
@@ -165,24 +168,11 @@ class Kafka:
         Raises:
             RuntimeError: it failed.
         """
-        command = [java_program(), *TOOL_JVM, "-cp", self._classpath, main, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-        if done.returncode != 0:
-            raise RuntimeError(f"{main} failed: {done.stdout[-500:]}{done.stderr[-500:]}")
-        return done.stdout
-
-    def _perf(self, topic: str, records: int, workload: Workload, throughput: float, *properties: str) -> str:
-        return self.tool(
-            "org.apache.kafka.tools.ProducerPerformance",
-            *("--topic", topic, "--num-records", str(records), "--record-size", str(workload.record_bytes)),
-            *("--throughput", str(int(throughput)), "--producer-props", f"bootstrap.servers={self.bootstrap}"),
-            *(f"acks={workload.acks}", *properties),
-        ).splitlines()[-1]
+        return self._tools.run(main, *arguments)
 
     def produce(self, topic: str, workload: Workload) -> float:
         """As ``BrokerSide``, by producer-perf-test."""
-        line = self._perf(topic, workload.records, workload, -1, "linger.ms=5", "batch.size=65536")
-        return float(_number(r"([\d.]+) records/sec", line))
+        return self._tools.produce(self.bootstrap, topic, workload)
 
     def produce_together(self, topic: str, workload: Workload, producers: int) -> float:
         """As ``BrokerSide``."""
@@ -191,19 +181,11 @@ class Kafka:
 
     def consume(self, topic: str, workload: Workload) -> float:
         """As ``BrokerSide``, by consumer-perf-test: its rate without the group's rebalance."""
-        output = self.tool(
-            "org.apache.kafka.tools.ConsumerPerformance",
-            *("--bootstrap-server", self.bootstrap, "--topic", topic),
-            *("--messages", str(workload.records), "--timeout", "60000"),
-        )
-        header, values = (line.split(", ") for line in output.splitlines() if ", " in line)
-        return float(values[header.index("fetch.nMsg.sec")])
+        return self._tools.consume(self.bootstrap, topic, workload)
 
     def latency(self, topic: str, workload: Workload, rate: float) -> Latency:
         """As ``BrokerSide``, by producer-perf-test."""
-        line = self._perf(topic, int(rate * workload.latency_seconds), workload, max(1, rate), "batch.size=65536")
-        found = [_number(rf"([\d.]+) ms {share}", line) for share in ("50th", "99th", r"99\.9th", "max latency")]
-        return Latency(*(float(value) for value in found))
+        return self._tools.latency(self.bootstrap, topic, workload, rate)
 
     def kill(self, broker_id: int) -> None:
         """As ``BrokerSide``."""
@@ -214,13 +196,6 @@ class Kafka:
     def restart(self, broker_id: int) -> None:
         """As ``BrokerSide``."""
         self._start_broker(broker_id)
-
-
-def _number(pattern: str, line: str) -> str:
-    found = re.search(pattern, line)
-    if found is None:
-        raise RuntimeError(f"unexpected output of Kafka's tool: {line}")
-    return found[1]
 
 
 def _wait_for(port: int) -> None:

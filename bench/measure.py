@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -35,6 +35,10 @@ class Workload:
     acks: str
     records: int
     latency_seconds: int
+
+    def with_records(self, records: int) -> Workload:
+        """Return the same work with another number of records."""
+        return replace(self, records=records)
 
     @property
     def name(self) -> str:

@@ -32,7 +32,18 @@ IDLE_MEMORY = Measure("memory of three idle brokers, MB", less_is_better=True, f
 LOADED_MEMORY = Measure("memory of three brokers after the load, MB", less_is_better=True, form="{:,.0f}")
 GAP = Measure("longest wait for an acknowledgement over a leader's kill -9, s", less_is_better=True, form="{:.2f}")
 CATCH_UP = Measure("a follower that was away catches up, MB/s", less_is_better=False, form="{:,.1f}")
-
+TOOL_PRODUCE = Measure("kafka-producer-perf-test, records/s", less_is_better=False, form="{:,.0f}")
+TOOL_CONSUME = Measure("kafka-consumer-perf-test, records/s", less_is_better=False, form="{:,.0f}")
+TOOL_P50 = Measure("kafka-producer-perf-test, p50 at the same load, ms", less_is_better=True, form="{:,.0f}")
+TOOL_P99 = Measure("kafka-producer-perf-test, p99 at the same load, ms", less_is_better=True, form="{:,.0f}")
+RDKAFKA_PRODUCE = Measure("librdkafka produces, records/s", less_is_better=False, form="{:,.0f}")
+RDKAFKA_CONSUME = Measure("librdkafka consumes, records/s", less_is_better=False, form="{:,.0f}")
+OWN_PRODUCE = Measure(
+    "tidegauge_client (gRPC), and Kafka's tool: produce, records/s", less_is_better=False, form="{:,.0f}"
+)
+OWN_CONSUME = Measure(
+    "tidegauge_client (gRPC), and Kafka's tool: consume, records/s", less_is_better=False, form="{:,.0f}"
+)
 
 _MEASURES = {one.words: one for one in list(globals().values()) if isinstance(one, Measure)}
 
@@ -47,8 +58,13 @@ class Figures:
         """Keep one figure."""
         self._values[workload, measure][side].append(value)
 
-    def markdown(self, ours: str) -> str:
-        """Return the table; each figure is the median, with the least and the greatest of the rounds behind it."""
+    def markdown(self, ours: str, *, losses_first: bool = False) -> str:
+        """Return the table; each figure is the median, with the least and the greatest of the rounds behind it.
+
+        Args:
+            ours: the side whose ratios to the others are shown.
+            losses_first: the lowest ratios come first, those without one last; else the workloads in their order.
+        """
         others = [
             name for name in dict.fromkeys(name for sides in self._values.values() for name in sides) if name != ours
         ]
@@ -56,7 +72,10 @@ class Figures:
         for other in others:
             heads += [other, "ratio"]
         lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-        for (workload, measure), sides in sorted(self._values.items(), key=_place):
+        rows = sorted(self._values.items(), key=_place)
+        if losses_first and others:
+            rows.sort(key=lambda row: _ratio_of(row[0][1], row[1], ours, others[0]) or float("inf"))
+        for (workload, measure), sides in rows:
             cells = [workload, measure.words, _spread(measure, sides.get(ours, []))]
             for other in others:
                 cells += [_spread(measure, sides.get(other, [])), _ratio(measure, sides, ours, other)]
@@ -94,9 +113,15 @@ def _spread(measure: Measure, values: list[float]) -> str:
 
 
 def _ratio(measure: Measure, sides: dict[str, list[float]], ours: str, other: str) -> str:
+    ratio = _ratio_of(measure, sides, ours, other)
+    return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def _ratio_of(measure: Measure, sides: dict[str, list[float]], ours: str, other: str) -> float | None:
+    """Return how often our median is better than the other's; None where one of them is missing or zero."""
     if not sides.get(ours) or not sides.get(other):
-        return "-"
+        return None
     own, theirs = statistics.median(sides[ours]), statistics.median(sides[other])
     if not own or not theirs:
-        return "-"
-    return f"{theirs / own if measure.less_is_better else own / theirs:.2f}"
+        return None
+    return theirs / own if measure.less_is_better else own / theirs

@@ -22,6 +22,8 @@ LINGER_MS = 5
 BATCH_BYTES = 65_536
 SETTINGS = {"zookeeper.session.timeout.ms": "4000"}
 AHEAD_SECONDS = 0.002
+KAFKA_PORTS_ABOVE = 4
+"""The first port for Kafka's clients above that of gRPC, where the latter is given."""
 
 
 def _acks(workload: Workload) -> Literal["all", 1]:
@@ -95,8 +97,9 @@ class Tidegauge:
 
     name = "Tidegauge"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, base_port: int | None = None) -> None:
         self._directory = directory / "tidegauge"
+        self._base_port = base_port
         self._cluster: LocalCluster | None = None
         self._runner = asyncio.Runner()
 
@@ -109,7 +112,10 @@ class Tidegauge:
 
     def start(self) -> None:
         """As ``BrokerSide``."""
-        self._cluster = LocalCluster.create(self._directory, 3, profile="kafka", settings=SETTINGS)
+        kafka_port = None if self._base_port is None else self._base_port + KAFKA_PORTS_ABOVE
+        self._cluster = LocalCluster.create(
+            self._directory, 3, profile="kafka", settings=SETTINGS, base_port=self._base_port, kafka_port=kafka_port
+        )
         self._cluster.up()
         self._runner.run(_first_record(self.cluster.bootstrap_servers))
 
@@ -123,6 +129,11 @@ class Tidegauge:
         """As ``BrokerSide``."""
         found = {entry.id: self.cluster.pid_of(entry.id) for entry in self.cluster.file.brokers}
         return {broker_id: pid for broker_id, pid in found.items() if pid is not None}
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        """Return the brokers' addresses for Kafka's clients."""
+        return ",".join(self.cluster.kafka_bootstrap_servers)
 
     def zookeeper(self) -> str:
         """As ``BrokerSide``."""

@@ -36,7 +36,7 @@ def kafka_side(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(BENCH))
     module: Any = importlib.import_module("kafka_side")
     try:
-        module.kafka_jars()
+        importlib.import_module("jars").kafka_jars()
     except module.Unavailable as reason:
         pytest.skip(str(reason))
     monkeypatch.setattr(module, "READY_SECONDS", 240)
@@ -45,7 +45,8 @@ def kafka_side(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def kafka_jars(kafka_side: Any) -> Path:
-    jars: Path = kafka_side.kafka_jars()
+    del kafka_side  # it skips where the jars can't be had
+    jars: Path = importlib.import_module("jars").kafka_jars()
     return jars
 
 
@@ -168,7 +169,7 @@ async def write_to_kafka(bootstrap: str) -> None:
         await producer.stop()
 
 
-def test_we_read_kafkas_files_and_print_what_it_prints(kafka_side, tmp_path):
+def test_we_read_kafkas_files_and_print_what_it_prints(kafka_side, kafka_jars, tmp_path):
     """What a leader and a follower of Apache Kafka wrote; our log manager opens their folders as they stand, too."""
     kafka = kafka_side.Kafka(tmp_path)
     try:
@@ -183,7 +184,7 @@ def test_we_read_kafkas_files_and_print_what_it_prints(kafka_side, tmp_path):
         files = files_of(folder / str(AT))
         assert len([name for name in files if name.endswith(".log")]) > 2
         for options in ((), ("--print-data-log",), ("--deep-iteration",)):
-            theirs, complaints = kafkas_dump(kafka_side.kafka_jars(), files, *options)
+            theirs, complaints = kafkas_dump(kafka_jars, files, *options)
             ours, ours_too = our_dump(files, *options)
             assert ours == theirs, options
             assert ours_too == complaints == []

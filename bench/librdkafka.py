@@ -1,0 +1,111 @@
+"""librdkafka through the package ``confluent-kafka``, as a client of any cluster that serves Kafka's clients.
+
+Tidegauge itself does not use the package. ``alone`` runs a function in a process of its own: the library's threads and
+sockets end with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+from fetched import Unavailable
+from measure import Workload
+
+POLL_SECONDS = 1.0
+BATCH = 10_000
+SILENCE_SECONDS = 60.0
+"""A consumer that gets nothing for that long has failed."""
+
+
+def library() -> Any:
+    """Return the package.
+
+    Raises:
+        Unavailable: it is not installed.
+    """
+    try:
+        return importlib.import_module("confluent_kafka")
+    except ImportError as problem:
+        raise Unavailable("the package confluent-kafka is not installed") from problem
+
+
+def producer_settings(bootstrap: str, workload: Workload) -> dict[str, object]:
+    """Return a producer's settings: the linger and batch size of all clients here."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "acks": workload.acks,
+        "linger.ms": 5,
+        "batch.size": 65_536,
+        "queue.buffering.max.messages": 10_000_000,
+        "queue.buffering.max.kbytes": 1_000_000,
+    }
+
+
+def write(producer: Any, topic: str, workload: Workload) -> float:
+    """Write all records; return records a second, to the last acknowledgement."""
+    value = b"x" * workload.record_bytes
+    failed: list[str] = []
+
+    def delivered(error: Any, _: Any) -> None:
+        if error is not None:
+            failed.append(str(error))
+
+    began = time.perf_counter()
+    for number in range(workload.records):
+        producer.produce(topic, value, on_delivery=delivered)
+        if number % BATCH == 0:
+            producer.poll(0)
+    left = producer.flush(60)
+    seconds = time.perf_counter() - began
+    if left or failed:
+        raise RuntimeError(f"{left + len(failed)} records were not acknowledged: {failed[:1]}")
+    return workload.records / seconds
+
+
+def read(consumer: Any, places: Sequence[Any], records: int) -> float:
+    """Read so many records from these places on; return records a second."""
+    consumer.assign(list(places))
+    began = heard = time.perf_counter()
+    count = 0
+    while count < records:
+        found = consumer.consume(BATCH, POLL_SECONDS)
+        for message in found:
+            if message.error() is not None:
+                raise RuntimeError(str(message.error()))
+        now = time.perf_counter()
+        heard = now if found else heard
+        if now - heard > SILENCE_SECONDS:
+            raise RuntimeError(f"{count} of {records} records came")
+        count += len(found)
+    return count / (time.perf_counter() - began)
+
+
+def produce(bootstrap: str, topic: str, workload: Workload) -> float:
+    """Write all records to a cluster; return records a second."""
+    return write(library().Producer(producer_settings(bootstrap, workload)), topic, workload)
+
+
+def consume(bootstrap: str, topic: str, workload: Workload) -> float:
+    """Read all records of a topic from its beginning, by assignment; return records a second."""
+    consumer = library().Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    try:
+        places = [library().TopicPartition(topic, number, 0) for number in range(workload.partitions)]
+        return read(consumer, places, workload.records)
+    finally:
+        consumer.close()
+
+
+def alone(work: Callable[[str, str, Workload], float], bootstrap: str, topic: str, workload: Workload) -> float:
+    """Do ``produce`` or ``consume`` in a process of its own.
+
+    Raises:
+        Unavailable: the library is missing.
+    """
+    library()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, bootstrap, topic, workload).result()
