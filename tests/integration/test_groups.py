@@ -30,6 +30,7 @@ pytest.importorskip("kafka", reason="pip install -e '.[dev]' brings kafka-python
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 LIMIT_SECONDS = 90.0
+TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 MEMBER = Path(__file__).parents[1] / "clients" / "group_member.py"
 LIBRARIES = ("confluent", "aiokafka", "kafka-python")
 PARTITIONS = 6
@@ -261,6 +262,45 @@ def test_groups_are_deleted_and_their_offsets_with_them(cluster: LocalCluster, t
     ask(cluster, lambda admin: admin.delete_group(topic))
     assert described(cluster, topic).state == "Dead"
     assert committed(cluster, topic) == {}
+
+
+def verb(cluster: LocalCluster, *arguments: str) -> tuple[int, str]:
+    """Run a verb of the command line against one broker; return its exit code and both of its outputs."""
+    address = cluster.bootstrap_servers[0]
+    done = subprocess.run(
+        [TIDEGAUGE, *arguments, "-b", address], capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_verbs_describe_reset_and_delete_a_group_by_any_broker(cluster: LocalCluster, topic: str) -> None:
+    """As kafka-consumer-groups.sh: a group with members is shown and not reset; one without is reset and deleted."""
+    produce(cluster, topic, 60)
+    with members(cluster, topic, ("confluent",)) as running:
+        until_stable(cluster, topic, 1)
+        until_committed(cluster, topic, 10)
+        code, shown = verb(cluster, "describe-group", topic)
+        rows = [line.split() for line in shown.splitlines()[1:]]
+        assert code == 0
+        assert [row[1:6] for row in rows] == [[topic, str(at), "10", "10", "0"] for at in range(PARTITIONS)]
+        code, shown = verb(cluster, "reset-offsets", topic, "--all-topics", "--to-earliest", "--execute")
+        assert code == 1
+        assert f"Assignments can only be reset if the group '{topic}' is inactive, but the current state is" in shown
+        running[0].leave()
+    until(lambda: described(cluster, topic).state == "Empty", timeout=LIMIT_SECONDS, what="the group is empty")
+    shift = ("reset-offsets", topic, "--topic", f"{topic}:0,1", "--shift-by", "-3")
+    code, shown = verb(cluster, *shift)
+    assert (code, [line.split()[2:] for line in shown.splitlines()[1:]]) == (0, [["0", "7"], ["1", "7"]])
+    assert committed(cluster, topic)[0] == 10, "without --execute nothing is set"
+    assert verb(cluster, *shift, "--execute")[0] == 0
+    assert committed(cluster, topic) == {0: 7, 1: 7, 2: 10, 3: 10, 4: 10, 5: 10}
+    code, shown = verb(cluster, "describe-group", topic, "--state")
+    assert code == 0
+    assert f"Consumer group '{topic}' has no active members." in shown
+    assert topic in verb(cluster, "list-groups", "--state", "Empty")[1]
+    code, shown = verb(cluster, "delete-group", topic)
+    assert (code, shown) == (0, f"Deletion of requested consumer groups ('{topic}') was successful.\n")
+    assert verb(cluster, "describe-group", topic) == (1, f"Consumer group '{topic}' does not exist.\n")
 
 
 def test_offsets_of_a_deleted_topic_are_removed(cluster: LocalCluster, topic: str) -> None:

@@ -41,6 +41,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "delete-records",
         "verify",
     ),
+    "Consumer groups": ("list-groups", "describe-group", "reset-offsets", "delete-group"),
     "Break it": (
         "kill",
         "stop",
@@ -70,6 +71,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 OTHERS = "Other verbs"
 KAFKA_TOOLS: dict[str, tuple[str, ...]] = {
+    "consumer-groups": ("list-groups", "describe-group", "reset-offsets", "delete-group"),
     "topics": ("create-topic", "list-topics", "describe-topic", "alter-topic", "delete-topic"),
     "configs": ("describe-config", "alter-config"),
     "console-producer": ("produce",),

@@ -1,0 +1,178 @@
+"""What ``list-groups`` and ``describe-group`` print: the tables and sentences of kafka-consumer-groups.sh. Pure.
+
+Source: ConsumerGroupCommand.ConsumerGroupService of Kafka 3.9 (printOffsets, printMembers, printStates,
+shouldPrintMemberState).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin_groups import GroupDescription, ListedGroup, MemberDescription, OffsetAndMetadata
+
+MISSING = "-"
+_LEAST_WIDTH = 15
+_COORDINATOR_WIDTH = 25
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRow:
+    """A partition that a group has committed an offset of or reads, or (None) a member that reads none.
+
+    Attributes:
+        end_offset: the high watermark; None where no leader tells it.
+    """
+
+    topic_partition: TopicPartition | None
+    current_offset: int | None
+    end_offset: int | None
+    member: MemberDescription | None
+
+    @property
+    def lag(self) -> int | None:
+        """Return how many records the group has not read; None where an offset is unknown."""
+        if self.current_offset is None or self.end_offset is None:
+            return None
+        return self.end_offset - self.current_offset
+
+
+def offset_rows(
+    group: GroupDescription,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    end_offsets: Mapping[TopicPartition, int],
+) -> list[OffsetRow]:
+    """Return the partitions of a group, those of members first, and the members without partitions."""
+    reader = {at: member for member in group.members for at in member.assignment}
+    rows = [
+        OffsetRow(at, committed[at].offset if at in committed else None, end_offsets.get(at), reader.get(at))
+        for at in sorted({*reader, *committed}, key=lambda at: (at not in reader, at))
+    ]
+    return rows + [OffsetRow(None, None, None, member) for member in group.members if not member.assignment]
+
+
+def state_sentence(group: GroupDescription) -> str | None:
+    """Return what is said of a group on standard error before its table; None for a stable one."""
+    match group.state:
+        case "Dead":
+            return f"Consumer group '{group.group_id}' does not exist."
+        case "Empty":
+            return f"Consumer group '{group.group_id}' has no active members."
+        case "PreparingRebalance" | "CompletingRebalance":
+            return f"Warning: Consumer group '{group.group_id}' is rebalancing."
+    return None
+
+
+def offsets_table(group_id: str, rows: Sequence[OffsetRow]) -> list[str]:
+    """Return the lines of ``--offsets``."""
+    header = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST"]
+    cells = [
+        [
+            group_id,
+            MISSING if row.topic_partition is None else row.topic_partition.topic,
+            MISSING if row.topic_partition is None else str(row.topic_partition.partition),
+            _number(row.current_offset),
+            _number(row.end_offset),
+            _number(row.lag),
+            MISSING if row.member is None else row.member.member_id,
+            MISSING if row.member is None else row.member.host,
+            MISSING if row.member is None else row.member.client_id,
+        ]
+        for row in rows
+    ]
+    table = [[*header, "CLIENT-ID"], *cells]
+    widths = [_width(table, 0), _width(table, 1), 10, 15, 15, 15, _width(table, 6), _width(table, 7)]
+    return _lines(table, widths)
+
+
+def members_table(group: GroupDescription, *, verbose: bool) -> list[str]:
+    """Return the lines of ``--members``; ``verbose`` adds each one's partitions."""
+    has_instances = any(member.group_instance_id is not None for member in group.members)
+    header = ["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] if has_instances else []), "HOST", "CLIENT-ID"]
+    header += ["#PARTITIONS", *(["ASSIGNMENT"] if verbose else [])]
+    cells = []
+    for member in group.members:
+        row = [group.group_id, member.member_id, *([member.group_instance_id or MISSING] if has_instances else [])]
+        row += [member.host, member.client_id, str(len(member.assignment))]
+        cells.append([*row, *([_assignment(member.assignment)] if verbose else [])])
+    table = [header, *cells]
+    named = 5 if has_instances else 4
+    widths = [_width(table, place) for place in range(named)] + [_LEAST_WIDTH] * verbose
+    return _lines(table, widths)
+
+
+def _assignment(partitions: Sequence[TopicPartition]) -> str:
+    """Return partitions as Kafka's tool does: ``orders(0,1), payments(0)``."""
+    by_topic: dict[str, list[int]] = {}
+    for at in sorted(partitions):
+        by_topic.setdefault(at.topic, []).append(at.partition)
+    return ", ".join(f"{topic}({','.join(map(str, found))})" for topic, found in by_topic.items()) or MISSING
+
+
+def state_table(group: GroupDescription, address: str) -> list[str]:
+    """Return the lines of ``--state``; ``address`` is the coordinator's."""
+    table = [
+        ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"],
+        [group.group_id, f"{address} ({group.coordinator})", group.protocol_name, group.state, str(len(group.members))],
+    ]
+    return _lines(table, [max(_COORDINATOR_WIDTH, len(table[1][0])), max(_COORDINATOR_WIDTH, len(table[1][1])), 20, 20])
+
+
+def list_table(groups: Sequence[ListedGroup]) -> list[str]:
+    """Return the lines of ``list-groups --state``."""
+    table = [["GROUP", "STATE"], *([one.group_id, one.state] for one in groups)]
+    return _lines(table, [_width(table, 0)])
+
+
+def group_json(group: GroupDescription, address: str, rows: Sequence[OffsetRow]) -> dict[str, Any]:
+    """Return everything about a group for ``-o json``."""
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol_name,
+        "generation": group.generation,
+        "coordinator": {"id": group.coordinator, "address": address},
+        "last_rebalance_reason": group.reason,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "assignment": [{"topic": at.topic, "partition": at.partition} for at in member.assignment],
+                "is_parked": member.member_id in group.parked_members,
+            }
+            for member in group.members
+        ],
+        "offsets": [
+            {
+                "topic": row.topic_partition.topic,
+                "partition": row.topic_partition.partition,
+                "current_offset": row.current_offset,
+                "log_end_offset": row.end_offset,
+                "lag": row.lag,
+                "member_id": None if row.member is None else row.member.member_id,
+            }
+            for row in rows
+            if row.topic_partition is not None
+        ],
+    }
+
+
+def _number(value: int | None) -> str:
+    return MISSING if value is None else str(value)
+
+
+def _width(table: Sequence[Sequence[str]], column: int) -> int:
+    return max(_LEAST_WIDTH, *(len(row[column]) for row in table))
+
+
+def _lines(table: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
+    """Return the lines of a table; the last column is not padded."""
+    return [
+        " ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), *row[len(widths) :]])
+        for row in table
+    ]
