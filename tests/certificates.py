@@ -19,7 +19,7 @@ class Identity(NamedTuple):
 
 
 class Authority:
-    """Issues certificates into a folder."""
+    """Issues certificates into a directory."""
 
     def __init__(self, folder: Path, name: str) -> None:
         if shutil.which("openssl") is None:

@@ -1,10 +1,10 @@
 """Runs the pages of docs as a reader would, and compares what comes out with what the page shows.
 
-- A block ``sh`` is run by bash in one folder for the page, a block ``python`` by Python; a block ``text`` after it is
-  what it prints. Each run of lines in it must stand in the output as it is, in this order; ``...`` on a line of its own
-  leaves lines out.
+- A block ``sh`` is run by bash in one directory for the page, a block ``python`` by Python; a block ``text`` after it
+  is what it prints. Each run of lines in it must stand in the output as it is, in this order; ``...`` on a line of its
+  own leaves lines out.
 - What differs from run to run, or says nothing, counts as equal: times, retries, how many expectations a scenario has,
-  ports, processes, ids, the folder, a follower's HW in the table of replicas (it is one round late), and who is the
+  ports, processes, ids, the directory, a follower's HW in the table of replicas (it is one round late), and who is the
   controller. The page's cluster has the controller that the page shows: where another one won, brokers change names.
 - A comment before a block: ``<!-- not run: why -->``, or ``<!-- ends with N -->`` where the exit code is N.
 """
@@ -44,7 +44,7 @@ _CHANGING = [
     (re.compile(r"^(\s*\d+\s+follower\s+yes\s+\d+\s+\d+\s+)\d+\b"), r"\1HW"),  # one round late
     (re.compile(r"\s+"), " "),
 ]
-_KNOWN = re.compile(r"broker \d+: [\d-]+(?:, broker \d+: [\d-]+)+")  # told by broker id; brokers change names
+_KNOWN = re.compile(r"broker \d+: [\d-]+(?:, broker \d+: [\d-]+)+")  # printed with the broker id; brokers change names
 _CONTROLLER = re.compile(r"^Broker (\d+) .*  controller$", re.MULTILINE)
 _NAMES_OF_BROKERS = re.compile(
     r"(?:(?<=Leader: )|(?<=Replicas: )|(?<=Isr: )|(?<=ISR )|(?<=[Bb]roker[ -])|(?<=elects )|(?<=leader )"
@@ -133,7 +133,7 @@ def renamed(text: str, names: Mapping[int, int]) -> str:
 
 
 class Reader:
-    """Follows a page in a folder of its own; ``close`` takes down what the page left running."""
+    """Follows a page in a directory of its own; ``close`` takes down what the page left running."""
 
     def __init__(self, folder: Path, base_port: int) -> None:
         self._folder = folder

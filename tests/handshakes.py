@@ -1,4 +1,4 @@
-"""What a client is told that TLS keeps out."""
+"""What a client reports that TLS keeps out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that nobody should send: odd values of the right types, and bytes that are no message at all."""
+"""Messages that no client should send: odd values of the right types, and bytes that are no message at all."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ class Maker:
         return self._random.randbytes(self._random.choice((0, 1, 61, 200)))
 
     def rubbish(self, descriptor: Descriptor) -> Iterator[bytes]:
-        """Bytes that are cut off, changed, endless, deep, or many."""
+        """Bytes that are truncated, changed, endless, deep, or many."""
         sound = self.message(descriptor).SerializeToString()
         yield sound[: len(sound) // 2]
         yield self._random.randbytes(300)
         yield b"\xff" * 50
         yield b"\x0b" * 20_000  # groups in groups
-        yield b"\x9a\x7d\x02ab" * 2_000  # a field that nobody knows, over and over
+        yield b"\x9a\x7d\x02ab" * 2_000  # an unknown field, over and over
         nested = b""
         for _ in range(400):
             nested = b"\x0a" + _varint(len(nested)) + nested

@@ -37,7 +37,7 @@ def without_java(folder: Path) -> dict[str, str]:
     """Return this process's variables, changed so that no Java is found on this machine: links to all other programs.
 
     Args:
-        folder: for the links; made here.
+        directory: for the links; made here.
     """
     folder.mkdir()
     for directory in os.environ["PATH"].split(os.pathsep):

@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 
 class Stage:
-    """A cluster whose controller can be told where to die.
+    """A cluster whose controller dies at a chosen step.
 
     Attributes:
         strays: names of replicas (``T-P``) that may be left on a broker's disk: it was dead when it lost them.

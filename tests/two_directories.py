@@ -70,7 +70,7 @@ class Brokers:
 
 
 async def both_are_there(admin: Admin) -> bool:
-    """Whether both brokers are alive; False while none answers."""
+    """Whether both brokers are alive; False while none responds."""
     try:
         return len((await admin.metadata([])).brokers) == 2
     except TidegaugeError:

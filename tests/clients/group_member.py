@@ -6,7 +6,7 @@ kafka-python leaves sockets to the garbage collector, and a member that is kille
 
 Prints a JSON object a line: {"assigned": [partitions]} after each rebalance, {"committed": {partition: offset}} after
 each commit that the coordinator has acknowledged. It commits after every batch of records that it reads, until it is
-told to end by the end of its standard input.
+which ends at the end of its standard input.
 """
 
 from __future__ import annotations

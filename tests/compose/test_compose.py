@@ -128,7 +128,7 @@ def drill(project: Project, fault: str, service: str) -> tuple[Callable[[], obje
 
 
 async def test_the_command_line_works_inside_and_outside(project: Project) -> None:
-    """Each side is told addresses that it can reach."""
+    """Each side gets addresses that it can reach."""
     inside = await asyncio.to_thread(project.tools, "describe-cluster", "-o", "json")
     assert {broker["address"] for broker in json.loads(inside)["brokers"]} == {
         "broker-0:19092", "broker-1:19092", "broker-2:19092",
@@ -185,7 +185,7 @@ async def test_a_container_is_healthy_when_its_broker_responds(project: Project)
 
 
 async def test_addresses_that_cannot_work_are_refused_at_start(project: Project) -> None:
-    """One that nobody can reach, and one that is another broker's: in a sentence, and the container ends."""
+    """One that is unreachable, and one that is another broker's: in a sentence, and the container ends."""
     for address, words in (
         ("GRPC://0.0.0.0:19092", "is not a reachable address"),
         ("GRPC://broker-0:19092", "already registered by broker 0"),

@@ -245,7 +245,7 @@ class Chaos:
         self.switched_for_a_while(BROKERS, lambda switches, one: switches.isolate(one, Plane.CLIENTS, IN))
 
     def zombie(self, broker: int) -> None:
-        """It hears of nobody but its clients, until another leads what it led."""
+        """It is partitioned from all but its clients, until another leads what it led."""
 
         async def begin(switches: Switches) -> None:
             await switches.isolate(broker, Plane.BROKERS)
@@ -356,7 +356,7 @@ class Chaos:
             self._elected()
 
     def replicas_go_and_return(self) -> None:
-        """A follower loses its copy of everything, and makes it anew."""
+        """A follower loses its copy of everything, and makes it again."""
         before = {topic: self._assignment(topic) for topic in self.topics}
         self.move(lambda replicas: replicas[:-1] if len(replicas) > 2 else replicas)
         self._reassign(before)

@@ -1,6 +1,6 @@
 """What brokers and ZooKeeper hold, to be compared before and after faults: descriptors, threads, memory, znodes.
 
-The measure is what young brokers hold after a warm-up, with nobody connected. After the faults every broker, restarted
+The measure is what young brokers hold after a warm-up, without connections. After the faults every broker, restarted
 or not, must come back to it; what grew with each fault would not. Connections and threads of clients that went end by
 themselves, some time later, so that is waited for.
 """

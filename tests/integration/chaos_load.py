@@ -90,7 +90,7 @@ class Load:
 
     Args:
         cluster: where.
-        folder: for histories and reads.
+        directory: for histories and reads.
         name: the topics begin with it.
         workloads: which.
     """

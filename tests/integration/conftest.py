@@ -41,14 +41,15 @@ WORKERS = 4
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 # Sixteen ports at a time, below the range from which the system gives ports to outgoing connections, and away from
-# those of a user's cluster. Workers of one run take turns, so that a stopped broker's port is nobody else's.
+# those of a user's cluster. Workers of one run take turns, so that a stopped broker's port stays its own.
 # Runs with neighbouring process numbers begin far from each other.
 _PORTS = (20_000 + (_run * WORKERS * 61 + turn) * 16 % 12_000 for turn in itertools.count(_worker % WORKERS, WORKERS))
 _names = itertools.count()
 
 
 def free_base_port(count: int = 8) -> int:
-    """The first of some free ports in a row, given to nobody else, in this run or in another one, while this one lasts.
+    """The first of some free ports in a row, given to no other caller, in this run or in another one, while this one
+    lasts.
 
     A broker that was killed leaves its port free for seconds; so a port is his who has locked its file, bound or not,
     and a cluster's that began elsewhere.
@@ -81,10 +82,10 @@ def next_base_port() -> Callable[[], int]:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Fails the session's last test when a process lives on that was started for a folder of this session."""
+    """Fails the session's last test when a process lives on that was started for a directory of this session."""
     base = tmp_path_factory.getbasetemp()
     yield
-    # A Java process that has ended can be reaped only when the last of its threads is gone, some ms later.
+    # A Java process that has ended can be reaped only when the last of its threads has ended, some ms later.
     holds_within(lambda: not living_children(), 5.0)
     left = {pid: command_of(pid) for pid in living_children()} | processes_of_folder(base)
     for pid in left:
@@ -101,7 +102,7 @@ def command_of(pid: int) -> str:
 
 
 def processes_of_folder(folder: Path) -> dict[int, str]:
-    """Living processes whose command line names something in this folder, by pid."""
+    """Living processes whose command line names something in this directory, by pid."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

@@ -35,7 +35,7 @@ SETTINGS = {
 class Story:
     """One partition of three replicas, a producer that goes on through all rounds, and what it was promised.
 
-    ``between`` counts the rounds in which the leader really died between append and answer.
+    ``between`` counts the rounds in which the leader really died between append and response.
     """
 
     def __init__(self, cluster: LocalCluster, admin: Admin, producer: Producer) -> None:
@@ -86,7 +86,7 @@ class Story:
                 return (await self.replica(heir)).log_end_offset == end
 
             await until_async(copied, limit=150)
-            # On a machine that stalls for seconds the frozen one's session ends first: then they are answered.
+            # On a machine that stalls for seconds the frozen one's session ends first: then they complete.
             self.between += not any(promise.done() for promise in promises)
             await asyncio.to_thread(self.cluster.kill, leader)
         finally:

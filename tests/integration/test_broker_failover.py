@@ -79,7 +79,7 @@ async def test_a_killed_leader_is_replaced_from_the_isr_in_ar_order_and_returns_
     victim = next(info.leader_id for info in before if info.leader_id != controller)
     await asyncio.to_thread(own.kill, victim)
 
-    after: list[PartitionInfo] = []  # of one look: the next may be answered by a broker that knows less yet
+    after: list[PartitionInfo] = []  # of one look: the next may come from a broker that knows less yet
 
     async def left() -> bool:
         after[:] = await partitions(admin)

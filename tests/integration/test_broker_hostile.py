@@ -177,7 +177,7 @@ def methods_of(address: str) -> dict[str, MethodDescriptor]:
 async def send(
     channel: grpc.aio.Channel, path: str, method: MethodDescriptor, data: bytes, patience_seconds: float
 ) -> grpc.StatusCode | None:
-    """Send bytes as a request, and wait for an answer."""
+    """Send bytes as a request, and wait for a response."""
     kind = f"{'stream' if method.client_streaming else 'unary'}_{'stream' if method.server_streaming else 'unary'}"
     call = getattr(channel, kind)(path)
     request: Any = iter([data, data]) if method.client_streaming else data
@@ -381,7 +381,7 @@ async def test_clients_that_read_no_responses_get_no_more_of_them(
 
 
 async def until_quiet(broker: Watched) -> None:
-    """Connections of the tests before have gone: they are idle."""
+    """Connections of the tests before are closed: they are idle."""
     name = "kafka_server_socket_server_metrics_connection_count"
     await asyncio.to_thread(until, lambda: broker.metric(name) <= 6, 60.0, "only brokers are connected")
 

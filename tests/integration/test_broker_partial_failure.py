@@ -1,4 +1,4 @@
-"""What fails for one partition fails for no other: full disks, damaged batches and cut logs on real brokers.
+"""What fails for one partition fails for no other: full disks, damaged batches and truncated logs on real brokers.
 
 Two brokers with two log directories each (KIP-112). The directory that is full is one to the lab's disk
 (docs/faults.md), so no test needs a disk of its own.
@@ -76,7 +76,7 @@ async def isr_is(
         try:
             infos = {info.name: info for info in await admin.describe_topics([at.topic for at in partitions])}
         except TidegaugeError:
-            return False  # no broker answers yet
+            return False  # no broker responds yet
         parts = [infos[at.topic].partitions[at.partition] for at in partitions]
         return all(sorted(part.isr) == list(broker_ids) and leader in {None, part.leader_id} for part in parts)
 

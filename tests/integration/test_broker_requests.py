@@ -167,7 +167,7 @@ def test_an_unknown_topic_and_a_broker_that_does_not_lead_say_so(brokers):
 
 
 def test_a_repeated_idempotent_batch_succeeds_with_its_first_offset(brokers):
-    """KIP-98: a duplicate is answered with the offset it got the first time, and appended once."""
+    """KIP-98: a duplicate gets the offset of the first time, and is appended once."""
     answer = brokers.stubs[0].InitProducerId(produce_pb2.InitProducerIdRequest())
 
     def identified() -> bool:
@@ -281,7 +281,7 @@ def test_a_topic_is_created_once(brokers):
 
 
 def test_the_produce_stream_appends_in_the_order_of_its_requests(brokers):
-    """ADR 2: the order of a stream's requests is the order in the log, though answers may overtake."""
+    """ADR 2: the order of a stream's requests is the order in the log, though responses may overtake."""
     requests = [
         produce_pb2.ProduceRequest(
             correlation_id=number,
@@ -297,7 +297,7 @@ def test_the_produce_stream_appends_in_the_order_of_its_requests(brokers):
 
 
 def test_an_error_of_a_stream_without_acks_ends_the_stream(brokers):
-    """With acks=0 there is no answer that could carry an error: as in Kafka the connection ends."""
+    """With acks=0 there is no response that could carry an error: as in Kafka the connection ends."""
     request = produce_pb2.ProduceRequest(
         acks=0,
         timeout_ms=1_000,

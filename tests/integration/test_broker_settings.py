@@ -76,7 +76,7 @@ def alter(own: LocalCluster, *entity: str, **changes: str) -> None:
 
 
 def produce(own: LocalCluster, topic: str, size: int = 100) -> ErrorCode:
-    """One record with acks=all to the leader of partition 0, once: what the leader answers."""
+    """One record with acks=all to the leader of partition 0, once: its response."""
     records = encode_batch([(b"x" * size, None, int(time.time() * 1000), ())])
     partition = produce_pb2.ProducePartition(topic=topic, partition=0, records=records)
     request = produce_pb2.ProduceRequest(acks=-1, timeout_ms=30_000, partitions=[partition])
@@ -85,7 +85,7 @@ def produce(own: LocalCluster, topic: str, size: int = 100) -> ErrorCode:
         try:
             leader = own.leader_of(topic, 0)
         except TidegaugeError:
-            return None  # nobody leads at the moment
+            return None  # there is no leader at the moment
         with grpc.insecure_channel(own.file.broker(leader).address) as channel:
             answer = broker_service_pb2_grpc.BrokerServiceStub(channel).Produce(request, timeout=150)
         code = ErrorCode.of(answer.partitions[0].error)
@@ -95,7 +95,7 @@ def produce(own: LocalCluster, topic: str, size: int = 100) -> ErrorCode:
 
 
 def until_known(attempt: Callable[[], ErrorCode | None]) -> ErrorCode:
-    """The first answer that is not None; NONE is a number that counts as false."""
+    """The first result that is not None; NONE is a number that counts as false."""
     codes: list[ErrorCode] = []
 
     def look() -> bool:

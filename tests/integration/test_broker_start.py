@@ -1,6 +1,7 @@
-"""What prevents a broker's start is told in one sentence, exit 1, and nothing on disk or in ZooKeeper changes.
+"""What prevents a broker's start is reported in one sentence, exit 1, and nothing on disk or in ZooKeeper changes.
 
-Issue: a port in use, a data folder of another broker or another cluster, a locked folder, ZooKeeper unreachable.
+The causes: a port in use, a data directory of another broker or another cluster, a locked directory, ZooKeeper
+unreachable.
 """
 
 from __future__ import annotations

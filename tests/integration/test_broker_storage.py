@@ -98,7 +98,7 @@ async def test_delete_records_moves_all_replicas_and_survives_a_kill(brokers, ad
     at = TopicPartition("cut", 0)
     assert await admin.delete_records({at: 4}) == {at: 4}
 
-    async def both() -> bool:  # a busy broker may not answer in time
+    async def both() -> bool:  # a busy broker may not respond in time
         return await starts(admin, "cut") == {1: 4, 2: 4}
 
     await until_async(both)
@@ -143,7 +143,7 @@ async def test_a_compacted_topic_keeps_the_last_record_of_each_key(brokers, admi
 
 
 async def test_one_directory_fails_and_only_its_replicas_go_offline(brokers, admin):
-    """KIP-112: the broker goes on with its other folder, leaders of the failed one move; a restart brings all back."""
+    """KIP-112: the broker goes on with its other directory, leaders move away; a restart brings all back."""
     await create(admin, "many", partitions=4)
     homes = {path.name: name for name in "ab" for path in brokers.data(1, name).glob("many-*")}
     assert sorted(homes.values()) == ["a", "a", "b", "b"]

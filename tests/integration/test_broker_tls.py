@@ -104,7 +104,7 @@ async def test_brokers_and_clients_talk_in_tls(secured: LocalCluster, authority:
 def test_the_command_line_connects_by_its_directory_or_by_command_config(
     secured: LocalCluster, authority: Authority, client: Identity, tmp_path: Path
 ) -> None:
-    """The folder knows how its brokers speak; elsewhere a client properties file says it, as for Kafka's tools."""
+    """The directory knows how its brokers speak; elsewhere a client properties file says it, as for Kafka's tools."""
     made = tidegauge("create-topic", "by-folder", "--partitions", "1", "--dir", str(secured.directory))
     assert made.stdout == "Created topic by-folder.\n", made.stderr
     properties = tmp_path / "client.properties"
@@ -190,7 +190,7 @@ def log_has(log: Path, words: str) -> bool:
 async def test_inside_in_plain_text_and_outside_in_tls(
     zookeeper: str, tmp_path: Path, authority: Authority, next_base_port: Callable[[], int]
 ) -> None:
-    """Two listeners by name; each client is told the addresses of the one through which it asks."""
+    """Two listeners by name; each client gets the addresses of the one through which it asks."""
     inside = next_base_port()
     outside = inside + 1
     settings = {

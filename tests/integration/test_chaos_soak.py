@@ -222,7 +222,7 @@ def check_logs(cluster: LocalCluster) -> None:
 
 
 def warmed_up(cluster: LocalCluster, topic: str) -> Holdings:
-    """What young brokers hold once a producer and a consumer have come and gone."""
+    """What young brokers hold once a producer and a consumer have connected and left."""
     where = ["--dir", str(cluster.directory)]
     subprocess.run([TIDEGAUGE, "produce", topic, "--count", "2000", *where], check=True, stderr=subprocess.DEVNULL)
     command = [TIDEGAUGE, "consume", topic, "--from-beginning", "--max-messages", "2000", *where]

@@ -52,7 +52,7 @@ def test_ctrl_c_leaves_nothing_running(tmp_path):
     finally:
         process.kill()
         process.wait()
-    until(lambda: processes_in(tmp_path) == [])  # Java goes some moments after it was told to
+    until(lambda: processes_in(tmp_path) == [])  # Java ends some moments after the signal
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -52,7 +52,7 @@ def new_environment(folder: Path, *packages: object) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the source archive; the wheel is made from the source archive, as an index's is."""
+    """A directory with the wheel and the source archive; the wheel is made from the archive, as an index's is."""
     folder = tmp_path_factory.mktemp("built")
     tools = new_environment(folder / "tools", "build")
     run(tools / "python", "-m", "build", "--outdir", folder / "dist", ROOT, cwd=folder)

@@ -123,7 +123,7 @@ def test_the_timeline_of_a_failover_stands_in_causal_order(brokers: LocalCluster
             for event in events
         ]
 
-    # The answer came with the leader's high watermark; the followers' are a round late.
+    # The response came with the leader's high watermark; the followers' are a round late.
     known = [(heir, "high_watermark", 1), (other, "high_watermark", 1)]
     until(lambda: all(one in story() for one in known), timeout=150)
     tidegauge(brokers, "kill", "--leader-of", "story-0")

@@ -145,7 +145,7 @@ def kafka_python(action: str, cluster: LocalCluster, topic: str) -> Iterator[sub
     servers = ",".join(cluster.kafka_bootstrap_servers)
     command = [sys.executable, "-W", "ignore", str(KAFKA_PYTHON_CLIENT), action, servers, topic, str(RECORDS)]
     with (
-        tempfile.TemporaryFile("w+") as log,  # a pipe that nobody reads would block the client once it is full
+        tempfile.TemporaryFile("w+") as log,  # a pipe without a reader would block the client once it is full
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as client,
     ):
         limit = threading.Timer(2 * LIMIT_SECONDS, client.kill)

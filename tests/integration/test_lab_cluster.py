@@ -234,14 +234,14 @@ def test_when_a_broker_refuses_to_start_its_sentence_is_shown_and_the_others_end
 
 
 def test_a_killed_process_that_is_not_reaped_is_dead(make_cluster: MakeCluster) -> None:
-    """A zombie answers to kill(pid, 0); its state says that it holds nothing any more."""
+    """A zombie responds to kill(pid, 0); its state says that it holds nothing any more."""
     cluster = make_cluster(brokers=1)
     cluster.stop(0)
     cluster.start(0)  # by its command: this process is the parent, not the launcher's heir
     process = layout.broker_process(cluster.directory, 0)
     pid = process.pid
     assert pid is not None
-    child = processes._children.pop(pid)  # as if another command, which is gone, had been the parent
+    child = processes._children.pop(pid)  # as if another command, which has ended, had been the parent
     try:
         assert cluster.kill(0)[0].changed
         os.kill(pid, 0)

@@ -45,7 +45,7 @@ def roles(brokers: LocalCluster) -> tuple[int, int, int]:
 async def write(
     brokers: LocalCluster, at: TopicPartition, value: bytes, broker_id: int, *, acks: int = 1, wait_ms: int = 30_000
 ) -> ErrorCode:
-    """One batch to this broker, whoever leads; gives the answer's error."""
+    """One batch to this broker, whoever leads; gives the response's error."""
     batch = encode_batch([NewRecord(value, None, 1)])
     request = produce_pb2.ProduceRequest(
         acks=acks,
@@ -118,7 +118,7 @@ def test_a_plain_broker_does_not_even_load_the_lab() -> None:
     assert done.stdout == "True []\n", done.stderr
 
 
-# Cuts between brokers
+# Partitions between brokers
 
 
 async def test_a_leader_that_hears_nothing_of_its_followers_loses_them_from_the_isr_and_serves_on(
@@ -216,12 +216,12 @@ async def test_delayed_and_lost_calls_arrive_in_the_end_once_and_in_order(broker
 async def test_a_leader_partitioned_from_zookeeper_is_replaced_and_never_commits_again(
     brokers: LocalCluster, lab: Switches
 ) -> None:
-    """The zombie leader: its session ends on the server; nobody tells it; what it still takes is cut off afterwards."""
+    """The zombie leader: its session ends on the server, unnoticed; what it still takes is truncated afterwards."""
     controller, zombie, heir = roles(brokers)
     at = await make_topic(brokers, "zombie", [zombie, heir, controller], **{"min.insync.replicas": "2"})
     assert await write(brokers, at, b"m1", zombie, acks=-1) is ErrorCode.NONE
     await lab.isolate(zombie, Plane.ZOOKEEPER)
-    await lab.isolate(zombie, Plane.BROKERS, Direction.IN)  # nobody can tell it either
+    await lab.isolate(zombie, Plane.BROKERS, Direction.IN)  # no process can notify it either
 
     async def replaced() -> bool:
         return (await lab.observe(heir, [at.topic]))[at].role == "leader"
@@ -249,13 +249,13 @@ async def test_a_leader_partitioned_from_zookeeper_is_replaced_and_never_commits
 async def test_one_way_to_zookeeper_is_not_enough_for_a_session(
     brokers: LocalCluster, lab: Switches, direction: Direction
 ) -> None:
-    """Bytes that go out without answers, or answers without requests: the session ends on the server either way."""
+    """Bytes that go out without responses, or responses without requests: the session ends on the server either way."""
     other, one, _ = roles(brokers)
     await lab.isolate(one, Plane.ZOOKEEPER, direction)
     address = brokers.file.broker(other).address
 
     def live() -> set[int]:
-        """As another broker knows it: the one that is cut off hears nothing of its own end."""
+        """As another broker knows it: the partitioned one hears nothing of its own end."""
         listed = tidegauge(brokers, "describe-cluster", "-o", "json", "-b", address)
         return {broker["id"] for broker in json.loads(listed.stdout or '{"brokers":[]}')["brokers"]}
 
@@ -340,7 +340,7 @@ async def test_a_power_loss_takes_what_was_not_flushed_and_a_flush_saves_the_res
 async def test_a_disk_that_fails_ends_the_broker_and_its_next_start_knows_nothing_of_the_fault(
     brokers: LocalCluster, lab: Switches
 ) -> None:
-    """Its only log folder is offline: it halts, as Kafka does; a restart clears what was in the process."""
+    """Its only log directory is offline: it halts, as Kafka does; a restart clears what was in the process."""
     _, leader, follower = roles(brokers)
     at = await make_topic(brokers, "disk", [leader, follower])
     await lab.inject_disk(leader, delay_ms=1, operation="append", times=1)

@@ -91,7 +91,7 @@ async def test_a_produce_wakes_a_fetch_that_waits_and_the_response_is_held_back_
     answered = await lab.step_fetch(at, 2)
     assert answered.response.fetch.fetch_offset == 0, "the same round"
     assert changes(answered) == {"2 LEO": "0->1", "2 epochs": "-->(0,0)"}
-    # One that nothing wakes has its wait, counted from when the answer is asked for, and brings nothing new.
+    # One that nothing wakes has its wait, counted from when the response is asked for, and brings nothing new.
     assert changes(await lab.step_fetch(at, 2, until=Until.REQUEST)) == {"1 HW": "0->1", "1 remote LEO of 2": "0->1"}
     assert changes(await lab.step_fetch(at, 2)) == {"2 HW": "0->1"}
 
@@ -99,7 +99,7 @@ async def test_a_produce_wakes_a_fetch_that_waits_and_the_response_is_held_back_
 async def test_held_from_the_start_over_the_leaders_death_and_released_by_a_restart(
     brokers: LocalCluster, lab: Switches
 ) -> None:
-    """An answer dies with the leader that keeps it; the hold goes on under the next leader; `start --held`."""
+    """A response dies with the leader that keeps it; the hold goes on under the next leader; `start --held`."""
     at = await make_topic(brokers, "survives", [1, 2, 0])
     await lab.hold_fetch(at, [0])
     await produce(brokers, at, b"m1")
@@ -209,7 +209,7 @@ async def test_the_verbs_print_what_a_round_changed_and_refuse_with_a_sentence(
 
 
 async def test_a_partition_stops_steps_too(brokers: LocalCluster, lab: Switches) -> None:
-    """A stepped round is a fetch between brokers: what is cut between them, it does not pass."""
+    """A stepped round is a fetch between brokers: it does not pass a partition between them."""
     at = await make_topic(brokers, "cut", [1, 2])
     await lab.hold_fetch(at, [2])
     await lab.isolate(2, Plane.BROKERS, Direction.OUT)

@@ -67,7 +67,7 @@ def make_batch(*pairs: tuple[bytes | None, bytes | None], time_ms: int, codec: i
 
 
 def write_log(folder: Path, *, compact: bool) -> Path:
-    """A log of several segments: all codecs, two epochs, a producer, tombstones; the partition's folder."""
+    """A log of several segments: all codecs, two epochs, a producer, tombstones; the partition's directory."""
     given = {"log.segment.bytes": "1500", "log.index.interval.bytes": "100", "log.cleaner.min.cleanable.ratio": "0"}
     broker, _ = parse_broker_settings(given | ({"log.cleanup.policy": "compact"} if compact else {}))
     manager = LogManager.open(
@@ -170,7 +170,7 @@ async def write_to_kafka(bootstrap: str) -> None:
 
 
 def test_we_read_kafkas_files_and_print_what_it_prints(kafka_side, kafka_jars, tmp_path):
-    """What a leader and a follower of Apache Kafka wrote; our log manager opens their folders as they stand, too."""
+    """What a leader and a follower of Apache Kafka wrote; our log manager opens their directories as they are."""
     kafka = kafka_side.Kafka(tmp_path)
     try:
         kafka.start()

@@ -78,7 +78,7 @@ def make_batch(first: int, count: int, number: int) -> bytes:
 
 
 def do(manager: LogManager, log: PartitionLog, number: int, step: tuple[str, int]) -> None:
-    """One step on the real log; a cut goes record by record of the twin, so batches hold one record each there."""
+    """One step on the real log; a truncation goes record by record of the twin, so batches hold one record each."""
     name, count = step
     end = log.log_end_offset
     match name:

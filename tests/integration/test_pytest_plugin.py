@@ -30,7 +30,7 @@ def begin(folder: Path, tests: str, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", str(folder / "temp")]
     # Nothing of this session's pytest may reach that one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    environment["COLUMNS"] = "160"  # pytest cuts its summary lines at the width of the terminal
+    environment["COLUMNS"] = "160"  # pytest shortens its summary lines at the width of the terminal
     return subprocess.Popen(
         [*command, "-rA", *options],
         cwd=folder,

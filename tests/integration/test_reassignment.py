@@ -86,7 +86,7 @@ class Movers(Stage):
     async def load(self, topic: str) -> AsyncIterator[Callable[[], Awaitable[None]]]:
         """Records with acks=all while the body runs; then all were acknowledged, and the accountant finds none lost.
 
-        The body gets what waits until records have been acknowledged anew.
+        The body gets what waits until records have been acknowledged again.
         """
         history = self.folder / f"{topic}.history"
         where = ["--dir", str(self.cluster.directory)]

@@ -56,7 +56,7 @@ Play = Callable[[str, int], Future[Story]]
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """All temporary folders inside this one, where leftovers are looked for; runs at one time must share it."""
+    """All temporary directories inside this one, where leftovers are looked for; runs at one time must share it."""
     folder.mkdir(parents=True, exist_ok=True)
     return {**os.environ, "TMPDIR": str(folder), "NO_COLOR": "1"}
 

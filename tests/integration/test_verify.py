@@ -72,7 +72,7 @@ def test_what_only_the_dead_leader_had_is_lost_and_reported_by_its_level_of_acks
     # Unclean, should the machine be so slow that the held followers leave the ISR first.
     topic = shell.topic("verify-lost", **{"unclean.leader.election.enable": "true"})
     shell.produce(topic, "a", "b")
-    # Paused ones would not do: an answer to their last fetch would wait for them in the sockets' buffers.
+    # Paused ones would not do: a response to their last fetch would wait for them in the sockets' buffers.
     shell.hold(topic, 1, 2)
     shell.produce(topic, "c", "d", acks="1")
     shell.cluster.kill(0)
@@ -257,7 +257,7 @@ def test_whatever_fails_the_books_of_acks_all_balance(
                 [(cluster.kill, cluster.start), (cluster.stop, cluster.start), (cluster.pause, cluster.resume)]
             )
             begin(broker)
-            if rng.random() < 0.5:  # long enough for the session to end, and somebody else to lead
+            if rng.random() < 0.5:  # long enough for the session to end, and another broker to lead
                 others = ",".join(str(other) for other in range(3) if other != broker)
                 for partition in range(3):
                     shell.wait("--isr", f"t-{partition}={others}")

@@ -46,7 +46,7 @@ Row = tuple[bytes | None, bytes | None]
 
 
 class Life:
-    """A topic's life on real brokers; ``look`` judges it."""
+    """A topic's history on real brokers; ``look`` judges it."""
 
     def __init__(self, brokers: LocalCluster, folder: Path, topic: str, settings: dict[str, str]) -> None:
         self.cluster = brokers

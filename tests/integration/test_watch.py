@@ -230,7 +230,7 @@ def nothing_stands_in_anybodys_way(page: Page) -> None:
 
 
 def a_change_touches_only_its_row(page: Page, cluster: LocalCluster, at: str) -> None:
-    """Differences, not a new page: only rows of partitions that the server told of are touched."""
+    """Differences, not a new page: only rows of partitions that the server sent are touched."""
     page.run("""
         window.touched = new Set();
         window.told = new Set();

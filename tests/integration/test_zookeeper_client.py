@@ -117,7 +117,7 @@ async def test_a_transaction_does_all_or_nothing_and_says_what_failed(zookeeper:
     made = await zookeeper.multi([CreateNode(path, None, ephemeral=True), SetNode(path, b"x", 0)])
     assert made[0] == path
     stat = await zookeeper.exists(path)
-    assert made[1] == stat  # the set answers the stat; its czxid is what a broker takes as its epoch
+    assert made[1] == stat  # the set returns the stat; its czxid is what a broker takes as its epoch
     assert stat is not None
     assert stat.ephemeral_owner == zookeeper.session_id
     with pytest.raises(MultiFailed) as failed:
@@ -187,7 +187,7 @@ async def test_a_watch_lasts_over_changes(server: Server, zookeeper: ZooKeeper) 
 
 
 async def until_quiet(zookeeper: ZooKeeper) -> None:
-    """Some round trips: what ZooKeeper had to say about earlier writes has arrived, since it answers in order."""
+    """Some round trips: what ZooKeeper had to say about earlier writes has arrived, since it responds in order."""
     for _ in range(5):
         await zookeeper.exists("/")
 
@@ -226,7 +226,7 @@ async def test_watches_and_requests_survive_a_bounce_of_the_server(
         session = client.session_id
         server.kill()
         await until(lambda: SessionState.SUSPENDED in states)
-        waiting = asyncio.ensure_future(client.set(path, b"1"))  # made while nobody is there: sent after the reconnect
+        waiting = asyncio.ensure_future(client.set(path, b"1"))  # made without a server: sent after the reconnect
         server.start()
         await until(lambda: states[-1] is SessionState.CONNECTED)
         assert SessionState.EXPIRED not in states
@@ -247,7 +247,7 @@ async def test_watches_and_requests_survive_a_bounce_of_the_server(
 
 
 async def test_an_expired_session_is_notified_before_the_new_one_begins(server: Server) -> None:
-    """EXPIRED, then CONNECTED with another session; ephemerals are gone, watches work again."""
+    """EXPIRED, then CONNECTED with another session; ephemerals are deleted, watches work again."""
     client = await connect(server)
     observer = await connect(server)
     try:

@@ -11,7 +11,7 @@ from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, Kind
 
 
 def sent(number: int, value: str | None = None, outcome: str = "ok", **fields: Any) -> SentRecord:
-    """Record ``number`` of producer p: handed over at 10 * number us, answered 5 us later, kept at its number."""
+    """Record ``number`` of producer p: handed over at 10 * number us, acknowledged 5 us later, kept at its number."""
     defaults: dict[str, Any] = {
         "producer": "p",
         "key": None,

@@ -99,7 +99,7 @@ def test_an_acknowledged_record_behind_the_end_is_a_lost_tail() -> None:
 
 
 def test_what_the_leader_holds_above_its_high_watermark_may_still_be_committed() -> None:
-    """With acks=1 the answer comes before the commit."""
+    """With acks=1 the response comes before the commit."""
     history = [sent(0, acks="1"), sent(1, acks="1"), sent(2, acks="1")]
     result = report(history, log(kept(0), end=1, log_end_offset=2))
     assert found(result) == {Kind.LOST_TAIL: 1}

@@ -121,7 +121,7 @@ def leaderships(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 def sizes_at(events: list[dict[str, Any]], time_us: int) -> dict[str, int]:
-    """The ISR's size at each broker that leads at a time, told step by step."""
+    """The ISR's size at each broker that leads at a time, step by step."""
     sizes: dict[str, int] = {}
     for one in events:
         if one["time_ms"] * 1000 > time_us:

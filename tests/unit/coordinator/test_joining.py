@@ -196,7 +196,7 @@ def test_a_group_that_is_too_large_loses_those_who_rejoin_last():
     assert small.group().state is GroupState.PREPARING_REBALANCE
     assert "over capacity (2)" in small.group().reason
     kept = [small.join(ids[2]), small.join(ids[0])]
-    # The refused member is removed, so nobody is missing any more.
+    # The refused member is removed, so no member is missing any more.
     assert small.joined(small.join(ids[1])).error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert {small.joined(token).generation for token in kept} == {2}
     assert [member.member_id for member in small.group().members] == [ids[0], ids[2]]

@@ -179,7 +179,7 @@ def test_joining_is_no_sign_of_life_but_parked_requests_stand_for_it():
     ids = broker.stable_group(2)
     broker.after(SESSION_MS - 1)
     broker.heartbeat(ids[0])
-    # A follower's unchanged JoinGroup is answered at once, and does not restart its session.
+    # A follower's unchanged JoinGroup is completed at once, and does not restart its session.
     broker.joined(broker.join(ids[1]))
     broker.after(1)
     assert [member.member_id for member in broker.group().members] == [ids[0]]
@@ -191,7 +191,7 @@ def test_joining_is_no_sign_of_life_but_parked_requests_stand_for_it():
 
 
 def test_a_new_member_expires_after_five_minutes_in_its_first_join_and_is_told():
-    """KAFKA-9752: a member whose client has gone does not stay."""
+    """KAFKA-9752: a member whose client has disconnected does not stay."""
     broker = Harness()
     ids = broker.stable_group(rebalance_timeout_ms=1_000_000, session_timeout_ms=1_000_000)
     new = broker.join()

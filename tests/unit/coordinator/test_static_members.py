@@ -84,7 +84,7 @@ def test_a_replacement_that_cannot_be_written_is_undone():
 
 
 def test_a_second_restart_while_the_first_is_written_gets_its_own_id():
-    """Kafka's callback would answer it with the id of the first, which is fenced."""
+    """Kafka's callback would return the id of the first, which is fenced."""
     broker, _ = static_group()
     broker.holds = True
     broker.uuids = ["one", "two"]

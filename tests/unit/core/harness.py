@@ -1,7 +1,7 @@
 """A cluster in memory: real cores and the controller's real decisions; every step is a call.
 
 Nothing moves unless the test moves it. Control requests wait in the brokers' queues until ``deliver``. A follower's
-round is asked (``ask``), arrives (``arrive``) and is answered (``answer``) in three steps, or is lost (``lose``); an
+round is asked (``ask``), arrives (``arrive``) and is completed (``answer``) in three steps, or is lost (``lose``); an
 ISR proposal waits for ``decide_isr``, its verdict for ``tell_verdict``. ``fetch``, ``alter_partition`` and ``settle``
 are the short forms. Time stands still between two calls of ``advance``.
 """
@@ -62,7 +62,7 @@ RESPONSE_MAX_BYTES = 10 * 1024 * 1024
 
 
 class Pending:
-    """A produce or a consumer's fetch, answered or not yet; it is its own token."""
+    """A produce or a consumer's fetch, completed or not yet; it is its own token."""
 
     def __init__(self, box: dict[object, Any]) -> None:
         self._box = box
@@ -108,7 +108,7 @@ class Exchange:
 
     @property
     def answer(self) -> FetchedPartition:
-        """The leader's answer to a fetch of the only partition."""
+        """The leader's response to a fetch of the only partition."""
         (answer,) = self.box[self]
         assert isinstance(answer, FetchedPartition)
         return answer
@@ -171,7 +171,7 @@ class Cluster:
                 self.brokers[broker_id].control.append(message)
 
     def deliver(self, *broker_ids: int) -> list[PartitionsResponse]:
-        """Hand over the control requests that wait for these brokers (default: all); returns their answers."""
+        """Hand over the control requests that wait for these brokers (default: all); returns their responses."""
         answers: list[PartitionsResponse] = []
         busy = True
         while busy:
@@ -184,7 +184,7 @@ class Cluster:
         return answers
 
     def hand_over(self, broker_id: int, message: Any) -> list[PartitionsResponse]:
-        """One control request arrives at a broker, and its answer at the controller."""
+        """One control request arrives at a broker, and its response at the controller."""
         broker = self.brokers[broker_id]
         match message:
             case UpdateMetadataRequest():
@@ -234,7 +234,7 @@ class Cluster:
     # Processes and sessions
 
     def kill(self, *broker_ids: int) -> None:
-        """The process is gone at once; its session lives on."""
+        """The process dies at once; its session lives on."""
         for broker_id in broker_ids:
             self.brokers[broker_id].kill()
 
@@ -317,7 +317,7 @@ class Cluster:
         )
 
     def arrive(self, exchange: Exchange, wait_ms: int = FETCH_WAIT_MS) -> Exchange:
-        """The round reaches its leader, which may answer at once."""
+        """The round reaches its leader, which may respond at once."""
         target = self.brokers[exchange.round.leader]
         assert target.is_running
         assert target.core is exchange.leader
@@ -330,7 +330,7 @@ class Cluster:
         return exchange
 
     def answer(self, exchange: Exchange) -> list[Effect]:
-        """The leader's answer reaches the follower; nothing where the follower's process is another."""
+        """The leader's response reaches the follower; nothing where the follower's process is another."""
         broker = self.brokers[exchange.follower.broker_id]
         if not broker.is_running or broker.core is not exchange.follower:
             return []
@@ -341,20 +341,20 @@ class Cluster:
         return broker.execute(broker.core.fetch_response_received(leader, number, answers, self.now_ms))
 
     def lose(self, exchange: Exchange) -> None:
-        """The follower hears that there will be no answer."""
+        """The follower hears that there will be no response."""
         broker = self.brokers[exchange.follower.broker_id]
         if broker.is_running and broker.core is exchange.follower:
             leader, number = exchange.round.leader, exchange.round.request_id
             broker.execute(broker.core.round_failed(leader, number, self.now_ms))
 
     def park(self, follower: int) -> Exchange:
-        """Ask and arrive; the answer may come later."""
+        """Ask and arrive; the response may come later."""
         exchange = self.ask(follower)
         assert exchange is not None
         return self.arrive(exchange)
 
     def fetch(self, follower: int, leader: int | None = None) -> FetchedPartition | EpochEndResult | None:
-        """One whole round that does not wait for data; the answer of the only partition."""
+        """One whole round that does not wait for data; the response of the only partition."""
         exchange = self.ask(follower, leader)
         if exchange is None:
             return None
@@ -369,7 +369,7 @@ class Cluster:
     # ISR proposals
 
     def decide_isr(self, broker_id: int) -> tuple[IsrProposal, IsrVerdict]:
-        """The broker's first proposal reaches the controller; the verdict is not told yet."""
+        """The broker's first proposal reaches the controller; the verdict is not sent yet."""
         broker = self.brokers[broker_id]
         proposal = broker.proposals.pop(0)
         request = AlterPartitionRequest(broker_id, broker.broker_epoch, [proposal])

@@ -1,4 +1,4 @@
-"""One broker in memory that is told what a controller, clients and another broker would tell it."""
+"""One broker in memory that gets what a controller, clients and another broker would send it."""
 
 from __future__ import annotations
 

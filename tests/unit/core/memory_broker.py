@@ -4,7 +4,7 @@
 and then checks what must hold on every broker after every step: the core's log end and epochs are those of the log
 (I3, I6, I7), log start <= high watermark <= log end (I1), a leader is in its ISR and the ISR within the assigned
 replicas (I4), a leader's high watermark never falls within its leadership (I2), epochs never fall (I5), and no log
-effect of a partition follows an answer or a proposal about it (I8). A test's disk may fail (``faulty``).
+effect of a partition follows a response or a proposal about it (I8). A test's disk may fail (``faulty``).
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Broker:
         self._noted: dict[TopicPartition, dict[str, int]] = {}
 
     def kill(self) -> None:
-        """The process is gone; the disk and its last checkpoint stay."""
+        """The process is dead; the disk and its last checkpoint stay."""
         self.is_running = False
         del self.core
 

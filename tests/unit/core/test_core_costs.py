@@ -21,7 +21,7 @@ WAIT_MS = 500
 
 
 def test_a_round_in_which_nothing_happens_costs_little_for_each_partition() -> None:
-    """Asked, read, parked, read again when its time is over, answered: nine steps where the plain way has two."""
+    """Asked, read, parked, read again when its time is over, completed: nine steps where the plain way has two."""
     cluster = Cluster((1, 2), assignment=(1, 2), partitions=PARTITIONS)
     leader, follower = cluster.brokers[1].core, cluster.brokers[2].core
     now_ms = cluster.now_ms

@@ -32,7 +32,7 @@ def test_it_waits_until_all_live_replicas_have_moved_their_log_start():
     cluster = five_committed()
     pending = delete(cluster, 3)
     assert starts(cluster) == [3, 0, 0]
-    cluster.fetch(2)  # the answer carries the new log start offset
+    cluster.fetch(2)  # the response carries the new log start offset
     cluster.fetch(3)
     assert starts(cluster) == [3, 3, 3]
     cluster.fetch(2)  # the next request tells the leader

@@ -20,7 +20,7 @@ def cache_of(*entries: tuple[int, int]) -> EpochCache:
 
 
 class Twin:
-    """The same by its definition: an unordered set of pairs, searched anew for each question."""
+    """The same by its definition: an unordered set of pairs, searched again for each question."""
 
     def __init__(self) -> None:
         self.starts: dict[int, int] = {}
@@ -104,7 +104,7 @@ def test_an_empty_cache_knows_no_end():
 
 
 def test_an_epoch_without_records_ends_where_it_begins():
-    """KAFKA-7415: a leader notes its epoch at election, and answers for it before its first append."""
+    """KAFKA-7415: a leader notes its epoch at election, and returns it before its first append."""
     cache = cache_of((0, 0), (3, 10))
     assert cache.end_offset_for(3, 10) == (3, 10)
     assert cache.end_offset_for(2, 10) == (0, 10)
@@ -156,7 +156,7 @@ def test_the_cache_does_what_its_twin_does(operations: list[tuple[str, int]]):
 @settings(max_examples=100, deadline=None)
 @given(st.lists(EPOCHS, min_size=1, max_size=20))
 def test_a_known_epoch_ends_at_the_first_record_of_a_later_one(epochs: list[int]):
-    """What the cache is for: its answer is the one that a look at every record gives."""
+    """What the cache is for: its result is the one that a look at every record gives."""
     records = sorted(epochs)
     cache = EpochCache()
     for offset, epoch in enumerate(records):

@@ -178,7 +178,7 @@ def test_a_read_that_fails_is_an_error_of_its_partition_alone_and_takes_nothing_
 
 
 def test_a_partition_that_cannot_be_read_ends_the_wait_of_a_fetch() -> None:
-    """A fetch with an error is answered at once (ReplicaManager.fetchMessages), and what the core decided is carried
+    """A fetch with an error is completed at once (ReplicaManager.fetchMessages), and what the core decided is carried
     out: broker 2 joins the ISR of the other partition.
     """
     broker = broker_of(A, B)
@@ -452,7 +452,7 @@ class Twins:
         return self.epochs[at] >= 0
 
     def follow(self) -> None:
-        """Broker 2 answers a round: the next record, or that it is shorter."""
+        """Broker 2 responds to a round: the next record, or that it is shorter."""
         chosen = self.broker.core.next_round(OTHER, self.broker.now_ms)
         rounds = {at: twin.core.next_round(OTHER, twin.now_ms) for at, twin in self.twins.items()}
         answers = []
@@ -512,7 +512,7 @@ class Twins:
             assert mine == [note for note in twin.notes if note.topic_partition == at], at
 
     def end(self) -> None:
-        """All that waits runs out; then every request has one answer, and none is a lie."""
+        """All that waits runs out; then every request has one response, and none is a lie."""
         for broker in (self.broker, *self.twins.values()):
             broker.now_ms += 100_000
             broker.execute(broker.core.tick(broker.now_ms))

@@ -103,7 +103,7 @@ def test_a_leader_that_becomes_follower_goes_on_serving_who_may_read_there():
 
 
 def asked(cluster: Cluster, rack: str | None, offset: int = 0) -> FetchResult | None:
-    """What the leader answers at once; None: the fetch is parked."""
+    """The leader's immediate response; None: the fetch is parked."""
     wanted = [FetchPartition(AT, offset, 1 << 20)]
     request = FetchRequest(CONSUMER, 10_000, 1, 1 << 20, wanted, client_rack=rack)
     answers = cluster.brokers[1].core.fetch(request, object(), cluster.now_ms)

@@ -91,7 +91,7 @@ def test_the_task_runs_every_half_lag_time():
     cluster.settle()
     cluster.advance(0)  # the task's first run; the next ones come 15 s apart
     cluster.produce(1, "a", acks=1)
-    cluster.advance(29_999)  # a run: nobody lags yet
+    cluster.advance(29_999)  # a run: no replica lags yet
     cluster.advance(14_998)
     assert cluster.brokers[1].proposals == []  # they lag for 44 997 ms, but it is not time to look
     cluster.advance(2)
@@ -115,7 +115,7 @@ def test_a_follower_under_load_stays_in_the_isr():
         cluster.produce(1, "a", acks=1)
         for follower in (2, 3):
             exchange = cluster.park(follower)
-            cluster.produce(1, "b", acks=1)  # the end has moved on before the answer is there
+            cluster.produce(1, "b", acks=1)  # the end has moved on before the response is there
             cluster.answer(exchange)
         cluster.advance(15_000)
     assert cluster.brokers[1].proposals == []
@@ -386,7 +386,7 @@ def test_a_success_of_another_epoch_is_ignored(leader_epoch: int, partition_epoc
 
 
 def test_a_success_of_the_same_partition_epoch_counts():
-    """The controller had written it already, and answers a repeated proposal."""
+    """The controller had written it already, and accepts a repeated proposal."""
     cluster, proposal = pending()
     epoch = cluster.partition(1).partition_epoch
     cluster.tell_verdict(1, proposal, IsrVerdict(AT, ErrorCode.NONE, 1, 0, (1, 2, 3), epoch))

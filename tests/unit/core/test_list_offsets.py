@@ -1,4 +1,4 @@
-"""ListOffsets as the leader answers it (Partition.fetchOffsetForTimestamp)."""
+"""ListOffsets as the leader serves it (Partition.fetchOffsetForTimestamp)."""
 
 from __future__ import annotations
 

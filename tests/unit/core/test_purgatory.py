@@ -1,7 +1,7 @@
 """Purgatories, and what produce and fetch come to (DelayedProduce, DelayedFetch).
 
 What wakes what (Partition.tryCompleteDelayedRequests) is held event by event; so are both errors of
-min.insync.replicas, the timeouts, and that each operation answers exactly once. The harness refuses a second response
+min.insync.replicas, the timeouts, and that each operation responds exactly once. The harness refuses a second response
 to any token.
 """
 
@@ -42,7 +42,7 @@ OTHER = TopicPartition(AT.topic, 1)
 
 @dataclass(slots=True)
 class Waiter:
-    """Completes once ``is_ready``; counts its answers."""
+    """Completes once ``is_ready``; counts its responses."""
 
     token: object
     deadline_ms: int
@@ -192,7 +192,7 @@ def test_each_operation_responds_exactly_once_unless_cancelled(steps: list[tuple
     assert [len(w.answers) for w in waiters] == [0 if w.token in cancelled else 1 for w in waiters]
 
 
-# Produce: when it is answered
+# Produce: when it completes
 
 
 def quiet(**arguments: object) -> Cluster:

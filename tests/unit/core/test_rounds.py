@@ -24,7 +24,7 @@ def cluster_of(partitions: int) -> Cluster:
 
 
 def asked(cluster: Cluster, follower: int = 2) -> list[int]:
-    """The partitions of the next round, which is then answered in full."""
+    """The partitions of the next round, which then gets a complete response."""
     exchange = cluster.ask(follower)
     assert exchange is not None
     cluster.arrive(exchange, wait_ms=0)
@@ -72,7 +72,7 @@ def test_a_partition_that_the_response_leaves_out_is_asked_for_again():
 
 
 def test_a_lost_round_pauses_its_partitions():
-    """replica.fetch.backoff.ms, 1000 by default; its late answer counts no more."""
+    """replica.fetch.backoff.ms, 1000 by default; its late response counts no more."""
     cluster = cluster_of(2)
     cluster.produce(1, "a", acks=1)
     exchange = cluster.ask(2)

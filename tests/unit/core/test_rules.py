@@ -209,7 +209,7 @@ def test_beyond_the_leaders_end_the_older_rules_truncate_only_where_elections_ma
     exchange = cluster.ask(2)
     assert exchange is not None
     if isinstance(exchange.round, EpochRound):
-        # The leader would tell; an answer from before it lost its record does not.
+        # The leader would say so; a response from before it lost its record does not.
         exchange.box[exchange] = [EpochEndResult(AT, ErrorCode.NONE, EpochEnd(0, 2))]
         cluster.answer(exchange)
         exchange = cluster.ask(2)

@@ -5,7 +5,7 @@ restart, S3 lets two logs differ below the high watermark (all three: truncation
 fast fail-over of KIP-279, S5 the follower of KAFKA-6880 that missed an election. After each step the log end offset
 and high watermark of the replicas are stated, and the ISR, leader epoch and epoch caches where they move.
 
-Nothing moves by itself: a follower is "held" where nobody makes it fetch, and "cut off" where its control requests
+Nothing moves by itself: a follower is "held" where no test makes it fetch, and "partitioned" where its control requests
 wait. Records are written ``value@epoch``.
 """
 
@@ -24,7 +24,7 @@ SINCE_101 = (KIP_101, KIP_279, KIP_320)
 
 
 def story(rule: str, assignment: tuple[int, ...], *, unclean: bool = False) -> Cluster:
-    """Brokers 0 to 3 under a rule; nobody leaves the ISR for being slow."""
+    """Brokers 0 to 3 under a rule; no replica leaves the ISR for being slow."""
     settings = CoreSettings(truncation_rule=rule, replica_lag_time_max_ms=600_000)
     rules = TopicRules(unclean_leader_election=unclean)
     cluster = Cluster((0, 1, 2, 3), assignment=assignment, rules=rules, settings=settings)
@@ -44,7 +44,7 @@ def lead_and_isr(cluster: Cluster) -> tuple[int, tuple[int, ...], int]:
 
 
 def wait_until_known(cluster: Cluster, follower: int) -> None:
-    """A fetch that reaches the end, and its answer when the wait is over, with the high watermark of then."""
+    """A fetch that reaches the end, and its response when the wait is over, with the high watermark of then."""
     exchange = cluster.park(follower)
     cluster.advance(500)
     cluster.answer(exchange)
@@ -78,7 +78,7 @@ def until_the_next_to_last_dies(rule: str) -> Cluster:
 
 def test_s1_a_change_of_leader_loses_an_acknowledged_record_under_the_high_watermark_rule():
     cluster = until_the_next_to_last_dies(HIGH_WATERMARK)
-    assert cluster.ends(2, 0) == [(2, 2), (1, 1)]  # 0 has cut what it could not know to be committed
+    assert cluster.ends(2, 0) == [(2, 2), (1, 1)]  # 0 has truncated what it could not know to be committed
     die(cluster, 2)
     cluster.deliver()
     assert lead_and_isr(cluster) == (0, (0,), 2)
@@ -124,7 +124,7 @@ def until_the_leader_dies(rule: str, *, unclean: bool) -> Cluster:
     m2 = cluster.produce(1, "m2")
     cluster.fetch(2)
     assert cluster.ends(1, 2) == [(2, 1), (2, 1)]
-    cluster.park(2)  # the request arrives, its answer never does
+    cluster.park(2)  # the request arrives, its response never does
     assert cluster.ends(1, 2) == [(2, 2), (2, 1)]
     assert m2.error is NONE
     die(cluster, 2)
@@ -140,7 +140,7 @@ def until_the_leader_dies(rule: str, *, unclean: bool) -> Cluster:
 
 @pytest.mark.parametrize("checkpoint", [0, 2])
 def test_s2_a_restart_loses_an_acknowledged_record_under_the_high_watermark_rule(checkpoint: int):
-    """Whatever 1 finds in its checkpoint: it cuts, or it is out of the new leader's range and cuts then."""
+    """Whatever 1 finds in its checkpoint: it truncates, or it is out of the new leader's range and truncates then."""
     cluster = until_the_leader_dies(HIGH_WATERMARK, unclean=True)
     assert lead_and_isr(cluster) == (2, (2,), 2)
     assert cluster.ends(2) == [(1, 1)]
@@ -191,7 +191,7 @@ def test_s2_without_unclean_elections_nothing_is_lost_under_any_rule(rule: str):
 
 
 def until_the_old_leader_returns(rule: str) -> Cluster:
-    """AR 1, 2: 1 dies, 2 leads and loses m2, which was never on its disk, in a power cut; then it goes on with m3."""
+    """AR 1, 2: 1 dies, 2 leads and loses m2, which was never on its disk, in a power loss; then it goes on with m3."""
     cluster = story(rule, (1, 2))
     cluster.produce(1, "m1")
     cluster.settle()
@@ -230,7 +230,7 @@ def test_s3_logs_differ_below_the_high_watermark_under_the_high_watermark_rule()
 
 @pytest.mark.parametrize("rule", SINCE_101)
 def test_s3_with_leader_epochs_the_logs_agree(rule: str):
-    """m2 was acknowledged and is lost all the same: the power cut hit the only member of the ISR."""
+    """m2 was acknowledged and is lost all the same: the power loss hit the only member of the ISR."""
     cluster = until_the_old_leader_returns(rule)
     cluster.deliver()
     assert cluster.ends(1) == [(2, 2)]
@@ -267,7 +267,7 @@ def until_the_second_leader_returns(rule: str) -> Cluster:
     cluster.settle()
     assert cluster.records(1) == cluster.records(2) == ["m1@1"]
     cluster.rebalance()
-    cluster.deliver(0, 2, 3)  # 1 is cut off
+    cluster.deliver(0, 2, 3)  # 1 is partitioned
     assert lead_and_isr(cluster) == (2, (1, 2), 2)
     assert cluster.produce(1, "m2", acks=1).error is NONE
     assert cluster.produce(2, "m3", acks=1).error is NONE
@@ -286,7 +286,7 @@ def until_the_second_leader_returns(rule: str) -> Cluster:
 
 
 def test_s4_after_two_quick_elections_logs_differ_under_kip_101():
-    """2 asks where epoch 2 ends; 1 never had it, and answers with the start of its next epoch: 2, by its own count."""
+    """2 asks where epoch 2 ends; 1 never had it, and responds with the start of its next epoch: 2, by its own count."""
     cluster = until_the_second_leader_returns(KIP_101)
     cluster.settle()
     assert cluster.records(1) == ["m1@1", "m2@1", "m4@3"]
@@ -297,7 +297,7 @@ def test_s4_after_two_quick_elections_logs_differ_under_kip_101():
 
 @pytest.mark.parametrize("rule", [KIP_279, KIP_320])
 def test_s4_the_response_that_names_its_epoch_cures_it(rule: str):
-    """(1, 2) is the answer to epoch 2: 2 knows that its own epoch 1 ends at 1, and cuts there."""
+    """(1, 2) is the response to epoch 2: 2 knows that its own epoch 1 ends at 1, and truncates there."""
     cluster = until_the_second_leader_returns(rule)
     cluster.fetch(2)
     assert cluster.ends(2) == [(1, 0)]
@@ -318,7 +318,7 @@ def until_the_zombie_fetches(rule: str) -> Cluster:
     cluster.fetch(3)
     assert cluster.records(3) == ["m0@1"]
     cluster.rebalance()
-    cluster.deliver(0, 1, 2)  # 3 is cut off; its own fetches still go out
+    cluster.deliver(0, 1, 2)  # 3 is partitioned; its own fetches still go out
     leader, isr, leader_epoch = lead_and_isr(cluster)
     assert (leader, set(isr), leader_epoch) == (2, {1, 2, 3}, 2)
     cluster.fetch(1)

@@ -32,7 +32,7 @@ def test_acks_all_on_an_idle_partition():
     # t0: both fetches are parked at 10, and a consumer waits too.
     two, three = cluster.park(2), cluster.park(3)
     consumer = cluster.consume(1, 10, wait_ms=1000)
-    # t1: the append wakes the followers, not the consumer; HW stays, and the answers carry HW 10.
+    # t1: the append wakes the followers, not the consumer; HW stays, and the responses carry HW 10.
     produce = cluster.produce(1, "k")
     assert cluster.ends(1) == [(11, 10)]
     assert (two.is_completed, three.is_completed) == (True, True)
@@ -44,7 +44,7 @@ def test_acks_all_on_an_idle_partition():
     two = cluster.park(2)
     assert cluster.ends(1) == [(11, 10)]
     assert (two.is_completed, produce.is_completed) == (False, False)
-    # t3: with follower 3 likewise HW is 11: producer and consumer are answered, parked follower fetches are not.
+    # t3: with follower 3 likewise HW is 11: producer and consumer have responses, parked follower fetches are not.
     cluster.answer(three)
     three = cluster.park(3)
     assert cluster.ends(1, 2, 3) == [(11, 11), (11, 10), (11, 10)]
@@ -52,7 +52,7 @@ def test_acks_all_on_an_idle_partition():
     assert consumer.result.high_watermark == 11
     assert consumer.result.records != b""
     assert (two.is_completed, three.is_completed) == (False, False)
-    # t4: they learn HW 11 when their wait is over, with an empty answer.
+    # t4: they learn HW 11 when their wait is over, with an empty response.
     cluster.advance(FETCH_WAIT_MS)
     assert (two.answer.high_watermark, two.answer.records) == (11, b"")
     cluster.answer(two)
@@ -79,13 +79,13 @@ def test_a_follower_stalls_under_load():
     assert cluster.isr(1) == ((1, 2, 3), (1, 2, 3))
     assert cluster.ends(1) == [(14, 10)]
     assert not waiting.is_completed
-    # The controller's answer: HW jumps to min(LEO(1), LEO(2)), who waits is answered.
+    # The controller's verdict: HW jumps to min(LEO(1), LEO(2)), parked requests complete.
     cluster.alter_partition(1)
     assert cluster.isr(1) == ((1, 2), (1, 2))
     assert cluster.ends(1) == [(14, 14)]
     assert (waiting.error, waiting.result.base_offset) == (NONE, 10)
     assert cluster.state == (1, (1, 2), 0, 1)
-    # 3 returns: at LEO(3) >= HW it is proposed, and from then on HW waits for it, though nobody has answered.
+    # 3 returns: at LEO(3) >= HW it is proposed, and from then on HW waits for it, though there is no verdict yet.
     cluster.fetch(3)
     assert cluster.brokers[1].proposals == []
     exchange = cluster.park(3)
@@ -141,7 +141,7 @@ def test_a_follower_is_killed_and_comes_back(kafkas_rule: bool):
     assert waiting.is_completed == kafkas_rule
     cluster.advance(100)
     assert parked.answer.error is ErrorCode.FENCED_LEADER_EPOCH
-    # 2 follows in the new epoch; the late answer to its fetch of the old one changes nothing.
+    # 2 follows in the new epoch; the late response to its fetch of the old one changes nothing.
     cluster.deliver(2)
     cluster.answer(parked)
     cluster.fetch(2)
@@ -243,7 +243,7 @@ def test_a_follower_longer_than_the_new_leader_truncates():
     answer = cluster.fetch(3)
     assert answer.diverging == (0, 11)
     assert cluster.ends(2, 3) == [(11, 10), (11, 10)]
-    # The diverging answer told the leader nothing: HW waits for the next fetch.
+    # The diverging response reported nothing to the leader: HW waits for the next fetch.
     cluster.fetch(3)
     assert cluster.ends(2) == [(11, 11)]
     assert cluster.content(2) == cluster.content(3)
@@ -338,7 +338,7 @@ def test_two_followers_dead_below_min_insync_replicas():
     refused = cluster.produce(1, "a")
     assert (refused.error, refused.result.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
     assert cluster.ends(1) == [(10, 10)]
-    # acks=1 is appended and answered, but HW stays: consumers do not see it.
+    # acks=1 is appended and acknowledged, but HW stays: consumers do not see it.
     accepted = cluster.produce(1, "b", acks=1)
     assert (accepted.error, accepted.result.base_offset) == (NONE, 10)
     assert cluster.ends(1) == [(11, 10)]
@@ -353,7 +353,7 @@ def test_two_followers_dead_below_min_insync_replicas():
 
 
 def test_the_example_of_kip_279():
-    """Leader (0, 0) (1, 5) (4, 8), end 10; follower (0, 0) (2, 5) (3, 7), end 9: it cuts to 5 at once, not to 8."""
+    """Leader (0, 0) (1, 5) (4, 8), end 10; follower (0, 0) (2, 5) (3, 7), end 9: it truncates to 5, not to 8."""
     cluster = Cluster((1, 2), assignment=(1, 2))
     cluster.kill(1, 2)
     common = [(0, f"common {i}") for i in range(5)]

@@ -2,7 +2,7 @@
 
 | trap | mutation that its test kills |
 |---|---|
-| 1 | the high watermark of an answer taken after the fetch's own effect; a moved mark waking parked followers |
+| 1 | the high watermark of a response taken after the fetch's own effect; a moved mark waking parked followers |
 | 2 | only the ISR counted; the committed instead of the maximal ISR; the mark moving below min.insync.replicas |
 | 3 | min.insync.replicas not capped by the replication factor |
 | 4 | joining at the high watermark alone; leaving without the equality escape |
@@ -10,9 +10,9 @@
 | 6 | a leader that notes its epoch only with its first record |
 | 7 | truncation to the high watermark; a follower's mark that never falls |
 | 8 | one round of truncation only |
-| 9 | an offset between high watermark and log end as an error; a follower that answers |
+| 9 | an offset between high watermark and log end as an error; a follower that serves it |
 | 10 | the last ISR member removed |
-| also | a duplicate appended, or refused; a zombie's records kept; a late answer taken |
+| also | a duplicate appended, or refused; a zombie's records kept; a late response taken |
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def test_trap_1_a_response_carries_the_high_watermark_from_before_the_fetch():
     first = cluster.fetch(2)
     assert first.high_watermark == 0
     assert cluster.ends(1, 2) == [(1, 0), (1, 0)]
-    second = cluster.fetch(2)  # proves that 2 has the record: the leader commits, the answer does not say so
+    second = cluster.fetch(2)  # proves that 2 has the record: the leader commits, the response does not say so
     assert second.high_watermark == 0
     assert cluster.ends(1, 2) == [(1, 1), (1, 0)]
     third = cluster.fetch(2)
@@ -208,7 +208,7 @@ def test_trap_5_alter_partition_moves_the_partition_epoch_alone():
     cluster.alter_partition(1)
     assert cluster.state == (1, (1,), 0, 1)
     assert (cluster.partition(1).leader_epoch, cluster.partition(1).partition_epoch) == (0, 1)
-    assert cluster.fetch(2).error is NONE  # nobody else was told, no one is fenced
+    assert cluster.fetch(2).error is NONE  # no other broker knows, no one is fenced
 
 
 def test_trap_5_an_older_controller_is_fenced():
@@ -507,7 +507,7 @@ def test_trap_10_a_leader_that_is_not_alive_here_is_not_followed():
     assert cluster.brokers[3].core.leaders_followed() == {1}
 
 
-# Also: duplicates, zombies, late answers
+# Also: duplicates, zombies, late responses
 
 
 def test_the_response_to_a_duplicate_has_its_offset_and_nothing_is_appended():
@@ -530,7 +530,7 @@ def test_a_duplicate_is_recognised_by_the_next_leader():
     batch = {"producer_id": 5, "producer_epoch": 0}
     cluster.produce(1, "b", sequence=0, **batch)
     cluster.settle()
-    cluster.produce(1, "c", acks=1, sequence=1, **batch)  # reaches nobody
+    cluster.produce(1, "c", acks=1, sequence=1, **batch)  # reaches no broker
     cluster.impose(2, [2, 3])
     cluster.settle()
     assert cluster.produce(2, "b", sequence=0, acks=1, **batch).result.base_offset == 1
@@ -566,7 +566,7 @@ def test_a_zombie_leader_commits_nothing_and_loses_its_records():
 
 
 def test_a_late_response_of_an_older_epoch_changes_nothing():
-    """KAFKA-6880 and rule 2 of follower.py: answers never cross epochs, not even from the same leader."""
+    """KAFKA-6880 and rule 2 of follower.py: responses never cross epochs, not even from the same leader."""
     cluster = settled("a")
     cluster.produce(1, "b", acks=1)
     late = cluster.ask(2)

@@ -1,4 +1,4 @@
-"""Where a follower cuts (AbstractFetcherThread.getOffsetTruncationState), as a table and by what it is for.
+"""Where a follower truncates (AbstractFetcherThread.getOffsetTruncationState), as a table and by what it is for.
 
 Mutations held: KIP-101 without KIP-279, the own or the leader's end left out of the minimum, truncation to the high
 watermark.
@@ -21,14 +21,14 @@ from tidegauge_broker.replica.rules import rule_named
     ("leader", "own", "log_end", "cut"),
     [
         ((-1, -1), [(0, 0), (2, 5)], 9, (3, True)),  # rule 1: undefined: the high watermark
-        ((-1, 7), [(0, 0), (2, 5)], 9, (7, True)),  # rule 2: an old leader's answer without epoch
+        ((-1, 7), [(0, 0), (2, 5)], 9, (7, True)),  # rule 2: an old leader's response without epoch
         ((-1, 12), [(0, 0), (2, 5)], 9, (9, True)),
         ((4, 7), [(0, 0), (2, 5)], 9, (7, True)),  # rule 3: newer than all own epochs
         ((4, 12), [(0, 0), (2, 5)], 9, (9, True)),
         ((1, 8), [(0, 0), (2, 5), (3, 7)], 9, (5, False)),  # rule 4: never seen: the end of the largest below it
         ((2, 6), [(0, 0), (2, 5)], 9, (6, True)),  # rule 5: the leader's end is first
         ((2, 10), [(0, 0), (2, 5), (3, 7)], 12, (7, True)),  # rule 5: the own end is first
-        ((2, 10), [(0, 0), (2, 5)], 9, (9, True)),  # rule 5: nothing to cut
+        ((2, 10), [(0, 0), (2, 5)], 9, (9, True)),  # rule 5: nothing to truncate
         ((0, 4), [(2, 5), (3, 7)], 9, (4, True)),  # older than the first own one counts as rule 5
     ],
 )

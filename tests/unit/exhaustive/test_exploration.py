@@ -190,7 +190,7 @@ def test_states_that_differ_in_names_only_are_one():
 
 
 def test_equal_bounds_give_equal_states():
-    """Another number means that the core does something else, or that more is told apart."""
+    """Another number means that the core does something else, or that more is distinguished."""
     bounds = Bounds(replicas=3, records=1, elections=0)
     first, second = explore(bounds), explore(bounds)
     assert first == second
@@ -277,7 +277,7 @@ produce at 1 -> 1 [| m1@0 m2@0 m4@2]
 2 asks 1 where its latest epoch ends
 2 fetches from 1 -> 1 [m1@0 m2@0 | m4@2], 2 [| m1@0 m3@1 m4@2]
 """.strip().splitlines()
-"""Story S4: an epoch that only one replica knows. KIP-101's answer, the start of the next one, cuts nothing."""
+"""Story S4: an epoch that only one replica knows. KIP-101's response, the start of the next one, truncates nothing."""
 
 
 def private_epoch(bounds: Bounds) -> list[Action]:

@@ -1,4 +1,4 @@
-"""Names for helpers of these tests and of the neighbouring folders."""
+"""Names for helpers of these tests and of the neighbouring directories."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A broker without sockets: the real services, core, logs and decisions of the controller, on a ZooKeeper in memory.
 
-It is broker 0 of three, leads t-0 and follows in t-1; it offers the Lab service too, but reaches nobody. ``call`` sends
-one message to one RPC, as gRPC would hand it over, and gives the answers; what still waits is cancelled, as when the
-client goes.
+It is broker 0 of three, leads t-0 and follows in t-1; it offers the Lab service too, but reaches no process. ``call``
+sends one message to one RPC, as gRPC would hand it over, and gives the responses; what still waits is cancelled, as
+when the client goes.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ class HostileBroker:
         return self
 
     async def call(self, name: str, *messages: Message) -> list[Any]:
-        """Send messages (several to a stream); the answers that came before everything was silent."""
+        """Send messages (several to a stream); the responses that came before everything was silent."""
         method = self.methods[name]
         answers: list[Any] = []
 
@@ -357,7 +357,7 @@ class HostileBroker:
         return {at: log.log_end_offset for at, log in self.logs.logs.items()}
 
     def close(self) -> None:
-        """End as if killed, start again: recovery finds the same logs, and folders with legal names only."""
+        """End as if killed, start again: recovery finds the same logs, and directories with legal names only."""
         ends = self.check_logs()
         self.replicas.close()
         self.logs.close({}, clean=False)
@@ -376,7 +376,7 @@ class HostileBroker:
 
 
 class _NoSession:
-    """A ZooKeeper that nobody reaches."""
+    """A ZooKeeper that is unreachable."""
 
     hosts = ""
     credentials = (1, b"")
@@ -437,7 +437,7 @@ class _Context:
 
 
 def errors_in(message: Message) -> list[int]:
-    """The error numbers in an answer, wherever they stand."""
+    """The error numbers in a response, wherever they stand."""
     found: list[int] = []
     for field, value in message.ListFields():
         if field.enum_type is not None and field.enum_type.name == "ErrorCode":

@@ -1,8 +1,8 @@
-"""The log raises at one of its calls, each in its turn: every request is answered, and other partitions proceed.
+"""The log raises at one of its calls, each in its turn: every request is completed, and other partitions proceed.
 
 A broker with two log directories and its real services plays random requests to several partitions. Each call of the
 port ``ReplicaLogs`` (an append, a truncation, leader epochs, a log start, a deletion, a read) fails in one run: with an
-I/O error, an error of the table, or an exception that nobody expects. As in Kafka, an append or a read fails for its
+I/O error, an error of the table, or an unexpected exception. As in Kafka, an append or a read fails for its
 partition (ReplicaManager.appendToLocalLog, readFromLog), and a directory that fails takes its own replicas offline
 (LogDirFailureHandler).
 """
@@ -75,7 +75,7 @@ class Played:
 
 
 async def lead(broker: HostileBroker, leader_epoch: int) -> list[int]:
-    """LeaderAndIsr for all that the broker leads; its answers."""
+    """LeaderAndIsr for all that the broker leads; its responses."""
     header = control_pb2.ControlHeader(controller_id=0, controller_epoch=1, broker_epoch=1)
     live = [wire.to_endpoint(Endpoint(broker_id, "127.0.0.1", 9092 + broker_id)) for broker_id in BROKERS]
     state: dict[str, Any] = {"topic": "t", "topic_id": TOPIC_ID, "controller_epoch": 1, "leader_id": 0, "isr": [0]}
@@ -103,7 +103,7 @@ def fetch(offsets: dict[int, int]) -> Any:
 
 
 async def play(broker: HostileBroker, seed: int) -> Played:
-    """Random requests, each to several partitions; every one is answered, with errors of the table."""
+    """Random requests, each to several partitions; every one is completed, with errors of the table."""
     random_ = random.Random(seed)
     played = Played()
     for leader_epoch in range(5, 21):

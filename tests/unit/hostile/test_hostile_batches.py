@@ -49,7 +49,7 @@ def with_payload(payload: bytes, codec: int = 0, **fields: int) -> bytes:
 
 
 def mutated(random_: random.Random) -> bytes:
-    """One of: bits flipped, bytes cut, another length, or header fields changed under a CRC that fits."""
+    """One of: bits flipped, bytes removed, another length, or header fields changed under a CRC that fits."""
     data = bytearray(sound(codec=random_.choice([0, 0, *CODECS.values()])))
     match random_.randrange(5):
         case 0:
@@ -75,7 +75,7 @@ def mutated(random_: random.Random) -> bytes:
 @settings(max_examples=60, print_blob=True, deadline=None)
 @given(st.integers(0, 2**32))
 def test_batches_that_lie_leave_a_log_that_can_be_read_searched_and_recovered(seed: int) -> None:
-    """A produce is answered with an error of the table or appended; look-ups by time and fetches never raise."""
+    """A produce gets an error of the table or is appended; look-ups by time and fetches never raise."""
 
     async def run() -> None:
         random_ = random.Random(seed)

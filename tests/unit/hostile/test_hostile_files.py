@@ -87,7 +87,7 @@ def offsets_in(log_bytes: bytes) -> list[int]:
 
 
 def served(directory: Path) -> list[int]:
-    """Open the folder and read all of it, as a follower would; offsets of the batches, each of which is sound."""
+    """Open the directory and read all of it, as a follower would; offsets of the batches, each of which is sound."""
     manager = opened(directory)
     try:
         log = manager.logs[AT]
@@ -142,7 +142,7 @@ texts = st.one_of(
 @example("recovery-point-offset-checkpoint", b"0\n1\nt 0 -7\n", False)
 @example("replication-offset-checkpoint", b"0\n1\nt 0 99999999999999999999\n", True)
 def test_rubbish_in_a_small_file_loses_no_record(folder: Path, name: str, content: bytes, clean: bool) -> None:
-    """Rule 4 of the log folder: a corrupt checkpoint costs a longer recovery, never a record."""
+    """Rule 4 of the log directory: a corrupt checkpoint costs a longer recovery, never a record."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = fresh(folder, scratch, clean=clean)
         (directory / name).write_bytes(content)
@@ -200,7 +200,7 @@ def test_rubbish_in_meta_properties_is_refused_in_a_sentence(folder: Path, conte
 def test_a_mutilated_file_of_a_log_is_found_or_does_no_harm(
     folder: Path, seed: int, suffix: str, clean: bool
 ) -> None:  # fmt: skip
-    """Bits flipped, bytes cut off, zeros, rubbish appended; after a crash, and after a clean stop for the indexes.
+    """Bits flipped, bytes removed, zeros, rubbish appended; after a crash, and after a clean stop for the indexes.
 
     After a clean stop Kafka, too, believes the .log files; so they are mutilated after a crash only. A batch's base
     offset stands outside its CRC, and compaction leaves gaps: one that was raised is believed, as in Kafka.

@@ -256,7 +256,7 @@ def test_any_calls_get_errors_of_the_table(wanted: list[tuple[str, Any]]) -> Non
 
 
 def play(wanted: list[tuple[str, Any]]) -> None:
-    """Call, one after the other; what is answered is of the table, nothing stays behind, the logs are sound."""
+    """Call, one after the other; every response is of the table, nothing stays behind, the logs are sound."""
 
     async def run() -> None:
         broker = await HostileBroker().begin()

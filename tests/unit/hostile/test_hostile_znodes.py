@@ -104,7 +104,7 @@ def test_any_bytes_are_read_or_refused(kind: str, data: bytes) -> None:
 @settings(max_examples=300, print_blob=True)
 @given(st.sampled_from(sorted(SAMPLES)), st.data())
 def test_any_value_in_any_place_is_read_or_refused(kind: str, data: st.DataObject) -> None:
-    """Each key in turn with a value of another kind, or gone: Jackson would refuse what does not fit into an Int."""
+    """Each key in turn with a value of another kind, or missing: Jackson would refuse what does not fit into an Int."""
     payload = json.loads(SAMPLES[kind][0])
     if not isinstance(payload, dict):
         payload = data.draw(odd_values)
@@ -130,7 +130,7 @@ def read_state(data: bytes) -> znodes.PartitionStateNode:
 
 
 class OnlyClusterId:
-    """A ZooKeeper in which somebody wrote rubbish for the cluster's id."""
+    """A ZooKeeper in which another program wrote rubbish for the cluster's id."""
 
     async def exists(self, path: str) -> object:
         return path

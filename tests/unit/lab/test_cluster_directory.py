@@ -1,4 +1,4 @@
-"""The cluster's folder: its locks, what ``--purge`` deletes, the fault log, reserved ports."""
+"""The cluster's directory: its locks, what ``--purge`` deletes, the fault log, reserved ports."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ async def test_a_lost_request_ends_its_stream_after_the_responses_before_it(brok
 
 
 async def test_an_error_before_the_effect_responds_in_place_and_the_stream_goes_on(broker):
-    """The request reaches the service empty, so that answers keep their order and nothing is appended."""
+    """The request reaches the service empty, so that responses keep their order and nothing is appended."""
     broker.faults.set(failing("Produce", error=ERROR, skip=1, times=1))
     answers = await broker.stream(broker.produces, [produce(1), produce(2), produce(3)])
     assert [answer.correlation_id for answer in answers] == [1, 2, 3]
@@ -283,7 +283,7 @@ async def test_a_request_is_admitted_with_the_error_of_its_api_and_lost_by_its_c
 
 
 class FakeCall:
-    """A unary call or a stream that waits until it is answered or cancelled."""
+    """A unary call or a stream that waits until it is completed or cancelled."""
 
     def __init__(self, metadata):
         self.metadata = dict(metadata)

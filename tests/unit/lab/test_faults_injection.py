@@ -1,4 +1,4 @@
-"""Where an RPC's answer has a place for an error (injected_responses.py), for every RPC that brokers offer."""
+"""Where an RPC's response has a place for an error (injected_responses.py), for every RPC that brokers offer."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def test_after_its_effect_every_partition_of_the_real_response_gets_the_error():
 
 @pytest.mark.parametrize("rpc", sorted(injection.METHODS))
 def test_whatever_can_be_refused_is_refused_with_the_error_somewhere_in_its_response(rpc):
-    """No RPC, present or future, is accepted for injection and then answers without the error."""
+    """No RPC, present or future, is accepted for injection and then responds without the error."""
     fault = lab_pb2.ErrorFault(rpc=rpc, error=ERROR)
     try:
         injection.check(fault)
@@ -79,7 +79,7 @@ def test_whatever_can_be_refused_is_refused_with_the_error_somewhere_in_its_resp
         injection.check(with_status)  # that is always possible
         return
     if injection.must_run(rpc):
-        return  # made from the real answer, see above
+        return  # made from the real response, see above
     method = injection.METHODS[rpc]
     request = injection.GetMessageClass(method.input_type)()
     if not injection.is_for_the_whole(rpc):

@@ -30,7 +30,7 @@ def error(rpc="Produce", **more):
 
 
 def cut_of(faults):
-    """Every pair of way and end, of those that there are, that is cut."""
+    """Every pair of direction and end, of those that there are, that is partitioned."""
     ends = {"0": broker(0), "1": broker(1), "2": broker(2), "clients": CLIENT, "zookeeper": ZOOKEEPER}
     ways = {"in": IN, "out": OUT}
     return {

@@ -29,7 +29,7 @@ def test_the_newest_state_of_a_partition_counts() -> None:
 
 
 def test_a_topic_created_again_begins_at_epoch_0_and_is_the_newer_one_all_the_same() -> None:
-    """A broker that is cut off from the controller still shows the deleted topic, in a high leader epoch (KIP-516)."""
+    """A broker partitioned from the controller still shows the deleted topic, in a high leader epoch (KIP-516)."""
     old = response(0, 17, 40, topic_id="A")
     assert leader_of(old, response(1, 0, topic_id="B", controller_epoch=2)) == 1
     assert leader_of(old, response(1, 0, topic_id="B"), response(1, 0, topic_id="B")) == 1

@@ -67,7 +67,7 @@ def test_state_follows_the_system(
 
 
 def test_a_number_given_to_another_process_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pid lives, but started at another time: it is somebody else and must never be signalled."""
+    """The pid lives, but started at another time: it is another process and must never be signalled."""
     monkeypatch.setattr(processes, "look_up", lambda _: ProcessFacts("78", "S"))
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("signalled a stranger"))
     process = lab_process(tmp_path, pid=4711, start_time="77")

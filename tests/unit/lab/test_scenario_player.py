@@ -1,4 +1,4 @@
-"""The player of scenarios, on hands and a cluster that are no real ones: what it does with what it is told."""
+"""The player of scenarios, on hands and a cluster that are no real ones: what it does with its input."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LED = Facts(
 
 @dataclass
 class FakeHands:
-    """Gives what it was told to give, and keeps what it was asked."""
+    """Gives what the test set, and keeps what it was asked."""
 
     facts: Facts = LED
     answers: list[Answer] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Batches, and logs in a temporary folder whose clock the test sets."""
+"""Batches, and logs in a temporary directory whose clock the test sets."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def batch() -> Callable[..., bytes]:
 
 @dataclass
 class Bench:
-    """One broker's log folder."""
+    """One broker's log directory."""
 
     directory: Path
     settings: dict[str, str] = field(default_factory=dict)
@@ -137,5 +137,5 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture(scope="session")
 def make_bench() -> type[Bench]:
-    """For property tests, which make a folder for every example."""
+    """For property tests, which make a directory for every example."""
     return Bench

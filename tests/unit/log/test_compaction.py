@@ -47,7 +47,7 @@ def rows(log):
 
 @dataclass
 class Writer:
-    """Appends one batch after the other, and rolls when told."""
+    """Appends one batch after the other, and rolls on demand."""
 
     bench: Any
     keyed_batch: Callable[..., bytes]
@@ -312,7 +312,7 @@ _steps = st.lists(
 def test_a_compacted_log_is_its_twin_without_what_later_records_replaced(
     tmp_path_factory, make_bench, keyed_batch, steps
 ):
-    """A dumb twin: all records ever appended and not cut. What is gone must have been replaced, or be old enough."""
+    """A dumb twin: all records ever appended and not truncated. What is missing was replaced, or is old enough."""
     bench = make_bench(tmp_path_factory.mktemp("compaction") / "data")
     bench.settings |= {
         "log.cleanup.policy": "compact",

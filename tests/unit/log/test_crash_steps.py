@@ -1,9 +1,9 @@
 """A crash before every single change of a file, with and without a loss of power.
 
 A scenario is run once for each change that its files see - an append, a sync, a rename, ... - and the process dies just
-before that change; an append may also die half-way. With a power cut, every file then loses what was not synced. After
-it, recovery must give a prefix of what was written; all of it was there, without a power cut, and all that was flushed,
-with one; the producers' sequences fit; and the log goes on.
+before that change; an append may also die half-way. With a power loss, every file then loses what was not synced. After
+it, recovery must give a prefix of what was written; all of it was there, without a power loss, and all that was
+flushed, with one; the producers' sequences fit; and the log goes on.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Step = Callable[["Scene"], None]
 
 
 class Crash(BaseException):
-    """The process is gone. No OSError, so that nobody handles it."""
+    """The process is dead. No OSError, so that no handler takes it."""
 
 
 class CrashingDisk(SyncedDisk):
-    """Counts the changes; dies before the one it is told, or half-way through it if that is an append."""
+    """Counts the changes; dies before the chosen one, or half-way through it if that is an append."""
 
     def __init__(self, last: int | None = None, *, torn: bool = False) -> None:
         super().__init__()
@@ -96,9 +96,9 @@ class Scene:
 
     Attributes:
         content: the batches as they stand in the log, each with the records it holds.
-        other: what they would be if the step under way were done already, or not at all.
-        kept: so many of them must be there after a kill.
-        flushed: so many must be there after a power cut.
+        other: what they would be if the step in progress were done already, or not at all.
+        kept: minimum number of them after a kill.
+        flushed: minimum number of them after a power loss.
     """
 
     bench: Any
@@ -211,7 +211,7 @@ SCENARIOS = [append_and_roll, truncate_and_append_others, write_checkpoints, clo
 def crashes(
     make_bench: Any, folder: Path, settings: dict[str, str], play: Callable[[Any], None]
 ) -> Iterator[tuple[Any, str]]:
-    """The bench after each crash, its process gone; and what happened to it."""
+    """The bench after each crash, its process dead; and what happened to it."""
     counting = CrashingDisk()
     bench = make_bench(folder / "counting", dict(settings), disk=counting)
     play(bench)
@@ -292,7 +292,7 @@ _lives = st.lists(
 @given(lives=_lives)
 @hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_log_lives_through_one_crash_after_another(make_bench, tmp_path_factory, batch, lives):
-    """Any steps, a crash at any change, a power cut or none; the next life goes on with what was left."""
+    """Any steps, a crash at any change, a power loss or none; the next process goes on with what was left."""
     bench = make_bench(
         tmp_path_factory.mktemp("lives") / "data", {"log.segment.bytes": "350", "log.index.interval.bytes": "0"}
     )
@@ -318,7 +318,7 @@ def test_a_log_lives_through_one_crash_after_another(make_bench, tmp_path_factor
 
 
 def take(scene: Scene, step: tuple[str, int]) -> None:
-    """One step of a random life."""
+    """One step of a random history."""
     manager = scene.bench.manager
     match step:
         case ("append", count):
@@ -341,7 +341,7 @@ def take(scene: Scene, step: tuple[str, int]) -> None:
 
 
 def test_a_crash_at_any_step_of_a_compaction_keeps_the_last_record_of_each_key(make_bench, tmp_path, keyed_batch):
-    """Also that no record comes back that had been replaced by a tombstone which is gone."""
+    """Also that no record comes back that had been replaced by a tombstone which is removed."""
     written: list[tuple[int, bytes, bytes | None]] = []
 
     def play(bench: Any) -> None:

@@ -19,7 +19,7 @@ MANY = [TopicPartition("many", number) for number in range(50)]
 
 
 class WatchedDisk(Disk):
-    """Counts synced folders; refuses to write the file whose path holds ``bad``."""
+    """Counts synced directories; refuses to write the file whose path holds ``bad``."""
 
     def __init__(self) -> None:
         self.synced: list[Path] = []
@@ -149,7 +149,7 @@ def test_many_logs_are_deleted_with_one_sync_of_their_directory(shelf: Shelf):
 
 
 def test_a_partition_that_is_named_twice_is_made_once(tmp_path: Path) -> None:
-    """A hostile request: two threads must not make one folder."""
+    """A hostile request: two threads must not make one directory."""
     shelf = Shelf(tmp_path / "a")
     creation = shelf.create([*MANY[:3], *MANY[:3]])
     assert not creation.refused

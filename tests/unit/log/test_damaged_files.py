@@ -1,4 +1,5 @@
-"""Files that were cut or damaged: after a clean stop the broker starts and the log heals; a read tells what it can.
+"""Files that were truncated or damaged: after a clean stop the broker starts and the log heals; a read returns what it
+can.
 
 In Kafka LogLoader takes a log as it is after a clean stop, and reads end at the first batch that is not whole; a log
 that can't be loaded is its directory's concern (LogManager.loadLogs). Rules: ``recovery.py`` and ``loading.py``.
@@ -234,7 +235,7 @@ LENGTHS = [0, 7, 61, 80, 200, 5000, 1 << 30, -1]
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_a_reader_gets_the_sound_batches_before_a_damaged_length(bench, batch, length) -> None:
-    """One segment, whose batches nobody has looked for yet: the reader walks over them from the index."""
+    """One segment, whose batches were not looked for yet: the reader walks over them from the index."""
     bench.settings |= {"log.index.interval.bytes": "300"}
     for _ in range(20):
         bench.append(batch(1, value=b"x" * 20))

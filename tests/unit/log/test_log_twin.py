@@ -1,4 +1,4 @@
-"""The log against a dumb twin: a list of batches. Append, cut, start anew, read, flush, stop, kill, reopen."""
+"""The log against a dumb twin: a list of batches. Append, truncate, start again, read, flush, stop, kill, reopen."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def play(bench, twin, batch, step):
             log.flush()
             assert log.recovery_point == twin.end
         case ("reopen", clean):
-            # A gap that a cut inside a batch left at the end is not on disk, as in Kafka.
+            # A gap that a truncation inside a batch left at the end is not on disk, as in Kafka.
             twin.end = twin.batches[-1].header.next_offset if twin.batches else log.segments[-1].base_offset
             bench.restart(clean=clean)
 

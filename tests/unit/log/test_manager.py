@@ -118,8 +118,8 @@ def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path):
 
 
 def test_a_directory_that_cannot_be_used_is_offline_from_the_start(tmp_path):
-    """LogManager.createAndValidateLogDirs: as long as one folder is left the broker starts; what may lie in the failed
-    one is not made anew.
+    """LogManager.createAndValidateLogDirs: as long as one directory is left the broker starts; what may lie in the
+    failed one is not created again.
     """
     manager = opened(tmp_path / "a")
     manager.get_or_create(OTHER, "", is_new=True)
@@ -212,7 +212,7 @@ def test_a_checkpoint_never_stands_above_the_logs_end(bench, batch):
     bench.append(batch(5))
     bench.restart(clean=False)
     assert bench.manager.loaded(bench.name).high_watermark == 5
-    checkpoint.write_text("0\n1\norders 0 12\n")  # a power cut took records, and not the checkpoint
+    checkpoint.write_text("0\n1\norders 0 12\n")  # a power loss took records, and not the checkpoint
     bench.restart(clean=False)
     assert bench.manager.loaded(bench.name).high_watermark == 10
     assert checkpoint.read_text() == "0\n1\norders 0 10\n"
@@ -288,7 +288,7 @@ def test_names_of_deleted_logs_fit_a_file_system():
 
 
 def test_deleting_while_a_pool_thread_flushes_is_no_disk_error(bench, batch, monkeypatch):
-    """The files are gone under the flush, because they were deleted: that is no failure of the folder."""
+    """The files vanish under the flush, because they were deleted: that is no failure of the directory."""
     bench.append(batch(5))
     log = bench.log()
     entered, may_go = threading.Event(), threading.Event()

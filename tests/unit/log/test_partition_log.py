@@ -253,7 +253,7 @@ def test_positions_that_readers_left_are_forgotten_by_a_truncation(bench, batch)
 
 
 def test_a_truncated_time_index_stays_truncated_on_disk(bench, batch):
-    """A clean stop must not bring back the times of records that are gone."""
+    """A clean stop must not bring back the times of records that were truncated."""
     bench.settings["log.index.interval.bytes"] = "0"
     for at in range(5):
         bench.append(batch(1, time_ms=1000 * at))
@@ -266,7 +266,7 @@ def test_a_truncated_time_index_stays_truncated_on_disk(bench, batch):
 
 
 def test_snapshots_above_a_truncation_are_removed(bench, batch):
-    """They tell of producers whose batches were cut off, at offsets that others hold now."""
+    """They hold producers whose batches were truncated, at offsets that others hold now."""
     bench.settings["log.segment.bytes"] = "400"
     for at in range(6):
         bench.append(batch(2, producer_id=7, sequence=2 * at))
@@ -371,7 +371,7 @@ def test_flush_ms_bounds_how_long_records_are_not_on_disk(bench, batch):
 
 
 def test_a_truncation_while_a_pool_thread_flushes_is_not_forgotten(bench, batch, monkeypatch):
-    """What was synced has been cut off: the recovery point must not jump above the cut."""
+    """What was synced has been truncated: the recovery point must not jump above the new end."""
     bench.append(batch(10))
     log = bench.log()
     sync = LogSegment.sync
@@ -388,7 +388,7 @@ def test_a_truncation_while_a_pool_thread_flushes_is_not_forgotten(bench, batch,
 
 
 def test_epochs_that_need_no_sync_are_written_with_the_next_flush(bench):
-    """KAFKA-16541: no half-written epoch file may ever be all that a power cut leaves."""
+    """KAFKA-16541: no half-written epoch file may ever be all that a power loss leaves."""
     disk = bench.disk = SyncedDisk()
     log = bench.log()
     path = bench.partition_directory / "leader-epoch-checkpoint"

@@ -58,7 +58,7 @@ def test_a_torn_last_batch_is_truncated(bench, batch, cut_bytes):
 
 @pytest.mark.parametrize("garbage", [b"\0" * 5, b"\0" * 500, b"\xff" * 100])
 def test_garbage_at_the_end_is_truncated(bench, batch, garbage):
-    """Zeros are what a file system may leave after a power cut."""
+    """Zeros are what a file system may leave after a power loss."""
     bench.append(batch(2))
     bench.stop(clean=False)
     with newest_log(bench).open("ab") as file:

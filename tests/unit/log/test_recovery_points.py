@@ -70,7 +70,7 @@ def test_a_truncation_below_the_log_start_lowers_the_recovery_point_too(bench, b
 
 
 def test_the_log_start_that_took_the_recovery_point_along_is_written_before_it(bench, batch):
-    """Else a log could begin, after a power cut, below records that nobody checks."""
+    """Else a log could begin, after a power loss, below records that are never checked."""
     for _ in range(3):
         bench.append(batch(2))
     bench.log().advance_log_start(5)
@@ -143,7 +143,7 @@ def test_a_log_without_records_and_one_that_was_stopped_get_no_snapshot_when_the
 
 
 def test_snapshots_above_the_first_segment_that_is_scanned_are_not_trusted(bench, batch):
-    """They may tell of batches that a power cut took."""
+    """They may tell of batches that a power loss took."""
     fill(bench, batch, 3)
     bench.stop(clean=False)
     producer_snapshot.write_snapshot(bench.partition_directory, 8, [], sync=False)

@@ -156,7 +156,7 @@ def test_a_directory_in_use_is_refused(bench, batch):
 
 
 def test_after_a_power_loss_a_log_holds_what_was_synced(bench, batch):
-    """Logs, indexes, checkpoints and snapshots alike; a flushed log loses nothing, and nobody fails over the rest."""
+    """Logs, indexes, checkpoints and snapshots alike; a flushed log loses nothing, and no replica fails."""
     bench.disk = SyncedDisk()
     bench.settings |= {"log.segment.bytes": "400", "log.index.interval.bytes": "0"}
     for index in range(6):

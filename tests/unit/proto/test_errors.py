@@ -45,7 +45,7 @@ def test_kafka_rows(number, name, retriable, refresh):
 
 
 def test_what_may_have_been_written_is_not_definite():
-    """A timed-out or cut-off produce is indefinite: a retry without idempotence may write twice (KIP-98)."""
+    """A timed-out or interrupted produce is indefinite: a retry without idempotence may write twice (KIP-98)."""
     indefinite = {info.code for info in ERROR_TABLE.values() if not info.definite}
     assert indefinite == {
         ErrorCode.UNKNOWN_SERVER_ERROR,

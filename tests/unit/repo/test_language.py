@@ -107,6 +107,17 @@ def sentences(page: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
+def notes(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines of docstrings and comments, with their numbers; not of data, which a test compares as it is."""
+    before = tokenize.NEWLINE
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+        is_docstring = token.type == tokenize.STRING and before in {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+        if is_docstring or token.type == tokenize.COMMENT:
+            yield from enumerate(token.string.splitlines(), token.start[0])
+        if token.type not in {tokenize.NL, tokenize.COMMENT}:
+            before = token.type
+
+
 def prose(path: Path) -> Iterator[tuple[int, str]]:
     """Lines of docstrings, comments and other texts, with their numbers."""
     for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
@@ -152,6 +163,17 @@ def test_there_is_one_word_for_one_thing(prefix: str) -> None:
         for path in tracked(prefix)
         for number, line in prose(path)
         if (problem := replaced_word(line, PARTLY.get(prefix, ())))
+    ] == []
+
+
+@pytest.mark.parametrize("prefix", TESTS)
+def test_notes_in_tests_have_one_word_for_one_thing(prefix: str) -> None:
+    assert [
+        f"{path.relative_to(ROOT)}:{number}: {problem}"
+        for path in tracked(prefix)
+        if path != Path(__file__)
+        for number, line in notes(path)
+        if (problem := replaced_word(line))
     ] == []
 
 

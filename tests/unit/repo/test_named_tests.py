@@ -52,7 +52,7 @@ def test_the_tests_that_a_page_names_exist(page: str) -> None:
 
 
 def test_every_behaviour_has_a_test_that_holds_it() -> None:
-    """A row names a test, a file or folder of tests, or a scenario; the rows that head a group are bold."""
+    """A row names a test, a file or directory of tests, or a scenario; the rows that head a group are bold."""
     known = names_of_tests() | {path.stem for path in SCENARIOS.glob("*.y*ml")}
     found = list(rows())
     assert len(found) > 150

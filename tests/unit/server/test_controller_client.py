@@ -36,7 +36,7 @@ def proposal(at: TopicPartition = A, *isr: int, leader_epoch: int = 0) -> IsrPro
 
 
 class Controller:
-    """The controller's end of the wire; what it answers is told in advance, what it was asked is kept."""
+    """The controller's end of the wire; its responses are set in advance, what it was asked is kept."""
 
     def __init__(self, *answers: AlterPartitionResponse) -> None:
         self.answers = list(answers)
@@ -49,7 +49,7 @@ class Controller:
 
 
 async def test_an_error_of_the_whole_is_retried_with_the_broker_epoch_of_the_moment() -> None:
-    """NOT_CONTROLLER: another will be; STALE_BROKER_EPOCH: this broker registers anew."""
+    """NOT_CONTROLLER: another will be; STALE_BROKER_EPOCH: this broker registers again."""
     verdict = IsrVerdict(A, NONE, 1, 0, (1, 2), 1)
     controller = Controller(
         AlterPartitionResponse(ErrorCode.NOT_CONTROLLER),
@@ -124,7 +124,7 @@ class _Peers:
 
 
 class Client:
-    """A ControllerClient whose answers the test gives."""
+    """A ControllerClient whose responses the test gives."""
 
     def __init__(self) -> None:
         self.asked: list[list[IsrProposal]] = []

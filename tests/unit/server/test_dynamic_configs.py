@@ -17,7 +17,7 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class Broker:
-    """One broker's dynamic settings, and what it was told to bring into force."""
+    """One broker's dynamic settings, and what it was to bring into force."""
 
     def __init__(self, zookeeper, broker_id: int = 0, **static: str) -> None:
         values, _ = parse_broker_settings({key.replace("_", "."): text for key, text in static.items()})

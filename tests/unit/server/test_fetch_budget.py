@@ -27,7 +27,7 @@ class TenBatches:
 
 
 class Stand:
-    """What a ReplicaManager asks of the core and of the logs, for this one answer."""
+    """What a ReplicaManager asks of the core and of the logs, for this one response."""
 
     def __init__(self, results: list[FetchResult], max_bytes: int) -> None:
         self.results = results
@@ -67,7 +67,7 @@ async def test_a_partition_without_records_does_not_use_up_the_first_batch() -> 
 
 
 async def counted(results: list[FetchResult], max_bytes: int) -> list[int]:
-    """How many batches each partition of the answer has."""
+    """How many batches each partition of the response has."""
     stand: Any = Stand(results, max_bytes)
     unused: Any = None
     manager = ReplicaManager(stand, stand, unused, lambda: 0, unused)

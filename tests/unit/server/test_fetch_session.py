@@ -35,7 +35,7 @@ def test_a_response_names_a_partition_only_with_news():
     session = FetchSession()
     ask(session, [FetchPartition(A, 5, 100, current_leader_epoch=1)])
     nothing = FetchResult(A, high_watermark=5, log_start_offset=0)
-    assert session.has_news(nothing, b"")  # the first answer tells the high watermark
+    assert session.has_news(nothing, b"")  # the first response carries the high watermark
     assert not session.has_news(nothing, b"")
     assert session.has_news(FetchResult(A, high_watermark=6, log_start_offset=0), b"")
     assert session.has_news(FetchResult(A, high_watermark=6, log_start_offset=0), b"records")

@@ -1,6 +1,6 @@
 """A defect of the core that no partition owns ends the process at once: what the core believes can't be trusted then.
 
-A process that lives on half dead is what no replica's peers can see; one that is gone is replaced by an election.
+A process that lives on half dead is what no replica's peers can see; one that is dead is replaced by an election.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A connection of Kafka's protocol: frames of any cut, responses in order, back-pressure, and what closes it."""
+"""A connection of Kafka's protocol: frames split anywhere, responses in order, back-pressure, and what closes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell hands over each leadership of a coordinator's partition at once, before the control request is answered.
+"""The shell hands over each leadership of a coordinator's partition at once, before the control request is completed.
 
 Kafka calls its coordinators from within LeaderAndIsr and StopReplica (RequestHandlerHelper.onLeadershipChange).
 """

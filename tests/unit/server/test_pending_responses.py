@@ -85,7 +85,7 @@ async def test_the_limit_over_all_connections_is_held_and_responses_become_small
     sizes = []
     for number in range(1_000):
         response = await outgoing.room(f"deaf-{number}")
-        size_bytes = max(response.limit_bytes(1 << 30), 20_000)  # a batch is never cut
+        size_bytes = max(response.limit_bytes(1 << 30), 20_000)  # a batch is never split
         sizes.append(size_bytes)
         response.hold(size_bytes)
         if outgoing.total_bytes >= RECORDS_SHARE * BUDGET_BYTES:

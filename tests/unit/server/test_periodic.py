@@ -28,7 +28,7 @@ class Calls:
 
 
 async def test_an_interval_that_was_shortened_counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not only after the pause that was begun under the old one (LogCleaner.reconfigure begins anew)."""
+    """Not only after the pause that was begun under the old one (LogCleaner.reconfigure starts again)."""
     monkeypatch.setattr(periodic, "LOOK_AGAIN_SECONDS", 0.01)
     interval_ms = 3_600_000
     begun = asyncio.Event()

@@ -1,4 +1,4 @@
-"""When a broker is ready: this process, registered as it is now, has been told all that its registration brings."""
+"""When a broker is ready: this process, registered as it is now, has been sent all that its registration brings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Replicas:
 
 
 class Groups:
-    """Groups of nobody."""
+    """Groups without members."""
 
     def metadata_updated(self, deleted: Sequence[TopicPartition]) -> None:
         assert not deleted

@@ -68,7 +68,7 @@ class AskingRule(Kip320Rule):
 
 
 class NotesLate(AskingRule):
-    """M2: a leader notes its epoch with its first record only, and cannot answer for it before."""
+    """M2: a leader notes its epoch with its first record only, and does not know it before."""
 
     def note_election(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> bool:
         del epochs, epoch, log_end_offset
@@ -119,7 +119,7 @@ def only_epoch_start(rule: Any, log_end_offset: int, high_watermark: int, epoch_
 
 
 def end_without_largest_epoch(cache: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
-    """The answer of KIP-101: where the next larger epoch begins, as if the asked one ended there."""
+    """The response of KIP-101: where the next larger epoch begins, as if the asked one ended there."""
     found = TRUE_END(cache, epoch, log_end_offset)
     return found if found.is_undefined else EpochEnd(epoch, found.end_offset)
 
@@ -246,7 +246,7 @@ def committed_at_once(writes: Writes, topic_partition: Any, offset: int) -> tupl
 
 
 def forgets_the_cache(partition: Partition, offset: int, cause: str, out: list[Any]) -> None:
-    """KAFKA-10706: a cut at or above the end returned before it had trimmed the epochs."""
+    """KAFKA-10706: a truncation at or above the end returned before it had trimmed the epochs."""
     if offset < partition.log_end_offset:
         TRUE_TRUNCATE(partition, offset, cause, out)
 
@@ -324,7 +324,7 @@ def never_lower(remote: RemoteReplica, fetch_offset: int, log_start_offset: int,
 
 
 def reconciles_before_cut(follower: Follower, answer: Any, out: list[Any]) -> None:
-    """The follower takes the answer's place for its own, whatever its epochs: to the leader's offset, once."""
+    """The follower takes the response's place for its own, whatever its epochs: to the leader's offset, once."""
     partition = follower.partition
     partition.truncate_to(min(answer.diverging.end_offset, partition.log_end_offset), "FetchResponse", out)
 

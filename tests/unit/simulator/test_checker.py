@@ -392,7 +392,7 @@ def test_what_enters_the_isr_again_in_time_was_not_lost():
 
 
 def test_if_only_the_first_of_it_enters_again_the_rest_stays_lost():
-    """A joiner had lost some in a power cut of its own (seed 3,142,149 of histories that may lose)."""
+    """A joiner had lost some in a power loss of its own (seed 3,142,149 of histories that may lose)."""
     stage = lossy()
     stage.write(isr=(2,), leader=2, leader_epoch=1)
     stage.cut(3, 1, power=True)
@@ -420,7 +420,7 @@ def test_what_is_found_again_takes_its_own_line_away():
 
 
 def former_leader(*, power: bool) -> Stage:
-    """3 has told 1 of B, lost it, and leads a later epoch, in which another record was committed at its place."""
+    """3 has reported B to 1, lost it, and leads a later epoch, in which another record was committed at its place."""
     stage = Stage([A, B], [A], [A, B], may_lose=True)
     stage.commit(1, 1)
     stage.write(isr=(2, 3), leader=3, leader_epoch=1)

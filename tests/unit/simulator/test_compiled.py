@@ -78,7 +78,7 @@ def test_without_a_compiler_it_says_so_and_nothing_is_left(tmp_path: Path):
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_seed_is_the_same_history_compiled():
-    """Both modes, the older rules with their violations, and schedules that are told in words."""
+    """Both modes, the older rules with their violations, and schedules in words."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "compile_simulator.py")], capture_output=True, text=True, check=False
     )

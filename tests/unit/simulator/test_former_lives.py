@@ -1,4 +1,5 @@
-"""What is said of a broker's former life must not count for the process that came after it (found by ``simulate``).
+"""What is said of a broker's previous incarnation must not count for the process that came after it (found by
+``simulate``).
 
 Two ways by which a restart is overlooked although every controller looks: a leader's proposal that is decided when the
 joiner has restarted (KIP-903; Kafka in ZooKeeper mode takes it), and a state written by a controller that had not yet
@@ -66,13 +67,13 @@ def come_to_rest(world: World) -> None:
 
 
 def lose_all(world: World, broker_id: int) -> None:
-    """A power cut takes its log, and a new process registers over the old session."""
+    """A power loss takes its log, and a new process registers over the old session."""
     world.cut_power(broker_id, 0)
     world.start(broker_id)
 
 
 def join_after_a_restart(world: World) -> None:
-    """The leader's proposal for the joiner's former life is decided when its new life is known."""
+    """The leader's proposal for the joiner's previous incarnation is decided when its new incarnation is known."""
     lose_all(world, 2)
     settle(world)
     world.propose(1, CONTROLLER)
@@ -80,7 +81,7 @@ def join_after_a_restart(world: World) -> None:
 
 
 def test_a_joiner_that_has_restarted_since_it_fetched_is_not_taken_in():
-    """It joins once its new life has caught up, too (KIP-903)."""
+    """It joins once its new incarnation has caught up, too (KIP-903)."""
     world = make_world()
     join_after_a_restart(world)
     assert world.state_now.isr == (1,)
@@ -91,7 +92,7 @@ def test_a_joiner_that_has_restarted_since_it_fetched_is_not_taken_in():
 
 
 def test_kafkas_rule_takes_it_in_and_loses_what_is_committed(monkeypatch: pytest.MonkeyPatch):
-    """Who is in the ISR without the records is elected, and who has them cuts them off: his disk was never at fault."""
+    """An ISR member without the records is elected, and a replica that has them truncates them, with a sound disk."""
     monkeypatch.setattr(alter_partition, "_joiner_is_another", lambda *_: False)
     world = make_world()
     join_after_a_restart(world)
@@ -144,7 +145,7 @@ def test_a_leader_that_does_not_refuse_makes_logs_differ():
 
 
 def test_a_broker_that_refuses_is_notified_again_though_its_leader_has_taken_it_out_of_the_isr_meanwhile():
-    """Else it has heard of no leader, and fetches from nobody for good (seed 3,247,467)."""
+    """Else it has heard of no leader, and fetches from no broker for good (seed 3,247,467)."""
     world = make_world()
     overlook_a_restart(world, 2)
     world.tell(world.traffic.verdicts.pop())
@@ -162,7 +163,7 @@ def test_a_broker_that_refuses_is_notified_again_though_its_leader_has_taken_it_
 
 
 def test_the_last_member_leads_on_in_a_new_epoch():
-    """Where nobody else is in sync, it leads with what it has left, and what is gone is named."""
+    """Where no other replica is in sync, it leads with what it has left, and what is lost is named."""
     world = make_world()
     epoch = world.state_now.leader_epoch
     world.kill(2)

@@ -27,7 +27,7 @@ def test_a_private_epoch_convicts_kip_101_and_acquits_kip_279():
 
 
 def test_kip_279_has_a_private_epoch_of_its_own():
-    """A follower that knows no epoch as small as its answer's keeps what stands below the leader's end."""
+    """A follower that knows no epoch as small as its response's keeps what stands below the leader's end."""
     assert broken_by(105, "kip-279") == "LogMatchingHw"
     assert broken_by(105, "kip-320") == ""
 

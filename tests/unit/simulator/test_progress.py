@@ -48,7 +48,7 @@ def test_nothing_is_written_where_no_cursor_can_be_moved(
 
 
 def interrupted_at(run: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C comes while this run is under way."""
+    """Ctrl-C comes while this run is in progress."""
     original = searching._run
 
     def one(plan: searching.SearchPlan, number: int) -> Any:

@@ -97,7 +97,7 @@ def test_the_traces_are_all_there():
 @pytest.mark.parametrize("as_model", [False, True])
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 def test_under_kip_320_every_trace_holds(path: Path, as_model: bool):
-    """The model's liberties are no liberties there: every epoch begins anew, and nothing is asked."""
+    """The model's liberties are no liberties there: every epoch starts again, and nothing is asked."""
     outcome = replay(read(path), "kip-320", as_model=as_model)
     assert outcome.held, outcome.violations
 
@@ -191,7 +191,7 @@ def test_a_leader_of_a_past_epoch_changes_no_isr():
 
 
 def test_power_takes_the_last_member_and_the_loss_is_named():
-    """Last replica standing: what only r1 had is gone, and counts against nothing below the high watermark."""
+    """Last replica standing: what only r1 had is lost, and counts against nothing below the high watermark."""
     outcome = steps(
         controller(0, "r1"),
         told("r1", 0),
@@ -225,7 +225,7 @@ def test_power_takes_a_member_out_of_the_isr():
 
 
 def test_truncate_removes_and_brings_nothing():
-    """A zombie's record goes by a diverging answer; what the new leader has comes with the next fetch only."""
+    """A zombie's record goes by a diverging response; what the new leader has comes with the next fetch only."""
     zombie = (controller(0, "r1"), told("r1", 0), append("r1"), controller(1, "r2"), told("r2", 1), append("r2"))
     outcome = steps(*zombie, told("r1", 1), {"do": "truncate", "follower": "r1", "leader": "r2"}, fetch("r1", "r2"))
     assert outcome.refused == []
@@ -269,7 +269,7 @@ ZOMBIE_FOLLOWER = (
     fetch("r3", "r1"),
     controller(2, "r2"),
     told("r2", 2),
-    told("r1", 2),  # knows no epoch's end from r2 and cuts to its high watermark, 0
+    told("r1", 2),  # knows no epoch's end from r2 and truncates to its high watermark, 0
     controller(3, "r1", "r1", "r3"),
     told("r1", 3),
     append("r1"),
@@ -282,7 +282,7 @@ ZOMBIE_FOLLOWER = (
 
 @pytest.mark.parametrize(("rule", "breaks"), [("kip-101", True), ("kip-279", False), ("kip-320", False)])
 def test_a_private_epoch_convicts_kip_101_alone(rule: str, breaks: bool):
-    """KAFKA-6361: the answer about an epoch that the leader never had names no epoch, so a record of it stays."""
+    """KAFKA-6361: the response about an epoch that the leader never had names no epoch, so a record of it stays."""
     outcome = steps(*PRIVATE_EPOCH, rule=rule)
     assert ({"LogMatchingHw", "FollowerPrefixOfLeader"} <= broken(outcome)) == breaks
     assert outcome.held != breaks

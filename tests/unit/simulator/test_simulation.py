@@ -131,7 +131,7 @@ def test_an_older_rule_is_found_out(rule: str):
 
 
 def test_the_oldest_rule_loses_and_diverges():
-    """Both flaws are found by chance: committed records that an in-sync replica cuts, and logs that differ."""
+    """Both flaws are found by chance: committed records that an in-sync replica truncates, and logs that differ."""
     found = {finding.invariant for finding in search(SearchPlan(runs=25, rule="high-watermark")).findings}
     assert {"StrongIsr", "LogMatchingHw"} <= found
 

@@ -163,7 +163,7 @@ def test_the_rest_of_a_session_counts_from_when_its_owner_fell_silent():
 
 
 def test_epochs_are_stretches_of_the_log():
-    """An epoch without records stands too: a new leader that nobody has written to."""
+    """An epoch without records stands too: a new leader without any write."""
     entries = [metadata_pb2.EpochEntry(leader_epoch=e, start_offset=o) for e, o in [(0, 0), (2, 10), (3, 30)]]
     log = replica("leader", 30, 30, log_start_offset=4, epochs=entries)
     part = view_of(Facts("data", [broker(1, replicas=[log])], ZOOKEEPER))["partitions"]["orders-0"]
