@@ -1,0 +1,244 @@
+"""The client of the probe: connections to brokers, requests, and the facts that are noted.
+
+Responses are shown field by field. What differs from run to run (ids, ports, times) is replaced by a word (``WORDS``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tidegauge.kafka.apis import API_VERSIONS, APIS, message_class
+from tidegauge.kafka.fields import WIRE
+from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
+
+Facts = dict[str, str]
+LIMIT_SECONDS = 30.0
+SILENCE_SECONDS = 1.0
+CLOSED = "closed"
+SILENT = "no answer"
+CLIENT_ID = "probe"
+KEYS = {api.name: key for key, api in APIS.items()}
+WORDS: Mapping[str, Callable[[Any], Any]] = {
+    "topic_id": lambda value: "ID" if any(value) else "none",
+    "host": lambda value: "HOST" if value else "",
+    "port": lambda value: "PORT" if value > 0 else value,
+    "cluster_id": lambda value: "ID" if value else value,
+    "session_id": lambda value: "SESSION" if value else 0,
+    "producer_id": lambda value: "ID" if value >= 0 else value,
+    "member_id": lambda value: f"{CLIENT_ID}-ID" if value.startswith(f"{CLIENT_ID}-") else value,
+    "leader": lambda value: f"{CLIENT_ID}-ID" if str(value).startswith(f"{CLIENT_ID}-") else value,
+    "total_bytes": lambda value: "BYTES" if value > 0 else value,
+    "usable_bytes": lambda value: "BYTES" if value > 0 else value,
+    "node_id": lambda value: "NODE" if value >= 0 else value,
+    "log_dir": lambda value: "DIRECTORY" if value else value,
+    "last_timestamp": lambda value: "TIME" if value > 0 else value,
+    "transaction_start_time_ms": lambda value: "TIME" if value > 0 else value,
+}
+"""What stands for the value of a field of this name, where the value is not the same in each run."""
+
+
+class Peer:
+    """One connection. What a broker does instead of answering is a value: ``CLOSED``, ``SILENT``."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), LIMIT_SECONDS)
+        self._count = 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, version: int, request: Any) -> int:
+        """Send a request; return its correlation id."""
+        self._count += 1
+        key = KEYS[type(request).__name__.removesuffix("Request")]
+        self.send_bytes(joined(request_frame(key, version, self._count, CLIENT_ID, request)))
+        return self._count
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send what need not be a request; a broker may have closed already."""
+        with contextlib.suppress(ConnectionError):
+            self._socket.sendall(data)
+
+    def frame(self, seconds: float = LIMIT_SECONDS) -> bytes | None:
+        """Return the next frame; None: the connection is closed.
+
+        Raises:
+            TimeoutError: nothing came.
+        """
+        self._socket.settimeout(seconds)
+        header = self._exactly(4)
+        return None if header is None else self._exactly(struct.unpack(">i", header)[0])
+
+    def _exactly(self, count: int) -> bytes | None:
+        found = b""
+        while len(found) < count:
+            try:
+                part = self._socket.recv(count - len(found))
+            except ConnectionError:
+                return None
+            if not part:
+                return None
+            found += part
+        return found
+
+    def receive(self, version: int, request: Any, seconds: float = LIMIT_SECONDS) -> Any:
+        """Return the response to a request of this class, or what the broker did instead."""
+        key = KEYS[type(request).__name__.removesuffix("Request")]
+        try:
+            frame = self.frame(seconds)
+        except TimeoutError:
+            return SILENT
+        if frame is None:
+            return CLOSED
+        view = memoryview(frame)
+        _, at = read_response_header(key, version, view)
+        return decode(key, version, view, at, response=True)[0]
+
+    def ask(self, version: int, request: Any, seconds: float = LIMIT_SECONDS) -> Any:
+        """Send a request and return its response."""
+        self.send(version, request)
+        return self.receive(version, request, seconds)
+
+
+class Probe:
+    """Asks the brokers of one cluster, and notes what they answer.
+
+    Args:
+        addresses: host and port of each broker's Kafka listener.
+        say: called with the name of each part of the probe, as it begins.
+    """
+
+    def __init__(self, addresses: Sequence[tuple[str, int]], say: Callable[[str], None] = lambda _: None) -> None:
+        self.say = say
+        self.facts: Facts = {}
+        self._peers: dict[int, Peer] = {}
+        self._addresses = dict(enumerate(addresses))
+        self._first = Peer(*addresses[0])
+        served = self._first.ask(0, message("ApiVersions")).api_keys
+        self.versions = {one.api_key: (one.min_version, one.max_version) for one in served}
+        metadata = self._first.ask(12, message("Metadata", topics=[]))
+        self._addresses = {one.node_id: (one.host, one.port) for one in metadata.brokers}
+        self.controller = metadata.controller_id
+        self.brokers = sorted(self._addresses)
+
+    def close(self) -> None:
+        for peer in (self._first, *self._peers.values()):
+            peer.close()
+
+    def serves(self, *names: str) -> bool:
+        """Whether the cluster advertises these APIs."""
+        return all(KEYS[name] in self.versions for name in names)
+
+    @property
+    def other(self) -> int:
+        """A broker that is not the controller."""
+        return next(broker for broker in self.brokers if broker != self.controller)
+
+    def new_peer(self, broker: int) -> Peer:
+        """Return a connection of the caller's own."""
+        return Peer(*self._addresses[broker])
+
+    def ask(self, broker: int, version: int, request: Any) -> Any:
+        """Ask a broker on a connection that is kept, and opened again when it was closed."""
+        peer = self._peers.get(broker) or self.new_peer(broker)
+        self._peers[broker] = peer
+        response = peer.ask(version, request)
+        if isinstance(response, str):
+            self._peers.pop(broker).close()
+        return response
+
+    def note(self, name: str, value: Any) -> None:
+        """Keep a fact."""
+        assert name not in self.facts, f"two facts are named {name}"
+        self.facts[name] = shown(value)
+
+    def case(
+        self, name: str, broker: int, version: int, request: Any, pick: Callable[[Any], Any] = lambda found: found
+    ) -> Any:
+        """Ask, and note what ``pick`` takes of the response; what is no response is noted as it is."""
+        response = self.ask(broker, version, request)
+        self.note(name, response if isinstance(response, str) else pick(response))
+        return response
+
+    def topic(self, name: str) -> Any:
+        """Return a topic's metadata once every partition has a leader."""
+        request = message("Metadata", topics=[{"name": name}], allow_auto_topic_creation=False)
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while time.monotonic() < deadline:
+            found = [self.ask(broker, 12, request).topics[0] for broker in self.brokers]
+            if all(one.error_code == 0 and all(p.leader_id >= 0 for p in one.partitions) for one in found):
+                return found[0]
+            time.sleep(0.05)
+        raise AssertionError(f"{name} has no leaders: {found}")
+
+    def wait_for(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds; what is noted next says so if it never does."""
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while not holds() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def again(self, ask: Callable[[], Any], *codes: int) -> Any:
+        """Ask until the error is none of these, which stand for work in progress."""
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while (response := ask()).error_code in codes and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return response
+
+
+def message(name: str, /, **fields: Any) -> Any:
+    """Return a request of this API; its structs are given as dictionaries."""
+    return _struct(message_class(KEYS[name], response=False), fields)
+
+
+def _struct(kind: type, values: Mapping[str, Any]) -> Any:
+    wires = {field.name: field.metadata[WIRE] for field in dataclasses.fields(kind)}
+    return kind(**{name: _value(wires[name].item, value) for name, value in values.items()})
+
+
+def _value(item: Any, value: Any) -> Any:
+    if not isinstance(item, type) or value is None:
+        return value
+    return [_struct(item, one) for one in value] if isinstance(value, list) else _struct(item, value)
+
+
+def shown(value: Any) -> str:
+    """Return a value as text; of a message each field that is not its default, and every error code."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = []
+        for field in dataclasses.fields(value):
+            content = getattr(value, field.name)
+            word = WORDS.get(field.name)
+            text = shown(content if word is None else word(content))
+            default = _default(field)
+            is_left_out = content == default or (not content and default == ())
+            if field.name.endswith("error_code") or not is_left_out:
+                parts.append(f"{field.name}={text}")
+        return f"{{{', '.join(parts)}}}"
+    if isinstance(value, (list, tuple)):
+        left, right = "[]" if isinstance(value, list) else "()"
+        return left + ", ".join(map(shown, value)) + right
+    if isinstance(value, memoryview):
+        return repr(bytes(value))
+    return value if isinstance(value, str) else repr(value)
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    return None if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def header(key: int, version: int, client_id: str | None = CLIENT_ID) -> bytes:
+    """Return a frame that ends with its header, of version 1."""
+    name = struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id.encode()
+    data = struct.pack(">hhi", key, version, 1) + name
+    return struct.pack(">i", len(data)) + data
+
+
+NULL_CLIENT_ID = header(API_VERSIONS, 0, None)
