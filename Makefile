@@ -73,7 +73,8 @@ check: .venv proto-drift faults-drift mirrors-drift kafka-messages-drift ## Form
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/proto
 
-differential: .venv java ## The same script on Apache Kafka 3.9 and on Tidegauge, compared field by field (needs Maven, or says so).
+differential: .venv java ## The same script, and the same requests, to Apache Kafka 3.9 and to Tidegauge, compared (needs Maven, or says so).
+	PYTHONPATH=. $(BIN)/python bench/differential_wire.py
 	PYTHONPATH=. $(BIN)/python bench/differential.py
 
 format: .venv ## Format and sort.

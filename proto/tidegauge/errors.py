@@ -95,6 +95,8 @@ class ErrorCode(IntEnum):
     UNSTABLE_OFFSET_COMMIT = 88
     PRODUCER_FENCED = 90
     RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
     INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_TOPIC_ID = 103
@@ -275,6 +277,8 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.UNSTABLE_OFFSET_COMMIT, retry, no, definite, "A transaction with offsets of the group has not ended yet."),
         (e.PRODUCER_FENCED, no, no, definite, "A newer producer with the same transactional id has taken over."),
         (e.RESOURCE_NOT_FOUND, no, no, definite, "There is no such resource."),
+        (e.DUPLICATE_RESOURCE, no, no, definite, "The request names something twice."),
+        (e.UNACCEPTABLE_CREDENTIAL, no, no, definite, "The credential does not meet the rules."),
         (e.INVALID_UPDATE_VERSION, no, no, definite, "The partition epoch is not the one in ZooKeeper."),
         (e.UNKNOWN_TOPIC_ID, retry, refresh, definite, "The topic id is not known."),
         (e.INCONSISTENT_TOPIC_ID, retry, refresh, definite, "The topic id differs from partition.metadata."),

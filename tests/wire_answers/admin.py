@@ -269,7 +269,10 @@ def elections(probe: Probe) -> None:
     say("of an unknown kind", elect({TOPIC: [0]}, 7))
     say("at another broker", elect({TOPIC: [0]}), broker=probe.other)
     say("v0 at another broker", elect({TOPIC: [0]}), 0, probe.other)
-    say("of all at another broker", elect(None), broker=probe.other)
+    probe.case("ElectLeaders of all at another broker", probe.other, 2, elect(None), lambda found: (
+        found.error_code,
+        {item.error_code for one in found.replica_election_results for item in one.partition_result},
+    ))  # fmt: skip
 
     def reassign(replicas: list[int] | None, partition: int = 0, name: str = TOPIC) -> Any:
         items = [{"partition_index": partition, "replicas": replicas}]

@@ -18,6 +18,7 @@ SETTINGS = {
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": "3",
     "transaction.state.log.replication.factor": "3",
+    "zookeeper.session.timeout.ms": "4000",
 }
 """Of both sides. Leaders stay where they are; the records' times are of long ago."""
 

@@ -9,9 +9,10 @@ import contextlib
 import dataclasses
 import socket
 import struct
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from tests.waiting import until
 
 from tidegauge.kafka.apis import API_VERSIONS, APIS, message_class
 from tidegauge.kafka.fields import WIRE
@@ -167,28 +168,31 @@ class Probe:
         return response
 
     def topic(self, name: str) -> Any:
-        """Return a topic's metadata once every partition has a leader."""
+        """Return a topic's metadata once every broker knows a leader of every partition."""
         request = message("Metadata", topics=[{"name": name}], allow_auto_topic_creation=False)
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while time.monotonic() < deadline:
-            found = [self.ask(broker, 12, request).topics[0] for broker in self.brokers]
-            if all(one.error_code == 0 and all(p.leader_id >= 0 for p in one.partitions) for one in found):
-                return found[0]
-            time.sleep(0.05)
-        raise AssertionError(f"{name} has no leaders: {found}")
+        found: list[Any] = []
 
-    def wait_for(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds; what is noted next says so if it never does."""
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while not holds() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        def is_led() -> bool:
+            found[:] = [self.ask(broker, 12, request).topics[0] for broker in self.brokers]
+            return all(one.error_code == 0 and all(p.leader_id >= 0 for p in one.partitions) for one in found)
+
+        self.wait_for(is_led, f"{name} has leaders")
+        return found[0]
+
+    def wait_for(self, holds: Callable[[], bool], what: str = "the change is visible") -> None:
+        """Wait until something holds."""
+        until(holds, timeout=LIMIT_SECONDS, what=what)
 
     def again(self, ask: Callable[[], Any], *codes: int) -> Any:
         """Ask until the error is none of these, which stand for work in progress."""
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while (response := ask()).error_code in codes and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return response
+        found: list[Any] = []
+
+        def is_over() -> bool:
+            found[:] = [ask()]
+            return found[0].error_code not in codes
+
+        self.wait_for(is_over, "the work in progress is over")
+        return found[0]
 
 
 def message(name: str, /, **fields: Any) -> Any:

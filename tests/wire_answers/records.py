@@ -301,7 +301,7 @@ def offsets(probe: Probe) -> None:
         for timestamp in times:
             label = timestamp if timestamp < TIME_MS else f"T+{timestamp - TIME_MS}"
             probe.case(f"ListOffsets v{version} time {label}", LEADER, version, ask(timestamp), listed)
-    for timestamp in (-1, -2, -3, 0, TIME_MS, 2 * TIME_MS, 2**62):
+    for timestamp in (-1, -2, -3, -4, 0, TIME_MS, 2 * TIME_MS, 2**62):
         for count in (-1, 0, 1, 2, 9):
             request = ask(timestamp, max_num_offsets=count)
             label = {TIME_MS: "T", 2 * TIME_MS: "far away"}.get(timestamp, timestamp)

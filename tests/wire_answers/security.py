@@ -18,12 +18,15 @@ def refusals(probe: Probe) -> None:
         probe.case(f"SaslHandshake v{version}", 0, version, message("SaslHandshake", mechanism="PLAIN"))
     for version in (0, 1, 2):
         probe.case(f"SaslAuthenticate v{version}", 0, version, message("SaslAuthenticate", auth_bytes=b"x"))
-    acl = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
+    acl = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*"} | {
+        "operation": 3,
+        "permission_type": 3,
+    }
     filtered = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
     for version in range(4):
         pattern = {"pattern_type_filter": 3} if version == 0 else {}
         probe.case(f"DescribeAcls v{version}", 0, version, message("DescribeAcls", **filtered | pattern))
-        request = message("CreateAcls", creations=[acl | {"permission_type": 3}] * 2)
+        request = message("CreateAcls", creations=[acl] * 2)
         probe.case(f"CreateAcls v{version}", 0, version, request)
         probe.case(f"DeleteAcls v{version}", 0, version, message("DeleteAcls", filters=[filtered | pattern] * 2))
     probe.case("CreateAcls of none", 0, 3, message("CreateAcls", creations=[]))
@@ -59,6 +62,9 @@ def features(probe: Probe) -> None:
     probe.case("UpdateFeatures metadata.version", probe.controller, 1, update("metadata.version", 20))
     probe.case("UpdateFeatures level 0", probe.controller, 1, update("nope", 0))
     probe.case("UpdateFeatures level 0, downgrade", probe.controller, 1, update("nope", 0, upgrade_type=2))
+    probe.case("UpdateFeatures level 0, unsafe", probe.controller, 1, update("nope", 0, upgrade_type=3))
+    probe.case("UpdateFeatures unknown type", probe.controller, 1, update("nope", 1, upgrade_type=9))
+    probe.case("UpdateFeatures v0 deletion", probe.controller, 0, update("nope", 0, allow_downgrade=True))
     probe.case("UpdateFeatures level -1", probe.controller, 1, update("nope", -1))
     probe.case("UpdateFeatures empty name", probe.controller, 1, update("", 1))
     probe.case("UpdateFeatures of none", probe.controller, 1, message("UpdateFeatures", feature_updates=[]))

@@ -13,6 +13,8 @@ ID = "probe-transaction"
 APIS = ("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit", "FindCoordinator")
 ADMIN_APIS = ("DescribeTransactions", "ListTransactions")
 CONCURRENT_TRANSACTIONS = 51
+NOT_YET = (14, 15, 16, CONCURRENT_TRANSACTIONS)
+"""Errors of a coordinator that is being elected, or loads."""
 READ_COMMITTED = 1
 
 
@@ -28,6 +30,7 @@ class _Steps:
         self.probe = probe
         self.at = coordinator(probe, ID, TRANSACTION_KEY)
         self.producer_id = -1
+        self.epoch = -1
 
     def add(self, epoch: int, partition: int = 0, topic: str = TOPIC, producer_id: int | None = None) -> Any:
         return message(
@@ -62,32 +65,38 @@ def transactions(probe: Probe) -> None:
 def _begins(steps: _Steps) -> None:
     probe, at = steps.probe, steps.at
     stranger = next(broker for broker in probe.brokers if broker != at)
+    probe.again(lambda: probe.ask(at, 4, init()), *NOT_YET)
     probe.case("transaction: InitProducerId at another broker", stranger, 4, init())
     for timeout_ms in (0, -1, 10**8):
         request = init(transaction_timeout_ms=timeout_ms)
         probe.case(f"transaction: InitProducerId with timeout {timeout_ms}", at, 4, request)
     if probe.serves(*ADMIN_APIS):
-        unknown = message("DescribeTransactions", transactional_ids=[ID])
-        probe.case("DescribeTransactions unknown", at, 0, unknown)
-    first = probe.case("transaction: InitProducerId", at, 4, init())
-    second = probe.case("transaction: InitProducerId again", at, 4, init())
+        unknown = message("DescribeTransactions", transactional_ids=[f"{ID}-unknown"])
+        probe.case("DescribeTransactions unknown", at, 0, unknown, lambda found: [
+            one.error_code in {16, 105} for one in found.transaction_states
+        ])  # fmt: skip
+    first = probe.ask(at, 4, init())
+    second = probe.ask(at, 4, init())
+    probe.note("transaction: InitProducerId twice", (first.error_code, second.error_code))
     probe.note("transaction: the producer id stays", first.producer_id == second.producer_id)
     steps.producer_id = second.producer_id
-    probe.case("EndTxn with nothing", at, 3, steps.end(1))
+    epoch = steps.epoch = second.producer_epoch
+    probe.note("transaction: the epoch rises", epoch - first.producer_epoch)
+    probe.case("EndTxn with nothing", at, 3, steps.end(epoch))
     for version in (3, 1):
-        probe.case(f"AddPartitionsToTxn v{version} old epoch", at, version, steps.add(0))
-    wrong = steps.add(1, producer_id=steps.producer_id + 1_000)
+        probe.case(f"AddPartitionsToTxn v{version} old epoch", at, version, steps.add(epoch - 1))
+    wrong = steps.add(epoch, producer_id=steps.producer_id + 1_000)
     probe.case("AddPartitionsToTxn wrong producer id", at, 3, wrong)
-    probe.case("AddPartitionsToTxn unknown partition", at, 3, steps.add(1, 99))
-    probe.case("transaction: Produce before AddPartitionsToTxn", LEADER, 9, steps.write(1, 0), produced)
-    probe.case("AddPartitionsToTxn", at, 3, steps.add(1))
-    probe.case("AddPartitionsToTxn again", at, 3, steps.add(1))
+    probe.case("AddPartitionsToTxn unknown partition", at, 3, steps.add(epoch, 99))
+    probe.case("transaction: Produce before AddPartitionsToTxn", LEADER, 9, steps.write(epoch, 0), produced)
+    probe.case("AddPartitionsToTxn", at, 3, steps.add(epoch))
+    probe.case("AddPartitionsToTxn again", at, 3, steps.add(epoch))
 
 
 def _aborts(steps: _Steps) -> None:
-    probe, at = steps.probe, steps.at
-    probe.case("transaction: Produce", LEADER, 9, steps.write(1, 0), _codes)
-    probe.case("transaction: Produce without the flag", LEADER, 9, steps.write(1, 1, 0), _codes)
+    probe, at, epoch = steps.probe, steps.at, steps.epoch
+    probe.case("transaction: Produce", LEADER, 9, steps.write(epoch, 0), _codes)
+    probe.case("transaction: Produce without the flag", LEADER, 9, steps.write(epoch, 1, 0), _codes)
     offsets = fetched(probe.ask(LEADER, 12, fetch(isolation_level=READ_COMMITTED)))[2][0][2]
     probe.note("transaction: last stable offset below the high watermark", offsets[1] < offsets[0])
     items = [{"partition_index": 0, "timestamp": -1}]
@@ -103,9 +112,10 @@ def _aborts(steps: _Steps) -> None:
         ])  # fmt: skip
     probe.case("transaction: InitProducerId while it is open", at, 4, init())
     again = probe.again(lambda: probe.ask(at, 4, init()), CONCURRENT_TRANSACTIONS)
-    probe.note("transaction: InitProducerId after the abort", again)
+    probe.note("transaction: InitProducerId after the abort", (again.error_code, again.producer_epoch - epoch))
+    steps.epoch = again.producer_epoch
     for version in (3, 1):
-        probe.case(f"EndTxn v{version} old epoch", at, version, steps.end(1))
+        probe.case(f"EndTxn v{version} old epoch", at, version, steps.end(epoch))
     [partition] = probe.ask(LEADER, 12, fetch(isolation_level=READ_COMMITTED)).responses[0].partitions
     stable = partition.high_watermark == partition.last_stable_offset
     probe.note("transaction: aborted", (len(partition.aborted_transactions), stable))
@@ -116,7 +126,7 @@ def _codes(found: Any) -> Any:
 
 
 def _commits(steps: _Steps) -> None:
-    probe, at, epoch = steps.probe, steps.at, 3
+    probe, at, epoch = steps.probe, steps.at, steps.epoch
     probe.ask(at, 3, steps.add(epoch))
     probe.ask(LEADER, 9, steps.write(epoch, 0))
     probe.case("EndTxn commits", at, 3, steps.end(epoch))

@@ -38,6 +38,8 @@ from tidegauge_broker.replica.hosted import HostedPartitions, contain, words_for
 from tidegauge_broker.replica.isr_changes import IsrChanges
 from tidegauge_broker.replica.list_offsets import list_offset
 from tidegauge_broker.replica.messages import (
+    CONSUMER,
+    DEBUGGING_CONSUMER,
     CoreSettings,
     EpochEndResult,
     EpochLookup,
@@ -191,13 +193,21 @@ class BrokerCore:
         self.parked.cancel(token)
 
     def list_offset(
-        self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
+        self,
+        topic_partition: TopicPartition,
+        current_leader_epoch: int | None,
+        timestamp_ms: int,
+        replica_id: int = CONSUMER,
     ) -> OffsetResult | TimeLookup:
-        """Return offsets by time for consumers; only the leader responds."""
+        """Return the offset of a time; only the leader responds, but to the debugging consumer any replica."""
         partition, error = self.hosted.leader_of(topic_partition, current_leader_epoch)
-        if partition is None or partition.leader_role is None:
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and replica_id == DEBUGGING_CONSUMER:
+            partition = self.hosted.by_name.get(topic_partition)
+        elif partition is not None and partition.leader_role is None:
+            partition = None
+        if partition is None:
             return OffsetResult(error, words_for(error, topic_partition))
-        return list_offset(partition, timestamp_ms)
+        return list_offset(partition, timestamp_ms, replica_id)
 
     def offset_for_leader_epoch(self, question: EpochLookup) -> EpochEndResult:
         """Where an epoch ends in this broker's log, if it leads."""
@@ -208,9 +218,11 @@ class BrokerCore:
         return EpochEndResult(question.topic_partition, ErrorCode.NONE, end)
 
     def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerEntry] | ErrorCode:
-        """Return what this leader knows of a partition's idempotent producers, or why it does not lead it."""
-        partition, error = self.hosted.leader_of(topic_partition, None)
-        return error if partition is None else partition.producer_state.entries()
+        """Return what this replica knows of a partition's idempotent producers, or why it is none."""
+        partition = self.hosted.by_name.get(topic_partition)
+        if partition is None:
+            return self.hosted.leader_of(topic_partition, None)[1]
+        return partition.producer_state.entries()
 
     # Requests of this broker as a follower
 

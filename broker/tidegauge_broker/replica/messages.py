@@ -17,6 +17,8 @@ ACKS_ALL = -1
 NO_LIMIT_MS = 2**63 - 1
 CONSUMER = -1
 """The ``replica_id`` of a reader that is no replica."""
+DEBUGGING_CONSUMER = -2
+"""The ``replica_id`` of a tool that may ask any replica (kafka-replica-verification)."""
 
 
 class EpochEntry(NamedTuple):

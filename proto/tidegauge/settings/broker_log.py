@@ -7,7 +7,7 @@ Source: Kafka's ServerLogConfigs, CleanerConfig, DynamicLogConfig, LogCleaner.Re
 from __future__ import annotations
 
 from tidegauge.settings.model import LONG_MAX, Fallback, Setting
-from tidegauge.settings.tables import flag, level, long, names, ratio, text, whole
+from tidegauge.settings.tables import flag, gzip_level, level, long, names, ratio, text, whole
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
@@ -70,7 +70,7 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "log.cleanup.policy",
         ("delete",),
         "Delete old segments, compact by key, or both.",
-        ("delete", "compact"),
+        ("compact", "delete"),
         update="cluster-wide",
     ),
     flag("log.cleaner.enable", True, "Compact the logs of topics whose cleanup.policy has compact."),
@@ -175,14 +175,14 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         update="cluster-wide",
         has_effect=False,
     ),
-    level("compression.gzip.level", -1, -1, 9, update="cluster-wide"),
+    gzip_level(update="cluster-wide"),
     level("compression.lz4.level", 9, 1, 17, update="cluster-wide"),
     level("compression.zstd.level", 3, -131_072, 22, update="cluster-wide"),
     text(
         "compression.type",
         "producer",
         "Compression of stored batches; producer: as received; other values change nothing.",
-        ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         update="cluster-wide",
         has_effect=False,
     ),

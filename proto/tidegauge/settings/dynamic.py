@@ -14,6 +14,7 @@ ConfigHelper.createTopicConfigEntry and createBrokerConfigEntry.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -129,8 +130,7 @@ class BrokerSettings:
         ]
 
     def _view(self, setting: Setting) -> SettingView:
-        names = [setting.name, *(fallback.name for fallback in setting.fallbacks)]
-        synonyms = tuple(self._synonyms(names))
+        synonyms = tuple(self._synonyms(setting))
         value = self.live.given.get(setting.name, setting.default)
         return SettingView(
             setting.name,
@@ -140,9 +140,16 @@ class BrokerSettings:
             synonyms=synonyms,
         )
 
-    def _synonyms(self, names: Iterable[str]) -> Iterator[Synonym]:
-        """Yield every place that sets a value, the strongest first: layer by layer, and the names within each."""
-        names = list(names)
+    def _synonyms(self, setting: Setting) -> Iterator[Synonym]:
+        """Yield every place that sets a value, the strongest first: layer by layer, and the names within each.
+
+        What is stronger than the setting's own name is not shown (``ConfigHelper.configSynonyms``): with a retention
+        time in minutes ``log.retention.ms`` has no synonyms.
+        """
+        return itertools.dropwhile(lambda one: one.name != setting.name, self._places(setting))
+
+    def _places(self, setting: Setting) -> Iterator[Synonym]:
+        names = [setting.name, *(fallback.name for fallback in setting.fallbacks)]
         for source, layer in ((DYNAMIC_BROKER, self._own), (DYNAMIC_DEFAULT, self._default)):
             yield from (Synonym(source, name, layer[name]) for name in names if name in layer)
         for name in names:
@@ -161,7 +168,7 @@ class BrokerSettings:
         for name, setting in sorted(TOPIC_SETTINGS.items()):
             synonyms = [Synonym(DYNAMIC_TOPIC, name, own[name])] if name in own else []
             if setting.broker_key is not None:
-                synonyms.extend(self._synonyms([setting.broker_key]))
+                synonyms.extend(self._synonyms(BROKER_SETTINGS[setting.broker_key]))
             source = synonyms[0].source if synonyms else DEFAULT
             text = own.get(name, setting.text_of(values[name]))
             views.append(SettingView(name, text, source, is_read_only=False, synonyms=tuple(synonyms)))

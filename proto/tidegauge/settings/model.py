@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.java_text import double_text
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
@@ -50,6 +51,8 @@ class Setting:
         fallbacks: settings of the same scope to take the value from, the first that has one.
         broker_key: for a topic setting, the broker setting that gives its default.
         members: for a list, the pattern of each member, and its description in Kafka's words.
+        illegal: a pattern of texts that are refused though the above allows them, and Kafka's sentence ({}: the text).
+        bounds: Kafka's sentence about a number outside the bounds, where it has one of its own.
         has_effect: False if the setting is accepted, checked and shown, but changes nothing.
         is_sensitive: whether its value is never shown (Kafka's type PASSWORD).
     """
@@ -66,6 +69,8 @@ class Setting:
     fallbacks: tuple[Fallback, ...] = ()
     broker_key: str | None = None
     members: tuple[str, str] | None = None
+    illegal: tuple[str, str] | None = None
+    bounds: str | None = None
     has_effect: bool = True
     is_sensitive: bool = False
 
@@ -80,19 +85,22 @@ class Setting:
         Raises:
             TidegaugeError: INVALID_CONFIG, with the key, the value and the legal values.
         """
-        text = text.strip()
+        given, text = text, text.strip()
         try:
             value = self._convert(text)
         except ValueError:
-            raise self._refusal(text, self._not_of_its_type()) from None
+            raise self._refusal(given if self.kind == "bool" else text, self._not_of_its_type()) from None
         if self.kind in {"int", "float"} and not self._in_range(value):
-            raise self._refusal(text, self._out_of_range(value))
+            raise self._refusal(double_text(value) if self.kind == "float" else text, self._out_of_range(value))
+        if self.illegal is not None and re.fullmatch(self.illegal[0], text):
+            raise self._refusal(text, self.illegal[1].format(text))
         if self.choices:
             members = value if self.kind == "list" else [value]
-            if not members or any(member not in self.choices for member in members):
-                raise self._refusal(text, f"String must be one of: {', '.join(self.choices)}")
+            for member in members:
+                if member not in self.choices:
+                    raise self._refusal(member, f"String must be one of: {', '.join(self.choices)}")
         if self.members is not None and not all(re.fullmatch(self.members[0], member) for member in value):
-            raise self._refusal(text, f"{self.name} must be {self.members[1]}")
+            raise self._refusal(f"[{', '.join(value)}]", f"{self.name} must be {self.members[1]}")
         return value
 
     @property
@@ -110,6 +118,8 @@ class Setting:
         return f"Not a number of type {self.type_name}"
 
     def _out_of_range(self, value: float) -> str:
+        if self.bounds is not None:
+            return self.bounds
         if self.minimum is not None and not value >= self.minimum:
             return f"Value must be at least {number_text(self.minimum)}"
         return f"Value must be no more than {number_text(self.maximum or 0)}"
@@ -120,7 +130,9 @@ class Setting:
 
     def _convert(self, text: str) -> Any:
         if self.kind == "int":
-            return int(text)
+            number = int(text)
+            largest = LONG_MAX if self.type_name == "LONG" else INT_MAX
+            return number if -largest - 1 <= number <= largest else self._no(text)
         if self.kind == "float":
             return float(text)
         if self.kind == "bool":

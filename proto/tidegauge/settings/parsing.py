@@ -103,14 +103,37 @@ def parse_topic_settings(texts: Mapping[str, str], broker: Values | None = None)
         TidegaugeError: INVALID_CONFIG, a name is unknown, a value illegal, or two contradict each other.
     """
     values = topic_values(texts, broker)
-    _check_lags(values, "min.compaction.lag.ms", "max.compaction.lag.ms")
+    check_tiered_storage(values)
+    check_topic(values)
+    return values
+
+
+def check_tiered_storage(values: Values) -> None:
+    """Reject a topic with tiered storage, as a broker without it does.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG.
+    """
     if values.flag("remote.storage.enable"):
         raise TidegaugeError(
             ErrorCode.INVALID_CONFIG,
             "Tiered Storage functionality is disabled in the broker. "
             "Topic cannot be configured with remote log storage.",
         )
-    return values
+
+
+def check_topic(values: Values) -> None:
+    """Apply Kafka's checks across a topic's settings.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, two contradict each other, or one needs KRaft.
+    """
+    _check_lags(values, "min.compaction.lag.ms", "max.compaction.lag.ms")
+    if values.flag("remote.log.delete.on.disable") or values.flag("remote.log.copy.disable"):
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG,
+            "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode.",
+        )
 
 
 def topic_values(texts: Mapping[str, str], broker: Values | None = None) -> Values:

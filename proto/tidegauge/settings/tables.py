@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tidegauge.settings.model import INT_MAX, LONG_MAX, SHORT_MAX, Setting, Unit
@@ -42,6 +43,13 @@ def names(
 ) -> Setting:
     """Return a setting whose value is a list of texts with commas between them."""
     return Setting(name, "list", default, meaning, choices=choices, **more)
+
+
+def gzip_level(**more: Any) -> Setting:
+    """Return ``level`` of gzip, whose legal values are not one range: -1 is the codec's default."""
+    refusal = "Value must be between 1 and 9 or equal to -1"
+    found = level("compression.gzip.level", -1, -1, 9, **more)
+    return replace(found, illegal=(r"[+-]?0+", refusal), bounds=refusal)
 
 
 def level(name: str, default: int, minimum: int, maximum: int, **more: Any) -> Setting:

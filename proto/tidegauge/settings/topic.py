@@ -8,11 +8,17 @@ Source: Kafka's LogConfig, TopicConfig, ServerTopicConfigSynonyms.
 from __future__ import annotations
 
 from tidegauge.settings.model import LONG_MAX, Setting
-from tidegauge.settings.tables import flag, level, long, names, ratio, text, whole
+from tidegauge.settings.tables import flag, gzip_level, level, long, names, ratio, text, whole
 
 WEEK_MS = 7 * 24 * 3_600_000
 DAY_MS = 24 * 3_600_000
 
+MESSAGE_FORMATS = (
+    r"(?!(0\.8\.[0-2]|0\.9\.0|0\.10\.[0-2](-IV[01])?|0\.11\.0(-IV[0-2])?|1\.[01](-IV0)?|2\.[0-8](-IV[0-2])?"
+    r"|3\.[0-9](-IV[0-4])?)(\.[0-9]+)?$).*",
+    "Version {} is not a valid version",
+)
+"""Texts that name no version of Kafka up to 3.9 (``MetadataVersion.fromVersionString``)."""
 _THROTTLED = (
     r"\*|[0-9]+:[0-9]+",
     "the literal '*' or a list of replicas in the following format: "
@@ -23,16 +29,16 @@ _SETTINGS = (
         "cleanup.policy",
         ("delete",),
         "Delete old segments, compact by key, or both.",
-        ("delete", "compact"),
+        ("compact", "delete"),
         broker_key="log.cleanup.policy",
     ),
-    level("compression.gzip.level", -1, -1, 9, broker_key="compression.gzip.level"),
+    gzip_level(broker_key="compression.gzip.level"),
     level("compression.lz4.level", 9, 1, 17, broker_key="compression.lz4.level"),
     text(
         "compression.type",
         "producer",
         "Compression of stored batches; producer: as received; other values change nothing.",
-        ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         broker_key="compression.type",
         has_effect=False,
     ),
@@ -127,6 +133,7 @@ _SETTINGS = (
         "message.format.version",
         "3.0-IV1",
         "Deprecated, and ignored by Kafka from inter.broker.protocol.version 3.0 on.",
+        illegal=MESSAGE_FORMATS,
         broker_key="log.message.format.version",
         has_effect=False,
     ),

@@ -185,6 +185,10 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """A newer producer with the same transactional id has taken over."""
     ERROR_CODE_RESOURCE_NOT_FOUND: _ErrorCode.ValueType  # 91
     """There is no such resource."""
+    ERROR_CODE_DUPLICATE_RESOURCE: _ErrorCode.ValueType  # 92
+    """The request names something twice."""
+    ERROR_CODE_UNACCEPTABLE_CREDENTIAL: _ErrorCode.ValueType  # 93
+    """The credential does not meet the rules."""
     ERROR_CODE_INVALID_UPDATE_VERSION: _ErrorCode.ValueType  # 95
     """The partition epoch is not the one in ZooKeeper."""
     ERROR_CODE_UNKNOWN_TOPIC_ID: _ErrorCode.ValueType  # 100
@@ -369,6 +373,10 @@ ERROR_CODE_PRODUCER_FENCED: ErrorCode.ValueType  # 90
 """A newer producer with the same transactional id has taken over."""
 ERROR_CODE_RESOURCE_NOT_FOUND: ErrorCode.ValueType  # 91
 """There is no such resource."""
+ERROR_CODE_DUPLICATE_RESOURCE: ErrorCode.ValueType  # 92
+"""The request names something twice."""
+ERROR_CODE_UNACCEPTABLE_CREDENTIAL: ErrorCode.ValueType  # 93
+"""The credential does not meet the rules."""
 ERROR_CODE_INVALID_UPDATE_VERSION: ErrorCode.ValueType  # 95
 """The partition epoch is not the one in ZooKeeper."""
 ERROR_CODE_UNKNOWN_TOPIC_ID: ErrorCode.ValueType  # 100

@@ -131,3 +131,41 @@ def test_assignments_must_have_an_equals_sign():
     assert settings.read_assignments(["a=b=c"], "--set") == {"a": "b=c"}
     with pytest.raises(TidegaugeError, match="--set 'ab' must have the form key=value"):
         settings.read_assignments(["ab"], "--set")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "refusal"),
+    [
+        ("compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"),
+        ("compression.gzip.level", "10", "Value must be between 1 and 9 or equal to -1"),
+        ("compression.gzip.level", "-2", "Value must be between 1 and 9 or equal to -1"),
+        ("retention.ms", "9223372036854775808", "Not a number of type LONG"),
+        ("segment.bytes", "2147483648", "Not a number of type INT"),
+        ("message.format.version", "4.0", "Version 4.0 is not a valid version"),
+        ("message.format.version", "", "Version  is not a valid version"),
+        ("cleanup.policy", "delete,keep", "Invalid value keep for configuration cleanup.policy"),
+        ("leader.replication.throttled.replicas", "a:b,1:2", r"Invalid value \[a:b, 1:2\] for"),
+        ("preallocate", " 7 ", "Invalid value  7  for configuration preallocate"),
+        ("min.cleanable.dirty.ratio", "2147483647", "Invalid value 2.147483647E9 for"),
+    ],
+)
+def test_a_value_is_refused_in_kafkas_words(name: str, text: str, refusal: str) -> None:
+    """As a 3.9.1 broker answers (tests/wire_answers/kafka-3.9.1.json)."""
+    with pytest.raises(TidegaugeError, match=refusal):
+        settings.TOPIC_SETTINGS[name].parse(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("compression.gzip.level", "-1", -1),
+        ("compression.gzip.level", "9", 9),
+        ("cleanup.policy", "", ()),
+        ("message.format.version", "2.8-IV1", "2.8-IV1"),
+        ("message.format.version", "0.9.0", "0.9.0"),
+        ("message.format.version", "3.9", "3.9"),
+    ],
+)
+def test_a_value_is_taken_as_kafka_takes_it(name: str, text: str, value: object) -> None:
+    """As a 3.9.1 broker answers (tests/wire_answers/kafka-3.9.1.json): an empty list is a list."""
+    assert settings.TOPIC_SETTINGS[name].parse(text) == value

@@ -78,12 +78,19 @@ def test_a_topic_view_names_the_brokers_setting():
     assert views["retention.ms"].synonyms == ()
 
 
-def test_a_broker_view_lists_the_names_that_stand_in():
-    """DynamicBrokerConfig.brokerConfigSynonyms: log.retention.ms may come from minutes or hours."""
+def test_a_broker_view_has_no_names_before_its_own():
+    """ConfigHelper.configSynonyms drops what stands before the name that is described."""
     views = {view.name: view for view in broker(log_retention_minutes="5").views()}
     assert views["log.retention.ms"].value is None
-    assert views["log.retention.ms"].source == "STATIC_BROKER_CONFIG"
+    assert views["log.retention.ms"].source == "DEFAULT_CONFIG"
+    assert views["log.retention.ms"].synonyms == ()
+
+
+def test_a_broker_view_lists_the_names_that_stand_in():
+    """DynamicBrokerConfig.brokerConfigSynonyms: log.retention.ms may come from minutes or hours."""
+    views = {view.name: view for view in broker(log_retention_ms="5", log_retention_minutes="6").views()}
     assert [synonym.name for synonym in views["log.retention.ms"].synonyms] == [
+        "log.retention.ms",
         "log.retention.minutes",
         "log.retention.hours",
     ]
@@ -125,7 +132,7 @@ def test_malformed_settings_are_left_out_and_reported():
         ({"log.segment.bytes": "2"}, ErrorCode.INVALID_CONFIG, "Value must be at least 14"),
         ({MIN_ISR: "x"}, ErrorCode.INVALID_CONFIG, "Not a number of type INT"),
         ({"unclean.leader.election.enable": "yes"}, ErrorCode.INVALID_CONFIG, "Expected value to be either true or"),
-        ({"log.cleanup.policy": "delete,keep"}, ErrorCode.INVALID_CONFIG, "String must be one of: delete, compact"),
+        ({"log.cleanup.policy": "delete,keep"}, ErrorCode.INVALID_CONFIG, "String must be one of: compact, delete"),
         ({"log.cleaner.min.cleanable.ratio": "1.5"}, ErrorCode.INVALID_CONFIG, "Value must be no more than 1"),
         (
             {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"},

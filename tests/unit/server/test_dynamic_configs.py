@@ -257,7 +257,7 @@ async def test_descriptions(zookeeper, brokers):
     assert [(view.name, view.value) for view in brokers[1].configs.describe_broker("")] == [
         ("log.segment.bytes", "1000")
     ]
-    with pytest.raises(TidegaugeError, match="Unexpected broker id, expected 1, but received 0"):
+    with pytest.raises(TidegaugeError, match="Unexpected broker id, expected 1 or empty string, but received 0"):
         brokers[1].configs.describe_broker("0")
     with pytest.raises(TidegaugeError, match="This server does not host this topic-partition"):
         await brokers[1].configs.describe_topic("x")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import topic_name_problem
 from tidegauge.settings import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
@@ -25,10 +26,12 @@ from tidegauge.settings import (
     Values,
     altered,
     check_known,
-    parse_topic_settings,
 )
+from tidegauge.settings.parsing import check_tiered_storage, check_topic, topic_values
 from tidegauge.znodes import DEFAULT_ENTITY, MalformedZnode
+from tidegauge_broker.server.configs.client_quotas import ClientQuotas
 from tidegauge_broker.server.configs.config_changes import ConfigChanges
+from tidegauge_broker.server.configs.scram_users import ScramUsers
 from tidegauge_broker.server.configs.topic_configs import TopicConfigs
 from tidegauge_controller.config_admin import ConfigAdmin
 from tidegauge_controller.zookeeper import ZooKeeper, ZooKeeperError
@@ -70,6 +73,8 @@ class DynamicConfigs:
         now_ms: Callable[[], int],
     ) -> None:
         self.topics = TopicConfigs(zookeeper, settings.live)
+        self.quotas = ClientQuotas(zookeeper)
+        self.users = ScramUsers(zookeeper)
         self._admin = ConfigAdmin(zookeeper)
         self._broker_id = broker_id
         self._settings = settings
@@ -146,6 +151,9 @@ class DynamicConfigs:
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, there is no such topic.
         """
+        problem = topic_name_problem(topic)
+        if problem is not None:
+            raise TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if not self._knows_topic(topic):
             raise TidegaugeError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
@@ -160,8 +168,12 @@ class DynamicConfigs:
         """
         if not name:
             return self._settings.default_views()
-        self._check_own_name(name)
+        self._check_own_name(name, what="Broker", expected=f"{self._broker_id} or empty string,")
         return self._settings.views()
+
+    def new_topic(self, texts: Mapping[str, str]) -> list[SettingView]:
+        """Return the settings that a topic with these of its own would have."""
+        return self._settings.topic_views(texts)
 
     async def alter_topic(
         self, topic: str, changes: Mapping[str, str], deleted: Collection[str], *, validate_only: bool = False
@@ -180,7 +192,9 @@ class DynamicConfigs:
             wanted = altered(current, changes, deleted)
             check_known(wanted, TOPIC_SETTINGS)
             with _naming_the_topic(topic):
-                parse_topic_settings(wanted, self._settings.live)
+                values = topic_values(wanted, self._settings.live)
+                check_tiered_storage(values)
+            check_topic(values)
             return wanted
 
         return await self._alter(f"topics/{topic}", change, validate_only=validate_only)
@@ -194,12 +208,15 @@ class DynamicConfigs:
             TidegaugeError: INVALID_CONFIG, INVALID_REQUEST; nothing was changed.
         """
         if name:
-            self._check_own_name(name)
+            self._check_own_name(name, what="Node", expected=f"{self._broker_id}")
 
         def change(current: Mapping[str, str]) -> dict[str, str]:
             wanted = altered(current, changes, deleted)
             check_known(wanted, BROKER_SETTINGS)
-            self._settings.check(wanted, for_all=not name)
+            try:
+                self._settings.check(wanted, for_all=not name)
+            except TidegaugeError as problem:  # of a broker, Kafka refuses the request and not the setting
+                raise TidegaugeError(ErrorCode.INVALID_REQUEST, problem.message) from None
             return wanted
 
         return await self._alter(f"brokers/{name or DEFAULT_ENTITY}", change, validate_only=validate_only)
@@ -219,11 +236,15 @@ class DynamicConfigs:
         LOG.info("Updated the settings of %s, change %d", entity, number)
         return number
 
-    def _check_own_name(self, name: str) -> None:
-        if name != str(self._broker_id):
-            raise TidegaugeError(
-                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {self._broker_id}, but received {name}"
-            )
+    def _check_own_name(self, name: str, *, what: str, expected: str) -> None:
+        try:
+            is_own = int(name) == self._broker_id
+        except ValueError:
+            message = f"{what} id must be an integer, but it is: {name}"
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, message) from None
+        if not is_own:
+            message = f"Unexpected broker id, expected {expected.rstrip(',')}, but received {name}"
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, message)
 
 
 @contextlib.contextmanager

@@ -44,6 +44,7 @@ from tidegauge_broker.log.creation import NewLog
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.log_effects import LogEffects
 from tidegauge_broker.log.manager import LogManager
+from tidegauge_broker.log.old_style_offsets import old_style_offsets
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchResults
 from tidegauge_broker.replica.effects import DeleteLog, Effect
@@ -192,11 +193,26 @@ class ReplicaManager:
                     self.core.note_sent(result.topic_partition, len(records), self._now_ms())
         return results
 
+    def old_style_offsets(
+        self, topic_partition: TopicPartition, timestamp_ms: int, count: int, replica_id: int
+    ) -> tuple[ErrorCode, Sequence[int]]:
+        """Return where segments begin, as version 0 of ListOffsets has it; see ``old_style_offsets``."""
+        lookup = self.core.list_offset(topic_partition, None, 0, replica_id)
+        log = self.logs.get(topic_partition)
+        if not isinstance(lookup, TimeLookup) or log is None:
+            not_here = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return (not_here if isinstance(lookup, TimeLookup) else lookup.error), ()
+        return ErrorCode.NONE, old_style_offsets(log, timestamp_ms, count, lookup.upper_bound, self._now_ms())
+
     def list_offset(
-        self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
+        self,
+        topic_partition: TopicPartition,
+        current_leader_epoch: int | None,
+        timestamp_ms: int,
+        replica_id: int = CONSUMER,
     ) -> tuple[OffsetResult, int]:
         """Return the offset for a time, and the timestamp found (-1 where none was looked up)."""
-        found_or_lookup = self.core.list_offset(topic_partition, current_leader_epoch, timestamp_ms)
+        found_or_lookup = self.core.list_offset(topic_partition, current_leader_epoch, timestamp_ms, replica_id)
         if not isinstance(found_or_lookup, TimeLookup):
             return found_or_lookup, -1
         lookup = found_or_lookup

@@ -71,6 +71,7 @@ class ConfigResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +218,26 @@ class BrokerService:
         return ErrorCode.NONE, ""
 
     def list_offset(
-        self, topic_partition: TopicPartition, current_leader_epoch: int | None, timestamp_ms: int
+        self,
+        topic_partition: TopicPartition,
+        current_leader_epoch: int | None,
+        timestamp_ms: int,
+        replica_id: int = CONSUMER,
     ) -> tuple[OffsetResult, int]:
         """Return the offset for a time, and the timestamp that was found (-1: none)."""
         try:
-            return self._replicas.list_offset(topic_partition, current_leader_epoch, timestamp_ms)
+            return self._replicas.list_offset(topic_partition, current_leader_epoch, timestamp_ms, replica_id)
         except TidegaugeError as problem:
             return OffsetResult(problem.code, problem.message), -1
+
+    def old_style_offsets(
+        self, topic_partition: TopicPartition, timestamp_ms: int, count: int, replica_id: int
+    ) -> tuple[ErrorCode, Sequence[int]]:
+        """Return where segments that are older than a time begin, newest first: version 0 of ListOffsets."""
+        try:
+            return self._replicas.old_style_offsets(topic_partition, timestamp_ms, count, replica_id)
+        except TidegaugeError as problem:
+            return problem.code, ()
 
     def offset_for_leader_epoch(self, question: EpochLookup) -> EpochEndResult:
         """Return where an epoch ends here, if this broker leads."""
@@ -401,7 +415,7 @@ class BrokerService:
                 case ConfigResourceType.BROKER:
                     number = await self.configs.alter_broker(name, changed, deleted, validate_only=validate_only)
                 case _:
-                    return AlteredConfigs(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}")
+                    return AlteredConfigs(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
         except TidegaugeError as problem:
             return AlteredConfigs(problem.code, problem.message)
         return AlteredConfigs(change_number=number)
@@ -414,6 +428,9 @@ class BrokerService:
                     views = await self.configs.describe_topic(name)
                 case ConfigResourceType.BROKER:
                     views = self.configs.describe_broker(name)
+                case ConfigResourceType.CLIENT_METRICS:
+                    message = "Config type client-metrics is only supported on KRaft clusters"
+                    return DescribedConfigs(ErrorCode.INVALID_REQUEST, message)
                 case _:
                     return DescribedConfigs(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}")
         except TidegaugeError as problem:

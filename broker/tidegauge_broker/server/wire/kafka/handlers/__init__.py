@@ -7,6 +7,7 @@ from tidegauge_broker.server.wire.kafka.handlers import (
     alter_configs,
     alter_partition_reassignments,
     api_versions,
+    client_quotas,
     create_partitions,
     create_topics,
     delete_groups,
@@ -35,8 +36,10 @@ from tidegauge_broker.server.wire.kafka.handlers import (
     offset_for_leader_epoch,
     produce,
     sasl,
+    scram_credentials,
     security,
     sync_group,
+    update_features,
 )
 from tidegauge_broker.server.wire.kafka.request import Handler
 
@@ -68,6 +71,9 @@ HANDLERS: dict[int, Handler] = {
     apis.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
     apis.SASL_AUTHENTICATE: sasl.authenticate,
     apis.CREATE_PARTITIONS: create_partitions.handle,
+    apis.CREATE_DELEGATION_TOKEN: security.create_delegation_token,
+    apis.RENEW_DELEGATION_TOKEN: security.renew_delegation_token,
+    apis.EXPIRE_DELEGATION_TOKEN: security.expire_delegation_token,
     apis.DESCRIBE_DELEGATION_TOKEN: security.describe_delegation_token,
     apis.DELETE_GROUPS: delete_groups.handle,
     apis.OFFSET_DELETE: offset_delete.handle,
@@ -75,8 +81,11 @@ HANDLERS: dict[int, Handler] = {
     apis.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
     apis.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments.handle,
     apis.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments.handle,
-    apis.DESCRIBE_CLIENT_QUOTAS: security.describe_client_quotas,
-    apis.DESCRIBE_USER_SCRAM_CREDENTIALS: security.describe_user_scram_credentials,
+    apis.DESCRIBE_CLIENT_QUOTAS: client_quotas.describe,
+    apis.ALTER_CLIENT_QUOTAS: client_quotas.alter,
+    apis.DESCRIBE_USER_SCRAM_CREDENTIALS: scram_credentials.describe,
+    apis.ALTER_USER_SCRAM_CREDENTIALS: scram_credentials.alter,
+    apis.UPDATE_FEATURES: update_features.handle,
     apis.DESCRIBE_CLUSTER: describe_cluster.handle,
     apis.DESCRIBE_PRODUCERS: describe_producers.handle,
 }

@@ -14,6 +14,7 @@ from tidegauge.kafka.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.handlers.altered_resources import alter_each, null_settings, repeated_setting
 from tidegauge_broker.server.wire.kafka.handlers.common import dynamic_values
 from tidegauge_broker.server.wire.kafka.request import Context
@@ -36,7 +37,11 @@ async def _alter(resource: AlterConfigsResource, context: Context, *, validate_o
     )
     if problem is not None:
         return problem
+    if resource.resource_type not in {ConfigResourceType.TOPIC, ConfigResourceType.BROKER}:
+        return ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
     described = await context.service.describe_configs(resource.resource_type, resource.resource_name)
+    if described.error in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.resource_name}' does not exist."
     if described.error is not ErrorCode.NONE:
         return described.error, described.message
     before = dynamic_values(described.entries, resource.resource_type, resource.resource_name)

@@ -14,7 +14,7 @@ from tidegauge.kafka.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.server.wire.kafka.handlers.common import message_of
+from tidegauge_broker.server.wire.kafka.handlers.common import NOT_CONTROLLER_MESSAGE, message_of
 from tidegauge_broker.server.wire.kafka.request import Context
 
 
@@ -28,12 +28,12 @@ async def handle(request: AlterPartitionReassignmentsRequest, context: Context) 
     outcomes = await context.service.alter_reassignments(wanted)
     if outcomes.error is not ErrorCode.NONE:
         return AlterPartitionReassignmentsResponse(
-            error_code=outcomes.error, error_message=message_of(outcomes.error, outcomes.message)
+            error_code=outcomes.error, error_message=outcomes.message or NOT_CONTROLLER_MESSAGE
         )
     topics: dict[str, list[ReassignablePartitionResponse]] = {}
     for at, (error, message) in outcomes.partitions.items():
         result = ReassignablePartitionResponse(at.partition, error, message_of(error, message))
         topics.setdefault(at.topic, []).append(result)
     return AlterPartitionReassignmentsResponse(
-        error_message=None, responses=[ReassignableTopicResponse(topic, found) for topic, found in topics.items()]
+        error_message="", responses=[ReassignableTopicResponse(topic, found) for topic, found in topics.items()]
     )

@@ -64,4 +64,4 @@ def repeated_setting(configs: Sequence[Config]) -> Problem | None:
 def null_settings(names: Iterable[str]) -> Problem | None:
     """Return the refusal of settings whose value is null; None where there are none."""
     listed = list(names)
-    return (ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(listed)}") if listed else None
+    return (ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(listed)}") if listed else None

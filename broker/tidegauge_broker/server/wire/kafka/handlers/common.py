@@ -21,6 +21,9 @@ TOPIC_OPERATIONS = 3576
 CLUSTER_OPERATIONS = 8096
 """All operations of a topic and of the cluster as bits of ``AclOperation``: all are allowed without an authorizer."""
 
+NOT_CONTROLLER_MESSAGE = "This is not the correct controller for this cluster."
+"""Kafka's sentence for NOT_CONTROLLER, where a response has it."""
+
 SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5}
 """Numbers of ``DescribeConfigsResponse.ConfigSource``."""
 

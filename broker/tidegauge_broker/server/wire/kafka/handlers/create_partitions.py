@@ -35,10 +35,9 @@ async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePa
     created = await context.service.create_partitions(wanted, request.timeout_ms, validate_only=request.validate_only)
     outcomes |= {outcome.name: outcome for outcome in created}
     return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsTopicResult(
-                name, outcomes[name].error, message_of(outcomes[name].error, outcomes[name].message)
-            )
-            for name in named
-        ]
+        results=[CreatePartitionsTopicResult(name, outcomes[name].error, _message(outcomes[name])) for name in named]
     )
+
+
+def _message(outcome: TopicOutcome) -> str | None:
+    return None if outcome.error is ErrorCode.NOT_CONTROLLER else message_of(outcome.error, outcome.message)

@@ -8,7 +8,7 @@ settings. Source: ``KafkaApis.handleCreateTopicsRequest``, ``ZkAdminManager.crea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.fields import NIL_UUID
@@ -19,6 +19,7 @@ from tidegauge.kafka.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidegauge.settings import SettingView
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of, topic_id_bytes
 from tidegauge_broker.server.wire.kafka.request import Context
@@ -44,7 +45,36 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
     outcomes |= {outcome.name: outcome for outcome in created}
     if any(outcome.error is ErrorCode.NOT_CONTROLLER for outcome in created):
         outcomes = {name: TopicOutcome(name, ErrorCode.NOT_CONTROLLER) for name in named}
-    return CreateTopicsResponse(topics=[await _result(outcomes[name], context) for name in named])
+    if request.validate_only and context.version >= _FIRST_WITH_DETAILS:
+        checked = {topic.name: topic for topic in wanted}
+        return CreateTopicsResponse(
+            topics=[_checked(outcomes[topic.name], checked.get(topic.name), context) for topic in request.topics]
+        )
+    return CreateTopicsResponse(topics=[await _result(outcomes[topic.name], context) for topic in request.topics])
+
+
+def _checked(outcome: TopicOutcome, topic: NewTopic | None, context: Context) -> CreatableTopicResult:
+    """Return the result for a topic that was only checked: what it would have."""
+    result = CreatableTopicResult(outcome.name, NIL_UUID, outcome.error, _message(outcome))
+    if outcome.error is ErrorCode.NONE and topic is not None:
+        settings = context.service.settings
+        if topic.assignment:
+            result.num_partitions = len(topic.assignment)
+            result.replication_factor = len(topic.assignment[0])
+        else:
+            count, factor = topic.partition_count, topic.replication_factor
+            result.num_partitions = settings.integer("num.partitions") if count is None else count
+            result.replication_factor = settings.integer("default.replication.factor") if factor is None else factor
+        result.configs = _configs(context.service.configs.new_topic(topic.configs))
+    return result
+
+
+def _message(outcome: TopicOutcome) -> str | None:
+    return "" if outcome.error is ErrorCode.NOT_CONTROLLER else message_of(outcome.error, outcome.message)
+
+
+def _configs(views: Sequence[SettingView]) -> list[CreatableTopicConfigs]:
+    return [CreatableTopicConfigs(one.name, one.value, one.is_read_only, SOURCES[one.source]) for one in views]
 
 
 def _new_topic(topic: CreatableTopic, duplicates: Collection[str]) -> NewTopic:
@@ -56,7 +86,7 @@ def _new_topic(topic: CreatableTopic, duplicates: Collection[str]) -> NewTopic:
     if topic.name in duplicates:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"Create topics request from client contains multiple entries for the following topics: {topic.name}",
+            "Found multiple entries for this topic.",
         )
     if topic.assignments and (topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT):
         raise TidegaugeError(
@@ -86,15 +116,12 @@ async def _result(outcome: TopicOutcome, context: Context) -> CreatableTopicResu
         outcome.name,
         topic_id_bytes(outcome.topic_id) if outcome.topic_id else NIL_UUID,
         outcome.error,
-        "" if outcome.error is ErrorCode.NOT_CONTROLLER else message_of(outcome.error, outcome.message),
+        _message(outcome),
     )
     if outcome.error is ErrorCode.NONE and outcome.topic_id and context.version >= _FIRST_WITH_DETAILS:
         view = context.service.metadata(context.caller, [outcome.name], may_create=False).topics[0]
         described = await context.service.describe_configs(ConfigResourceType.TOPIC, outcome.name)
         result.num_partitions = len(view.partitions)
         result.replication_factor = len(view.partitions[0].replicas) if view.partitions else -1
-        result.configs = [
-            CreatableTopicConfigs(entry.name, entry.value, entry.is_read_only, SOURCES[entry.source])
-            for entry in described.entries
-        ]
+        result.configs = _configs(described.entries)
     return result

@@ -50,7 +50,10 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
         if name is None:
             results.append(DeletableTopicResult(None, state.topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
             continue
-        error = ErrorCode.INVALID_REQUEST if named[name] > 1 else outcomes[name].error
+        if named[name] == 1:
+            error = outcomes[name].error
+        else:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if ids[name] is None else ErrorCode.INVALID_REQUEST
         topic_id = ids[name]
         results.append(DeletableTopicResult(name, topic_id_bytes(topic_id) if topic_id else NIL_UUID, error))
     return DeleteTopicsResponse(responses=results)

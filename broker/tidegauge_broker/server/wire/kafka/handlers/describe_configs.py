@@ -1,7 +1,7 @@
 """DescribeConfigs (32), versions 0-4: settings of topics and of this broker, or what is set for all brokers.
 
-A broker is asked for its own settings; another id gets INVALID_REQUEST, the empty name is the default of all. Names
-that a resource does not have are skipped. Values of sensitive settings are null.
+A broker is asked for its own settings; another id gets INVALID_REQUEST, the empty name is the default of all. No names
+mean all; those that a resource does not have are skipped. Values of sensitive settings are null.
 Source: ``ConfigHelper.describeConfigs``, ``KafkaApis.handleDescribeConfigsRequest``.
 """
 
@@ -18,7 +18,7 @@ from tidegauge.kafka.messages.describe_configs import (
 )
 from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS, SettingView
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
-from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of
+from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES
 from tidegauge_broker.server.wire.kafka.request import Context
 
 _TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7, "CLASS": 8, "PASSWORD": 9}
@@ -36,15 +36,20 @@ async def _describe(
     keys = resource.configuration_keys
     return DescribeConfigsResult(
         found.error,
-        message_of(found.error, found.message),
+        _message(found.error, found.message),
         resource.resource_type,
         resource.resource_name,
         [
             _entry(entry, request, is_topic=resource.resource_type == ConfigResourceType.TOPIC)
             for entry in (found.entries if found.error is ErrorCode.NONE else ())
-            if keys is None or entry.name in keys
+            if not keys or entry.name in keys
         ],
     )
+
+
+def _message(error: ErrorCode, message: str) -> str | None:
+    """Return a message as ``ConfigHelper`` gives it: none of its own for a topic that does not exist."""
+    return "" if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else message
 
 
 def _entry(view: SettingView, request: DescribeConfigsRequest, *, is_topic: bool) -> DescribeConfigsResourceResult:

@@ -1,5 +1,6 @@
-"""DescribeProducers (61), version 0: what a leader knows of the idempotent producers of its partitions (KIP-664).
+"""DescribeProducers (61), version 0: what a replica knows of the idempotent producers of its partitions (KIP-664).
 
+Any replica responds, as in Kafka 3.9.1, though KIP-664 asks for the leader.
 There are no transactions: ``current_txn_start_offset`` and ``coordinator_epoch`` are -1.
 Source: ``KafkaApis.handleDescribeProducersRequest``, ``ReplicaManager.activeProducerState``.
 """
@@ -14,8 +15,10 @@ from tidegauge.kafka.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge_broker.server.wire.kafka.request import Context
+
+_UNKNOWN = "This server does not host this topic-partition."
 
 
 def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
@@ -32,9 +35,14 @@ def handle(request: DescribeProducersRequest, context: Context) -> DescribeProdu
 
 
 def _partition(at: TopicPartition, context: Context) -> PartitionResponse:
+    problem = topic_name_problem(at.topic)
+    if problem is not None:
+        return PartitionResponse(at.partition, ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     producers = context.service.describe_producers(at)
     if isinstance(producers, ErrorCode):
-        return PartitionResponse(at.partition, producers)
+        return PartitionResponse(
+            at.partition, producers, _UNKNOWN if context.service.topic_id(at.topic) is None else None
+        )
     return PartitionResponse(
         at.partition,
         0,

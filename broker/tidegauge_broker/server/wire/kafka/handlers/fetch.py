@@ -41,6 +41,7 @@ _FIRST_WITH_IDS = 13
 _FIRST_WITH_REPLICA_STATE = 15
 _FIRST_WITH_ENDPOINTS = 16
 _READ_COMMITTED = 1
+_ISOLATION_LEVELS = {0, _READ_COMMITTED}
 _NONE = -1
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 """Errors from before the log is looked at: Kafka's aborted transactions are then empty, after that null."""
@@ -64,6 +65,8 @@ def handle(request: FetchRequest, context: Context) -> Response:
 
 async def _handle(request: FetchRequest, context: Context) -> FetchResponse | Held:
     _refuse_followers(request, context)
+    if request.isolation_level not in _ISOLATION_LEVELS:
+        return _failed(request)
     uses_ids = context.version >= _FIRST_WITH_IDS
     asked = {
         Place(topic.topic_id if uses_ids else topic.topic, item.partition): _asked(item)
@@ -91,6 +94,20 @@ async def _handle(request: FetchRequest, context: Context) -> FetchResponse | He
         reads = _with_news(session, reads, everything=opened.is_new)
     message = _response(reads, context, 0 if session is None else session.id, request.isolation_level)
     return Held(message, pending)
+
+
+def _failed(request: FetchRequest) -> FetchResponse:
+    """Return the response to a request that makes Kafka fail."""
+    error = ErrorCode.UNKNOWN_SERVER_ERROR
+    topics = [
+        FetchableTopicResponse(
+            topic.topic,
+            topic.topic_id,
+            [PartitionData(item.partition, error, -1, records=None) for item in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return FetchResponse(error_code=error, responses=topics)
 
 
 def _refuse_followers(request: FetchRequest, context: Context) -> None:

@@ -46,10 +46,14 @@ async def _alter(resource: AlterConfigsResource, context: Context, *, validate_o
     problem = _problem(resource)
     if problem is not None:
         return problem
+    if resource.resource_type == ConfigResourceType.TOPIC and not resource.resource_name:
+        return ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
+    if resource.resource_type not in {ConfigResourceType.TOPIC, ConfigResourceType.BROKER}:
+        return ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
     described = await context.service.describe_configs(resource.resource_type, resource.resource_name)
-    if described.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return described.error, f"The topic '{resource.resource_name}' does not exist."
-    if described.error is not ErrorCode.NONE:
+    if described.error in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.resource_name}' does not exist."
+    if described.error is not ErrorCode.NONE and resource.resource_type == ConfigResourceType.TOPIC:
         return described.error, described.message
     table = TOPIC_SETTINGS if resource.resource_type == ConfigResourceType.TOPIC else BROKER_SETTINGS
     current = {entry.name: entry.value or "" for entry in described.entries}

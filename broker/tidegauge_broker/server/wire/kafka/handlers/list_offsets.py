@@ -4,9 +4,9 @@
 offset that is not in tiered storage, -5 (9 on) the last one that is; there is no tiered storage. A time or a special
 value that the version does not have gets UNSUPPORTED_VERSION; a partition that is named twice INVALID_REQUEST. Right
 after an election, until the high watermark has passed the new epoch's start, the response is OFFSET_NOT_AVAILABLE,
-before version 5 LEADER_NOT_AVAILABLE. Version 0 has a list of offsets: the one asked for, and for the latest, where
-two are wanted, the earliest too.
-Source: ``KafkaApis.handleListOffsetRequestV1AndAbove``, ``ListOffsetsRequest``.
+before version 5 LEADER_NOT_AVAILABLE. A replica id other than -1 sees the log up to its end; -2 may ask a follower.
+Version 0 has a list of offsets: where the segments begin whose files were last written by the time that is asked for.
+Source: ``KafkaApis.handleListOffsetRequestV0``, ``handleListOffsetRequestV1AndAbove``, ``ListOffsetsRequest``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse
             ListOffsetsTopicResponse(
                 topic.name,
                 [
-                    _partition(TopicPartition(topic.name, item.partition_index), item, context, named)
+                    _partition(TopicPartition(topic.name, item.partition_index), item, context, named, request)
                     for item in topic.partitions
                 ],
             )
@@ -48,17 +48,22 @@ def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse
 
 
 def _partition(
-    at: TopicPartition, item: ListOffsetsPartition, context: Context, named: Counter[tuple[str, int]]
+    at: TopicPartition,
+    item: ListOffsetsPartition,
+    context: Context,
+    named: Counter[tuple[str, int]],
+    request: ListOffsetsRequest,
 ) -> ListOffsetsPartitionResponse:
     version = context.version
-    if version == 0:
-        return _old_style(at, item, context)
-    if named[at] > 1:
+    if version > 0 and named[at] > 1:
         return ListOffsetsPartitionResponse(at.partition, ErrorCode.INVALID_REQUEST)
     if item.timestamp < 0 and version < _FIRST_VERSIONS.get(item.timestamp, version + 1):
         return ListOffsetsPartitionResponse(at.partition, ErrorCode.UNSUPPORTED_VERSION)
+    if version == 0:
+        return _old_style(at, item, context, request.replica_id)
     timestamp = EARLIEST if item.timestamp in {EARLIEST_LOCAL, LATEST_TIERED} else item.timestamp
-    result, found_ms = context.service.list_offset(at, known_epoch(item.current_leader_epoch), timestamp)
+    epoch = known_epoch(item.current_leader_epoch)
+    result, found_ms = context.service.list_offset(at, epoch, timestamp, request.replica_id)
     error = result.error
     if error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_WITH_OFFSET_NOT_AVAILABLE:
         error = ErrorCode.LEADER_NOT_AVAILABLE
@@ -72,13 +77,10 @@ def _partition(
     )
 
 
-def _old_style(at: TopicPartition, item: ListOffsetsPartition, context: Context) -> ListOffsetsPartitionResponse:
-    result, _ = context.service.list_offset(at, None, item.timestamp)
-    if result.error is not ErrorCode.NONE:
-        return ListOffsetsPartitionResponse(at.partition, result.error)
-    offsets = [] if result.offset < 0 else [result.offset]
-    if item.timestamp == LATEST and item.max_num_offsets > 1:
-        earliest, _ = context.service.list_offset(at, None, EARLIEST)
-        if earliest.error is ErrorCode.NONE and earliest.offset not in offsets:
-            offsets.append(earliest.offset)
-    return ListOffsetsPartitionResponse(at.partition, old_style_offsets=offsets[: item.max_num_offsets])
+def _old_style(
+    at: TopicPartition, item: ListOffsetsPartition, context: Context, replica_id: int
+) -> ListOffsetsPartitionResponse:
+    if item.max_num_offsets < 0:  # Kafka fails to make an array of that size
+        return ListOffsetsPartitionResponse(at.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+    error, offsets = context.service.old_style_offsets(at, item.timestamp, item.max_num_offsets, replica_id)
+    return ListOffsetsPartitionResponse(at.partition, error, offsets)

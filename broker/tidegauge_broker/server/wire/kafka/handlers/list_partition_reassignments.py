@@ -14,6 +14,7 @@ from tidegauge.kafka.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.handlers.common import NOT_CONTROLLER_MESSAGE
 from tidegauge_broker.server.wire.kafka.request import Context
 
 
@@ -31,7 +32,7 @@ async def handle(request: ListPartitionReassignmentsRequest, context: Context) -
         )
     return ListPartitionReassignmentsResponse(
         error_code=found.error,
-        error_message=None,
+        error_message=NOT_CONTROLLER_MESSAGE if found.error is ErrorCode.NOT_CONTROLLER else "",
         topics=[
             OngoingTopicReassignment(topic, partitions)
             for topic, partitions in (topics.items() if found.error is ErrorCode.NONE else ())

@@ -69,7 +69,9 @@ def _resolve(asked: Sequence[MetadataRequestTopic], context: Context) -> tuple[l
     unknown: list[MetadataResponseTopic] = []
     for topic in asked:
         if topic.topic_id == NIL_UUID:
-            if topic.name is not None:
+            if topic.name is None:
+                unknown.append(_failed(ErrorCode.UNKNOWN_SERVER_ERROR, None, NIL_UUID))
+            else:
                 names[topic.name] = None
         elif context.version < _FIRST_WITH_IDS_IN_REQUESTS:
             unknown.append(_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id))

@@ -1,76 +1,83 @@
-"""What a broker without authorizer, quotas and users responds with.
+"""What a broker without an authorizer, and without SASL, responds with.
 
-DescribeAcls (29), CreateAcls (30) and DeleteAcls (31), versions 0-3: SECURITY_DISABLED. DescribeClientQuotas (48),
-versions 0-1: none. DescribeUserScramCredentials (50), version 0: none of all users, RESOURCE_NOT_FOUND for a name.
-DescribeDelegationToken (41), versions 0-3: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. So administration tools and pages that
-ask for them show nothing instead of failing. Requests that would change quotas, users or tokens are not served.
-Source: ``AclApis``, ``KafkaApis.handleDescribeClientQuotasRequest``, ``handleDescribeUserScramCredentialsRequest``,
-``handleDescribeTokensRequest``.
+DescribeAcls (29), CreateAcls (30) and DeleteAcls (31), versions 0-3: SECURITY_DISABLED. CreateDelegationToken (38) and
+DescribeDelegationToken (41), versions 0-3, RenewDelegationToken (39) and ExpireDelegationToken (40), versions 0-2:
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. So administration tools and pages that ask for them say why there are none.
+Source: ``AclApis``, ``KafkaApis.handleCreateTokenRequest`` and its neighbours.
 """
 
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from tidegauge.kafka.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from tidegauge.kafka.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from tidegauge.kafka.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from tidegauge.kafka.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from tidegauge.kafka.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-from tidegauge.kafka.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
+from tidegauge.kafka.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
 )
+from tidegauge.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from tidegauge_broker.server.wire.kafka.request import Context
 
-_NO_AUTHORIZER = "No Authorizer is configured."
+_NONE_TO_DESCRIBE = "No Authorizer is configured on the broker"
+_NONE_TO_ALTER = "No Authorizer is configured."
+_USER, _ANONYMOUS = "User", "ANONYMOUS"
+"""Type and name of the principal of a connection that has not authenticated itself."""
 
 
 def describe_acls(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
     """Refuse."""
     del request, context
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NONE_TO_DESCRIBE)
 
 
 def create_acls(request: CreateAclsRequest, context: Context) -> CreateAclsResponse:
     """Refuse each."""
     del context
-    refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
+    refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, _NONE_TO_ALTER)
     return CreateAclsResponse(results=[refused] * len(request.creations))
 
 
 def delete_acls(request: DeleteAclsRequest, context: Context) -> DeleteAclsResponse:
     """Refuse each."""
     del context
-    refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
+    refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, _NONE_TO_ALTER)
     return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
 
 
-def describe_client_quotas(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
-    """There are none."""
-    del request, context
-    return DescribeClientQuotasResponse(error_message=None, entries=[])
-
-
-def describe_user_scram_credentials(
-    request: DescribeUserScramCredentialsRequest, context: Context
-) -> DescribeUserScramCredentialsResponse:
-    """There are none."""
+def create_delegation_token(request: CreateDelegationTokenRequest, context: Context) -> CreateDelegationTokenResponse:
+    """Refuse, and name the owner and who asked."""
     del context
-    return DescribeUserScramCredentialsResponse(
-        error_message=None,
-        results=[
-            DescribeUserScramCredentialsResult(
-                user.name,
-                ErrorCode.RESOURCE_NOT_FOUND,
-                f"Attempt to describe a user credential that does not exist: {user.name}",
-            )
-            for user in request.users or ()
-        ],
+    return CreateDelegationTokenResponse(
+        ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+        principal_type=request.owner_principal_type or _USER,
+        principal_name=request.owner_principal_name or _ANONYMOUS,
+        token_requester_principal_type=_USER,
+        token_requester_principal_name=_ANONYMOUS,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
     )
+
+
+def renew_delegation_token(request: RenewDelegationTokenRequest, context: Context) -> RenewDelegationTokenResponse:
+    """Refuse."""
+    del request, context
+    return RenewDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1)
+
+
+def expire_delegation_token(request: ExpireDelegationTokenRequest, context: Context) -> ExpireDelegationTokenResponse:
+    """Refuse."""
+    del request, context
+    return ExpireDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1)
 
 
 def describe_delegation_token(

@@ -1,0 +1,178 @@
+"""SCRAM credentials of users in ZooKeeper: kept and listed, as in Kafka; no listener of this broker uses them.
+
+Rules:
+    1. Alterations are checked for each user: one fault refuses all of that user's, and nobody else's.
+    2. A password never arrives: the client sends it salted and hashed (KIP-554), the znode keeps the two keys of it.
+Source: ``ZkAdminManager.alterUserScramCredentials`` and ``describeUserScramCredentials``, ``ScramFormatter``, RFC 5802.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.java_text import desanitized, sanitized
+from tidegauge.znodes import CONFIG, DEFAULT_ENTITY, MalformedZnode
+from tidegauge_controller.config_admin import ConfigAdmin
+from tidegauge_controller.zookeeper import NoNode, ZooKeeper, ZooKeeperError
+
+LOG = logging.getLogger("tidegauge.configs")
+MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_HASHES = {1: "sha256", 2: "sha512"}
+MIN_ITERATIONS = 4_096
+MAX_ITERATIONS = 16_384
+_ITERATIONS = re.compile(r"(?:^|,)iterations=(\d+)")
+_NO_NAME = "Username must not be empty"
+
+
+class Upsertion(NamedTuple):
+    """A credential to be set.
+
+    Attributes:
+        user: whose.
+        mechanism: a key of ``MECHANISMS``; any other number is refused.
+        iterations: of the hash, by the client.
+        salt: random, chosen by the client.
+        salted_password: RFC 5802's SaltedPassword.
+    """
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+
+class Deletion(NamedTuple):
+    """A credential to be removed."""
+
+    user: str
+    mechanism: int
+
+
+class Outcome(NamedTuple):
+    """What became of a user's alterations, or what there is of a user: iterations by mechanism."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    iterations: Mapping[int, int] = {}
+
+
+class ScramUsers:
+    """Credentials in ZooKeeper; see the module."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        self._admin = ConfigAdmin(zookeeper)
+
+    async def describe(self, users: Sequence[str]) -> dict[str, Outcome]:
+        """Return the mechanisms of these users; none named: of all who have one.
+
+        Raises:
+            ZooKeeperError: ZooKeeper could not be read.
+        """
+        if not users:
+            found = {name: await self._iterations(name) for name in await self._names()}
+            return {name: Outcome(iterations=iterations) for name, iterations in found.items() if iterations}
+        counted = Counter(users)
+        return {name: await self._described(name, twice=count > 1) for name, count in counted.items()}
+
+    async def _described(self, name: str, *, twice: bool) -> Outcome:
+        if twice:
+            message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            return Outcome(ErrorCode.DUPLICATE_RESOURCE, message)
+        if not name:
+            return Outcome(ErrorCode.RESOURCE_NOT_FOUND, _NO_NAME)
+        iterations = await self._iterations(name)
+        if not iterations:
+            message = f"Attempt to describe a user credential that does not exist: {name}"
+            return Outcome(ErrorCode.RESOURCE_NOT_FOUND, message)
+        return Outcome(iterations=iterations)
+
+    async def alter(self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> dict[str, Outcome]:
+        """Remove and set credentials (rule 1)."""
+        every: list[Deletion | Upsertion] = [*deletions, *upsertions]
+        named = Counter((one.user, one.mechanism) for one in every)
+        outcomes: dict[str, Outcome] = {}
+        for user in dict.fromkeys(one.user for one in every):
+            gone = [one for one in deletions if one.user == user]
+            new = [one for one in upsertions if one.user == user]
+            twice = any(count > 1 for (name, _), count in named.items() if name == user)
+            refused = _refusal(gone, new, twice=twice)
+            outcomes[user] = refused or await self._altered(user, gone, new)
+        return outcomes
+
+    async def _altered(self, user: str, gone: Collection[Deletion], new: Collection[Upsertion]) -> Outcome:
+        def change(current: Mapping[str, str]) -> dict[str, str]:
+            wanted = dict(current)
+            for deletion in gone:
+                if wanted.pop(MECHANISMS[deletion.mechanism], None) is None:
+                    raise TidegaugeError(
+                        ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+                    )
+            return wanted | {MECHANISMS[one.mechanism]: _credential(one) for one in new}
+
+        try:
+            number = await self._admin.alter(f"users/{sanitized(user)}", change)
+        except TidegaugeError as problem:
+            return Outcome(problem.code, problem.message)
+        except ZooKeeperError as problem:
+            message = f"ZooKeeper did not take the change: {problem}; look and try again"
+            return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        LOG.info("Updated the SCRAM credentials of %s, change %d", user, number)
+        return Outcome()
+
+    async def _names(self) -> list[str]:
+        try:
+            children = await self._zookeeper.children(f"{CONFIG}/users")
+        except NoNode:
+            return []
+        return [desanitized(child) for child in sorted(children) if child != DEFAULT_ENTITY]
+
+    async def _iterations(self, user: str) -> dict[int, int]:
+        try:
+            values = await self._admin.read(f"users/{sanitized(user)}")
+        except MalformedZnode as problem:
+            LOG.warning("The credentials of user %s are unreadable and are left out: %s", user, problem)
+            return {}
+        return {
+            number: int(found[1])
+            for number, mechanism in MECHANISMS.items()
+            if (found := _ITERATIONS.search(values.get(mechanism, "")))
+        }
+
+
+def _refusal(gone: Sequence[Deletion], new: Sequence[Upsertion], *, twice: bool) -> Outcome | None:
+    every: list[Deletion | Upsertion] = [*gone, *new]
+    if not every[0].user:
+        return Outcome(ErrorCode.UNACCEPTABLE_CREDENTIAL, _NO_NAME)
+    if any(one.mechanism not in MECHANISMS for one in every):
+        return Outcome(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if any(one.iterations < MIN_ITERATIONS for one in new):
+        return Outcome(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if any(one.iterations > MAX_ITERATIONS for one in new):
+        return Outcome(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if twice:
+        message = "A user credential cannot be altered twice in the same request"
+        return Outcome(ErrorCode.DUPLICATE_RESOURCE, message)
+    return None
+
+
+def _credential(one: Upsertion) -> str:
+    """Return a credential as ``ScramCredentialUtils.credentialToString`` writes it."""
+    algorithm = _HASHES[one.mechanism]
+    client_key = hmac.digest(one.salted_password, b"Client Key", algorithm)
+    parts = {
+        "salt": one.salt,
+        "stored_key": hashlib.new(algorithm, client_key).digest(),
+        "server_key": hmac.digest(one.salted_password, b"Server Key", algorithm),
+    }
+    texts = [f"{name}={base64.b64encode(value).decode()}" for name, value in parts.items()]
+    return ",".join([*texts, f"iterations={one.iterations}"])

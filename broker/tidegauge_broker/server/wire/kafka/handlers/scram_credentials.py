@@ -1,0 +1,63 @@
+"""DescribeUserScramCredentials (50) and AlterUserScramCredentials (51), version 0: credentials are kept and listed.
+
+Any broker describes, the controller alone alters; elsewhere each user has NOT_CONTROLLER. No listener asks for SASL,
+so nothing uses the credentials.
+Source: ``KafkaApis.handleDescribeUserScramCredentialsRequest``, ``handleAlterUserScramCredentialsRequest``, KIP-554.
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+from tidegauge.kafka.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from tidegauge_broker.server.configs.scram_users import Deletion, Upsertion
+from tidegauge_broker.server.wire.kafka.request import Context
+
+
+async def describe(
+    request: DescribeUserScramCredentialsRequest, context: Context
+) -> DescribeUserScramCredentialsResponse:
+    """Return mechanism and iterations of each user."""
+    found = await context.service.configs.users.describe([user.name for user in request.users or ()])
+    return DescribeUserScramCredentialsResponse(
+        error_message="",
+        results=[
+            DescribeUserScramCredentialsResult(
+                user,
+                outcome.error,
+                outcome.message,
+                [CredentialInfo(mechanism, iterations) for mechanism, iterations in outcome.iterations.items()],
+            )
+            for user, outcome in found.items()
+        ],
+    )
+
+
+async def alter(request: AlterUserScramCredentialsRequest, context: Context) -> AlterUserScramCredentialsResponse:
+    """Remove and set credentials, if this broker is the controller."""
+    named = dict.fromkeys([*(one.name for one in request.deletions), *(one.name for one in request.upsertions)])
+    if not context.service.is_controller:
+        not_here = ErrorCode.NOT_CONTROLLER
+        results = [AlterUserScramCredentialsResult(user, not_here, None) for user in named]
+        return AlterUserScramCredentialsResponse(results=results)
+    outcomes = await context.service.configs.users.alter(
+        [Deletion(one.name, one.mechanism) for one in request.deletions],
+        [
+            Upsertion(one.name, one.mechanism, one.iterations, bytes(one.salt), bytes(one.salted_password))
+            for one in request.upsertions
+        ],
+    )
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user, outcome.error, outcome.message) for user, outcome in outcomes.items()
+        ]
+    )

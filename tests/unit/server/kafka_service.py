@@ -1,0 +1,63 @@
+"""A service that answers what a test says, and the context of a request to a handler."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+from tidegauge.kafka.apis import APIS, message_class
+from tidegauge.kafka.frames import RequestHeader, decode, encode, joined
+from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
+from tidegauge_broker.server.wire.kafka.request import Context, Encoded, Held, Pending
+from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
+
+KEYS = {api.name: key for key, api in APIS.items()}
+
+
+class FakeService(SimpleNamespace):
+    """Has the methods and attributes that the test gives; notes the arguments of each call."""
+
+    def __init__(self, **answers: Any) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        for name, answer in answers.items():
+            setattr(self, name, self._method(name, answer) if callable(answer) else answer)
+
+    def _method(self, name: str, answer: Any) -> Any:
+        def called(*arguments: Any, **named: Any) -> Any:
+            self.calls.append((name, arguments, named))
+            return answer(*arguments, **named)
+
+        return called
+
+
+async def ask(service: Any, name: str, version: int, request: Any) -> Any:
+    """Return a handler's response as a client of that version reads it: encoded and decoded."""
+    key = KEYS[name]
+    request, _ = decode(key, version, memoryview(joined(encode(key, version, request))))
+    context = Context(
+        service,
+        Caller("test", "PLAINTEXT"),
+        FetchSessionCache(10, lambda: 1),
+        lambda: 0,
+        RequestHeader(key, version, 1, "test", 0),
+    )
+    response = HANDLERS[key](request, context)
+    if isinstance(response, Pending):
+        response = response.respond(await response.future)
+    elif inspect.isawaitable(response):
+        response = await response
+    if isinstance(response, Held):
+        response = response.message
+    if isinstance(response, Encoded):
+        return decode(key, response.version, memoryview(response.body), response=True)[0]
+    assert isinstance(response, message_class(key, response=True))
+    return decode(key, version, memoryview(joined(encode(key, version, response))), response=True)[0]
+
+
+def versions(name: str) -> range:
+    """Return all versions of an API."""
+    api = APIS[KEYS[name]]
+    return range(api.first, api.last + 1)
