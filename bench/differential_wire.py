@@ -1,6 +1,6 @@
 """Hand-made requests over Kafka's protocol to Apache Kafka 3.9.1 and to Tidegauge: ``make differential``.
 
-The requests and the reasons for differences are in ``tests/wire_answers``. Where Kafka can't be had, its recorded
+The requests and the reasons for differences are in ``tests/wire_responses``. Where Kafka can't be had, its recorded
 answers are compared with; ``--record`` keeps new ones. Exit 0: no difference without a reason; 1: one or more.
 """
 
@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kafka_side
-from tests.wire_answers.differences import compare, record, recorded
-from tests.wire_answers.parts import SETTINGS, answers
-from tests.wire_answers.probe import Facts
+from tests.wire_responses.differences import compare, record, recorded
+from tests.wire_responses.parts import SETTINGS, answers
+from tests.wire_responses.probe import Facts
 
 from tidegauge.settings import BROKER_SETTINGS
 from tidegauge_lab.local.cluster import LocalCluster

@@ -1,6 +1,6 @@
 """Handlers of Kafka's protocol over a service that answers what a test says: versions, order of checks, errors.
 
-What a whole broker answers is compared with Kafka's answers by tests/integration/test_kafka_wire_answers.py.
+What a whole broker answers is compared with Kafka's answers by tests/integration/test_kafka_wire_responses.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from kafka_service import FakeService, ask, versions
-from tests.wire_answers.probe import message
+from tests.wire_responses.probe import message
 
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError

@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses in ZooKeeper: kept and listed, as in Kafka, but not applied to anybody.
+"""Quotas of users, client ids and addresses in ZooKeeper: kept and listed, as in Kafka, but not applied.
 
 Rules:
     1. An entity is a user, a client id, both, or an address; a name that is None is the default of its type.

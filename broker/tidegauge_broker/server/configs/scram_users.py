@@ -1,7 +1,7 @@
 """SCRAM credentials of users in ZooKeeper: kept and listed, as in Kafka; no listener of this broker uses them.
 
 Rules:
-    1. Alterations are checked for each user: one fault refuses all of that user's, and nobody else's.
+    1. Alterations are checked for each user: one fault refuses all of that user's, and no other user's.
     2. A password never arrives: the client sends it salted and hashed (KIP-554), the znode keeps the two keys of it.
 Source: ``ZkAdminManager.alterUserScramCredentials`` and ``describeUserScramCredentials``, ``ScramFormatter``, RFC 5802.
 """

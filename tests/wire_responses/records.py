@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from tests.wire_answers.batches import CONTROL, TIME_MS, TRANSACTIONAL, ZSTD, batch, message_set
-from tests.wire_answers.probe import SILENCE_SECONDS, Probe, message
+from tests.wire_responses.batches import CONTROL, TIME_MS, TRANSACTIONAL, ZSTD, batch, message_set
+from tests.wire_responses.probe import SILENCE_SECONDS, Probe, message
 
 TOPIC = "probe"
 ASSIGNMENT = ([0, 1, 2], [1, 2, 0], [2, 0, 1])

@@ -44,6 +44,9 @@ WORDS: Mapping[str, Callable[[Any], Any]] = {
 """What stands for the value of a field of this name, where the value is not the same in each run."""
 
 
+_NONE_GIVEN = object()
+
+
 class Peer:
     """One connection. What a broker does instead of answering is a value: ``CLOSED``, ``SILENT``."""
 
@@ -220,7 +223,10 @@ def shown(value: Any) -> str:
             word = WORDS.get(field.name)
             text = shown(content if word is None else word(content))
             default = _default(field)
-            is_left_out = content == default or (not content and default == ())
+            shown_as = word or (lambda value: value)
+            is_left_out = (not content and default == ()) or (
+                default is not _NONE_GIVEN and shown_as(content) == shown_as(default)
+            )
             if field.name.endswith("error_code") or not is_left_out:
                 parts.append(f"{field.name}={text}")
         return f"{{{', '.join(parts)}}}"
@@ -235,7 +241,7 @@ def shown(value: Any) -> str:
 def _default(field: dataclasses.Field[Any]) -> Any:
     if field.default is not dataclasses.MISSING:
         return field.default
-    return None if field.default_factory is dataclasses.MISSING else field.default_factory()
+    return _NONE_GIVEN if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def header(key: int, version: int, client_id: str | None = CLIENT_ID) -> bytes:

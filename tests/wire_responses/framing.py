@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from tests.wire_answers.probe import KEYS, LIMIT_SECONDS, NULL_CLIENT_ID, Peer, Probe, header, message
+from tests.wire_responses.probe import KEYS, LIMIT_SECONDS, NULL_CLIENT_ID, Peer, Probe, header, message
 
 
 def frames(probe: Probe) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.wire_answers.probe import Probe, message
+from tests.wire_responses.probe import Probe, message
 
 SHA_256, SHA_512 = 1, 2
 EXACT, DEFAULT, ANY = 0, 1, 2

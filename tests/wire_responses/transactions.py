@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.wire_answers.batches import TRANSACTIONAL, batch
-from tests.wire_answers.groups import TRANSACTION_KEY, committed, coordinator
-from tests.wire_answers.probe import Probe, message
-from tests.wire_answers.records import LEADER, TOPIC, fetch, fetched, produce, produced
+from tests.wire_responses.batches import TRANSACTIONAL, batch
+from tests.wire_responses.groups import TRANSACTION_KEY, committed, coordinator
+from tests.wire_responses.probe import Probe, message
+from tests.wire_responses.records import LEADER, TOPIC, fetch, fetched, produce, produced
 
 ID = "probe-transaction"
 APIS = ("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit", "FindCoordinator")

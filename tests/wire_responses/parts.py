@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tests.wire_answers import admin, framing, groups, records, security, settings, transactions
-from tests.wire_answers.probe import Facts, Probe
+from tests.wire_responses import admin, framing, groups, records, security, settings, transactions
+from tests.wire_responses.probe import Facts, Probe
 
 SETTINGS = {
     "auto.create.topics.enable": "true",

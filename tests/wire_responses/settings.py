@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.wire_answers.admin import TIMEOUT_MS, topic
-from tests.wire_answers.probe import Probe, message
-from tests.wire_answers.records import TOPIC
+from tests.wire_responses.admin import TIMEOUT_MS, topic
+from tests.wire_responses.probe import Probe, message
+from tests.wire_responses.records import TOPIC
 
 TOPIC_KIND, BROKER_KIND, LOGGER_KIND, CLIENT_METRICS_KIND, GROUP_KIND = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.wire_answers.probe import Probe, message
-from tests.wire_answers.records import TOPIC
+from tests.wire_responses.probe import Probe, message
+from tests.wire_responses.records import TOPIC
 
 GROUP = "probe-group"
 APIS = ("FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch")

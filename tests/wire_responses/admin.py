@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from tests.wire_answers.probe import Probe, message
-from tests.wire_answers.records import FOLLOWER, LEADER, TOPIC, fetch, fetched
+from tests.wire_responses.probe import Probe, message
+from tests.wire_responses.records import FOLLOWER, LEADER, TOPIC, fetch, fetched
 
 TIMEOUT_MS = 20_000
 FIRST_WITHOUT_CREATION = 4

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.wire_answers.differences import compare, recorded
-from tests.wire_answers.parts import SETTINGS, answers
+from tests.wire_responses.differences import compare, recorded
+from tests.wire_responses.parts import SETTINGS, answers
 
 from tidegauge.settings import BROKER_SETTINGS
 from tidegauge_lab.local.cluster import LocalCluster
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def test_answers_are_those_of_kafka_but_for_what_has_a_reason(make_cluster) -> None:
-    """tests/wire_answers has the requests and the reasons; ``make differential`` asks a running Kafka, too."""
+    """tests/wire_responses has the requests and the reasons; ``make differential`` asks a running Kafka, too."""
     settings = {name: value for name, value in SETTINGS.items() if name in BROKER_SETTINGS}
     cluster: LocalCluster = make_cluster(profile="kafka", settings=settings)
     addresses = [address.rpartition(":") for address in cluster.kafka_bootstrap_servers]
