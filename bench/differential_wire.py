@@ -1,7 +1,7 @@
 """Hand-made requests over Kafka's protocol to Apache Kafka 3.9.1 and to Tidegauge: ``make differential``.
 
 The requests and the reasons for differences are in ``tests/wire_responses``. Where Kafka can't be had, its recorded
-answers are compared with; ``--record`` keeps new ones. Exit 0: no difference without a reason; 1: one or more.
+responses are compared with; ``--record`` keeps new ones. Exit 0: no difference without a reason; 1: one or more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import kafka_side
 from tests.wire_responses.differences import compare, record, recorded
-from tests.wire_responses.parts import SETTINGS, answers
+from tests.wire_responses.parts import SETTINGS, responses
 from tests.wire_responses.probe import Facts
 
 from tidegauge.settings import BROKER_SETTINGS
@@ -34,7 +34,7 @@ def _addresses(bootstrap: list[str]) -> list[tuple[str, int]]:
 
 
 def theirs(folder: Path, say: Callable[[str], None]) -> Facts:
-    """Return Kafka's answers.
+    """Return Kafka's responses.
 
     Raises:
         kafka_side.Unavailable: Kafka can't be had here.
@@ -42,18 +42,18 @@ def theirs(folder: Path, say: Callable[[str], None]) -> Facts:
     side = kafka_side.Kafka(folder, SETTINGS)
     try:
         side.start()
-        return answers(_addresses(side.bootstrap.split(",")), lambda part: say(f"Kafka: {part}"))
+        return responses(_addresses(side.bootstrap.split(",")), lambda part: say(f"Kafka: {part}"))
     finally:
         side.stop()
 
 
 def ours(folder: Path, say: Callable[[str], None]) -> Facts:
-    """Return Tidegauge's answers."""
+    """Return Tidegauge's responses."""
     settings = {name: value for name, value in SETTINGS.items() if name in BROKER_SETTINGS}
     cluster = LocalCluster.create(folder / "tidegauge", 3, profile="kafka", settings=settings)
     try:
         cluster.up(READY_SECONDS)
-        return answers(_addresses(cluster.kafka_bootstrap_servers), lambda part: say(f"Tidegauge: {part}"))
+        return responses(_addresses(cluster.kafka_bootstrap_servers), lambda part: say(f"Tidegauge: {part}"))
     finally:
         cluster.down()
 
@@ -61,16 +61,16 @@ def ours(folder: Path, say: Callable[[str], None]) -> Facts:
 def main() -> int:
     """Ask both, compare, print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--recorded", action="store_true", help="compare with Kafka's recorded answers")
-    parser.add_argument("--record", action="store_true", help="keep Kafka's answers")
-    parser.add_argument("--our-facts", type=Path, help="write our answers to this file")
+    parser.add_argument("--recorded", action="store_true", help="compare with Kafka's recorded responses")
+    parser.add_argument("--record", action="store_true", help="keep Kafka's responses")
+    parser.add_argument("--our-facts", type=Path, help="write our responses to this file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="differential-wire-") as name:
         folder = Path(name)
         try:
             facts = recorded() if options.recorded else theirs(folder, _note)
         except kafka_side.Unavailable as reason:
-            print(f"Apache Kafka can't be had here ({reason}): its recorded answers are compared with")
+            print(f"Apache Kafka can't be had here ({reason}): its recorded responses are compared with")
             facts = recorded()
         if options.record:
             record(facts)

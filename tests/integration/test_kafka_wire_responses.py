@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.wire_responses.differences import compare, recorded
-from tests.wire_responses.parts import SETTINGS, answers
+from tests.wire_responses.parts import SETTINGS, responses
 
 from tidegauge.settings import BROKER_SETTINGS
 from tidegauge_lab.local.cluster import LocalCluster
@@ -17,6 +17,6 @@ def test_answers_are_those_of_kafka_but_for_what_has_a_reason(make_cluster) -> N
     settings = {name: value for name, value in SETTINGS.items() if name in BROKER_SETTINGS}
     cluster: LocalCluster = make_cluster(profile="kafka", settings=settings)
     addresses = [address.rpartition(":") for address in cluster.kafka_bootstrap_servers]
-    verdict = compare(recorded(), answers([(host, int(port)) for host, _, port in addresses]))
+    verdict = compare(recorded(), responses([(host, int(port)) for host, _, port in addresses]))
     assert not verdict.differences, verdict.text()
     assert not verdict.idle, verdict.text()

@@ -48,7 +48,7 @@ PARTS: Sequence[Callable[[Probe], None]] = (
 )
 
 
-def answers(addresses: Sequence[tuple[str, int]], say: Callable[[str], None] = lambda _: None) -> Facts:
+def responses(addresses: Sequence[tuple[str, int]], say: Callable[[str], None] = lambda _: None) -> Facts:
     """Play the whole probe on a fresh cluster and return its facts."""
     probe = Probe(addresses, say)
     try:
