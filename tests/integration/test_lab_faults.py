@@ -305,6 +305,33 @@ async def test_an_error_on_the_nth_produce_is_retried_and_one_after_its_effect_g
     assert (await lab.observe(leader, [at.topic]))[at].log_end_offset == 4
 
 
+async def test_an_error_of_one_topic_is_met_by_its_own_requests_alone(brokers: LocalCluster, lab: Switches) -> None:
+    """On a follower's stream too, whose later requests name no partition again."""
+    _, leader, follower = roles(brokers)
+    meant = await make_topic(brokers, "meant", [leader, follower])
+    other = await make_topic(brokers, "other", [leader, follower])
+    await lab.inject_error(
+        leader, "Produce", ErrorCode.NOT_ENOUGH_REPLICAS, topic=meant.topic, partition_index=0, caller="clients"
+    )
+    await lab.inject_error(
+        leader, "ReplicaFetch", ErrorCode.UNKNOWN_SERVER_ERROR, topic="nowhere", caller=str(follower)
+    )
+    async with Producer(brokers.bootstrap_servers) as producer:
+        await (await producer.send(other.topic, b"1"))
+        assert producer.counters.retries == 0
+        await (await producer.send(meant.topic, b"2"))
+        assert producer.counters.retries == 1
+    assert [fault.met for fault in (await lab.list_faults(leader)).faults] == [1, 0]
+    await lab.inject_error(
+        leader, "ReplicaFetch", ErrorCode.UNKNOWN_SERVER_ERROR, topic=meant.topic, caller=str(follower)
+    )
+
+    async def is_met() -> bool:
+        return (await lab.list_faults(leader)).faults[2].met == 1
+
+    await until_async(is_met)
+
+
 async def test_errors_between_brokers_hold_replication_up_and_no_more(brokers: LocalCluster, lab: Switches) -> None:
     _, leader, follower = roles(brokers)
     at = await make_topic(brokers, "between", [leader, follower])

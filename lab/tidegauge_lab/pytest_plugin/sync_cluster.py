@@ -277,6 +277,10 @@ class SyncCluster(SyncClusterBase):
         times: int = 1,
         probability: float = 1.0,
         seed: int = 0,
+        caller: str = "",
+        topic: str = "",
+        partition_index: int | None = None,
+        group: str = "",
     ) -> Fault:
         """Make calls of an RPC fail at a broker.
 
@@ -290,6 +294,10 @@ class SyncCluster(SyncClusterBase):
             times: Number of calls affected; 0: no limit.
             probability: Probability with which each of them fails.
             seed: Seed of the random numbers.
+            caller: Only calls of this sender: clients, brokers, or a broker's id.
+            topic: Only calls that name this topic.
+            partition_index: Only calls that name this partition of the topic.
+            group: Only calls that name this group or transactional id.
 
         Returns:
             The fault as it is in force.
@@ -308,6 +316,10 @@ class SyncCluster(SyncClusterBase):
                 times=times,
                 probability=probability,
                 seed=seed,
+                caller=caller,
+                topic=topic,
+                partition_index=partition_index,
+                group=group,
             )
         )
 

@@ -62,6 +62,10 @@ class FaultCalls(ABC):
         times: int = 1,
         probability: float = 1.0,
         seed: int = 0,
+        caller: str = "",
+        topic: str = "",
+        partition_index: int | None = None,
+        group: str = "",
     ) -> Fault:
         """Make calls of an RPC fail at a broker.
 
@@ -75,6 +79,10 @@ class FaultCalls(ABC):
             times: Number of calls affected; 0: no limit.
             probability: Probability with which each of them fails.
             seed: Seed of the random numbers.
+            caller: Only calls of this sender: clients, brokers, or a broker's id.
+            topic: Only calls that name this topic.
+            partition_index: Only calls that name this partition of the topic.
+            group: Only calls that name this group or transactional id.
 
         Returns:
             The fault as it is in force.
@@ -91,6 +99,10 @@ class FaultCalls(ABC):
             "times": times,
             "probability": probability,
             "seed": seed,
+            "caller": caller,
+            "topic": topic,
+            "partition_index": partition_index,
+            "group": group,
         }
         return await self.set_fault(broker, kind_of("inject_error").wanted(values))
 

@@ -15,6 +15,7 @@ from tidegauge.faults.model import Alternatives, Direction, FaultKind, Parameter
 
 MAX_DELAY_MS = 24 * 3_600_000
 """A longer delay outlives every test, and would overflow a timer."""
+CALLERS = (Plane.CLIENTS.value, Plane.BROKERS.value)
 DISK_OPERATIONS = ("append", "sync", "truncate", "replace", "rename", "remove")
 
 _NTH = Parameter(
@@ -36,6 +37,15 @@ def _network_problem(values: Mapping[str, Any], broker_id: int) -> str:
         return f"broker {broker_id} can't be isolated from itself"
     if peers == Plane.ZOOKEEPER.value and values.get("drop") is not None:
         return "the connection to ZooKeeper is one stream of bytes: it can be partitioned or delayed, not lossy"
+    return ""
+
+
+def _error_problem(values: Mapping[str, Any], _broker_id: int) -> str:
+    caller = values.get("caller")
+    if caller and caller not in CALLERS and not (caller.isascii() and caller.isdigit()):
+        return f"the caller is clients, brokers or the id of a broker, not {caller!r}"
+    if values.get("partition_index") is not None and not values.get("topic"):
+        return "a partition is one of a topic: give the topic too"
     return ""
 
 
@@ -122,8 +132,22 @@ INJECT_ERROR = FaultKind(
             "probability", "number", "Probability with which each of them fails", 1.0, maximum=1, placeholder="P"
         ),
         _SEED,
+        Parameter(
+            "caller", "text", "Only calls of this sender: clients, brokers, or a broker's id", "", placeholder="SENDER"
+        ),
+        Parameter("topic", "text", "Only calls that name this topic", "", placeholder="TOPIC"),
+        Parameter(
+            "partition_index",
+            "integer",
+            "Only calls that name this partition of the topic",
+            maximum=2**31 - 1,
+            placeholder="N",
+            field="partition",
+        ),
+        Parameter("group", "text", "Only calls that name this group or transactional id", "", placeholder="ID"),
     ),
     alternatives=(Alternatives(("error", "grpc_status"), "say how the calls fail", is_required=True),),
+    rule=_error_problem,
 )
 INJECT_DISK = FaultKind(
     name="inject_disk",

@@ -28,21 +28,21 @@ from tidegauge.v1 import metadata_pb2 as tidegauge_dot_v1_dot_metadata__pb2
 from tidegauge.v1 import offsets_pb2 as tidegauge_dot_v1_dot_offsets__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tidegauge/v1/lab.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\x1a\x18tidegauge/v1/fetch.proto\x1a\x1btidegauge/v1/metadata.proto\x1a\x1atidegauge/v1/offsets.proto\"0\n\x0cLabPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"R\n\x10HoldFetchRequest\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidegauge.v1.LabPartition\x12\x0f\n\x07release\x18\x02 \x01(\x08\"$\n\x11HoldFetchResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\"i\n\x10StepFetchRequest\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidegauge.v1.LabPartition\x12&\n\x05until\x18\x02 \x01(\x0e\x32\x17.tidegauge.v1.StepUntil\"\xbc\x05\n\x11StepFetchResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12$\n\x04kind\x18\x03 \x01(\x0e\x32\x16.tidegauge.v1.StepKind\x12\x16\n\tleader_id\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x18\n\x10\x61nswer_kept_back\x18\x05 \x01(\x08\x12+\n\x05\x66\x65tch\x18\x06 \x01(\x0b\x32\x1c.tidegauge.v1.FetchPartition\x12\x38\n\x0c\x66\x65tch_result\x18\x07 \x01(\x0b\x32\".tidegauge.v1.FetchPartitionResult\x12\x15\n\rrecords_bytes\x18\x08 \x01(\x03\x12\x43\n\x0e\x65poch_question\x18\t \x01(\x0b\x32+.tidegauge.v1.OffsetForLeaderEpochPartition\x12>\n\x0c\x65poch_result\x18\n \x01(\x0b\x32(.tidegauge.v1.OffsetForLeaderEpochResult\x12\x39\n\x0f\x66ollower_before\x18\r \x01(\x0b\x32 .tidegauge.v1.ReplicaDescription\x12\x38\n\x0e\x66ollower_after\x18\x0e \x01(\x0b\x32 .tidegauge.v1.ReplicaDescription\x12\x37\n\rleader_before\x18\x0f \x01(\x0b\x32 .tidegauge.v1.ReplicaDescription\x12\x36\n\x0cleader_after\x18\x10 \x01(\x0b\x32 .tidegauge.v1.ReplicaDescriptionB\x0c\n\n_leader_idJ\x04\x08\x0b\x10\x0cJ\x04\x08\x0c\x10\rR\x06\x62\x65\x66oreR\x05\x61\x66ter\"\xe0\x01\n\x13SteppedRoundRequest\x12\x32\n\x05\x66\x65tch\x18\x01 \x01(\x0b\x32!.tidegauge.v1.ReplicaFetchRequestH\x00\x12\x44\n\x0e\x65poch_question\x18\x02 \x01(\x0b\x32*.tidegauge.v1.OffsetsForLeaderEpochRequestH\x00\x12/\n\x0bgive_answer\x18\x03 \x01(\x0b\x32\x18.tidegauge.v1.GiveAnswerH\x00\x12\x13\n\x0bkeep_answer\x18\x04 \x01(\x08\x42\t\n\x07message\"\x0c\n\nGiveAnswer\"\xa8\x02\n\x14SteppedRoundResponse\x12+\n\x05taken\x18\x01 \x01(\x0b\x32\x1a.tidegauge.v1.RequestTakenH\x00\x12\x33\n\x05\x66\x65tch\x18\x02 \x01(\x0b\x32\".tidegauge.v1.ReplicaFetchResponseH\x00\x12@\n\tepoch_end\x18\x03 \x01(\x0b\x32+.tidegauge.v1.OffsetsForLeaderEpochResponseH\x00\x12\x30\n\x06\x62\x65\x66ore\x18\x04 \x01(\x0b\x32 .tidegauge.v1.ReplicaDescription\x12/\n\x05\x61\x66ter\x18\x05 \x01(\x0b\x32 .tidegauge.v1.ReplicaDescriptionB\t\n\x07message\"\x0e\n\x0cRequestTaken\"\xcf\x01\n\x0cNetworkFault\x12%\n\x05plane\x18\x01 \x01(\x0e\x32\x16.tidegauge.v1.LabPlane\x12\x12\n\nbroker_ids\x18\x02 \x03(\x05\x12-\n\tdirection\x18\x03 \x01(\x0e\x32\x1a.tidegauge.v1.LabDirection\x12\r\n\x03\x63ut\x18\x04 \x01(\x08H\x00\x12\x12\n\x08\x64\x65lay_ms\x18\x05 \x01(\x03H\x00\x12\x1a\n\x10\x64rop_probability\x18\x06 \x01(\x01H\x00\x12\x0c\n\x04seed\x18\x07 \x01(\x03\x42\x08\n\x06\x65\x66\x66\x65\x63t\"\xac\x01\n\nErrorFault\x12\x0b\n\x03rpc\x18\x01 \x01(\t\x12&\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x13\n\x0bgrpc_status\x18\x03 \x01(\t\x12\x14\n\x0c\x61\x66ter_effect\x18\x04 \x01(\x08\x12\x0c\n\x04skip\x18\x05 \x01(\x03\x12\r\n\x05times\x18\x06 \x01(\x03\x12\x13\n\x0bprobability\x18\x07 \x01(\x01\x12\x0c\n\x04seed\x18\x08 \x01(\x03\"\x86\x01\n\tDiskFault\x12\x11\n\toperation\x18\x01 \x01(\t\x12\x15\n\rpath_contains\x18\x02 \x01(\t\x12\x12\n\x08\x64\x65lay_ms\x18\x03 \x01(\x03H\x00\x12\x14\n\nerrno_name\x18\x04 \x01(\tH\x00\x12\x0c\n\x04skip\x18\x05 \x01(\x03\x12\r\n\x05times\x18\x06 \x01(\x03\x42\x08\n\x06\x65\x66\x66\x65\x63t\"\xb4\x01\n\x08LabFault\x12\x10\n\x08\x66\x61ult_id\x18\x01 \x01(\x03\x12-\n\x07network\x18\x02 \x01(\x0b\x32\x1a.tidegauge.v1.NetworkFaultH\x00\x12)\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x18.tidegauge.v1.ErrorFaultH\x00\x12\'\n\x04\x64isk\x18\x04 \x01(\x0b\x32\x17.tidegauge.v1.DiskFaultH\x00\x12\x0b\n\x03met\x18\x05 \x01(\x03\x42\x06\n\x04kind\"8\n\x0fSetFaultRequest\x12%\n\x05\x66\x61ult\x18\x01 \x01(\x0b\x32\x16.tidegauge.v1.LabFault\"9\n\x10SetFaultResponse\x12%\n\x05\x66\x61ult\x18\x01 \x01(\x0b\x32\x16.tidegauge.v1.LabFault\"L\n\x12\x43learFaultsRequest\x12\x11\n\tfault_ids\x18\x01 \x03(\x03\x12\x14\n\x0cnetwork_only\x18\x02 \x01(\x08\x12\r\n\x05holds\x18\x03 \x01(\x08\"k\n\x13\x43learFaultsResponse\x12&\n\x06\x66\x61ults\x18\x01 \x03(\x0b\x32\x16.tidegauge.v1.LabFault\x12,\n\x08released\x18\x02 \x03(\x0b\x32\x1a.tidegauge.v1.LabPartition\"\x13\n\x11ListFaultsRequest\"z\n\x12ListFaultsResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12&\n\x06\x66\x61ults\x18\x02 \x03(\x0b\x32\x16.tidegauge.v1.LabFault\x12)\n\x04held\x18\x03 \x03(\x0b\x32\x1b.tidegauge.v1.HeldPartition\"n\n\rHeldPartition\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidegauge.v1.LabPartition\x12\x1b\n\x0e\x61nswer_kept_by\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x11\n\x0f_answer_kept_by\"\x16\n\x14\x45xpireSessionRequest\"+\n\x15\x45xpireSessionResponse\x12\x12\n\nsession_id\x18\x01 \x01(\x03\"?\n\x0eSyncLogRequest\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidegauge.v1.LabPartition\"8\n\x0fSyncLogResponse\x12%\n\x04logs\x18\x01 \x03(\x0b\x32\x17.tidegauge.v1.SyncedLog\"R\n\tSyncedLog\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidegauge.v1.LabPartition\x12\x16\n\x0erecovery_point\x18\x02 \x01(\x03\"(\n\x16ObserveReplicasRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"`\n\x17ObserveReplicasResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x32\n\x08replicas\x18\x02 \x03(\x0b\x32 .tidegauge.v1.ReplicaDescription*V\n\tStepUntil\x12\x1a\n\x16STEP_UNTIL_UNSPECIFIED\x10\x00\x12\x15\n\x11STEP_UNTIL_ANSWER\x10\x01\x12\x16\n\x12STEP_UNTIL_REQUEST\x10\x02*S\n\x08StepKind\x12\x19\n\x15STEP_KIND_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTEP_KIND_FETCH\x10\x01\x12\x17\n\x13STEP_KIND_EPOCH_END\x10\x02*l\n\x08LabPlane\x12\x19\n\x15LAB_PLANE_UNSPECIFIED\x10\x00\x12\x15\n\x11LAB_PLANE_BROKERS\x10\x01\x12\x17\n\x13LAB_PLANE_ZOOKEEPER\x10\x02\x12\x15\n\x11LAB_PLANE_CLIENTS\x10\x03*r\n\x0cLabDirection\x12\x1d\n\x19LAB_DIRECTION_UNSPECIFIED\x10\x00\x12\x14\n\x10LAB_DIRECTION_IN\x10\x01\x12\x15\n\x11LAB_DIRECTION_OUT\x10\x02\x12\x16\n\x12LAB_DIRECTION_BOTH\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tidegauge/v1/lab.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\x1a\x18tidegauge/v1/fetch.proto\x1a\x1btidegauge/v1/metadata.proto\x1a\x1atidegauge/v1/offsets.proto\"0\n\x0cLabPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"R\n\x10HoldFetchRequest\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidegauge.v1.LabPartition\x12\x0f\n\x07release\x18\x02 \x01(\x08\"$\n\x11HoldFetchResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\"i\n\x10StepFetchRequest\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidegauge.v1.LabPartition\x12&\n\x05until\x18\x02 \x01(\x0e\x32\x17.tidegauge.v1.StepUntil\"\xbc\x05\n\x11StepFetchResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12$\n\x04kind\x18\x03 \x01(\x0e\x32\x16.tidegauge.v1.StepKind\x12\x16\n\tleader_id\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x18\n\x10\x61nswer_kept_back\x18\x05 \x01(\x08\x12+\n\x05\x66\x65tch\x18\x06 \x01(\x0b\x32\x1c.tidegauge.v1.FetchPartition\x12\x38\n\x0c\x66\x65tch_result\x18\x07 \x01(\x0b\x32\".tidegauge.v1.FetchPartitionResult\x12\x15\n\rrecords_bytes\x18\x08 \x01(\x03\x12\x43\n\x0e\x65poch_question\x18\t \x01(\x0b\x32+.tidegauge.v1.OffsetForLeaderEpochPartition\x12>\n\x0c\x65poch_result\x18\n \x01(\x0b\x32(.tidegauge.v1.OffsetForLeaderEpochResult\x12\x39\n\x0f\x66ollower_before\x18\r \x01(\x0b\x32 .tidegauge.v1.ReplicaDescription\x12\x38\n\x0e\x66ollower_after\x18\x0e \x01(\x0b\x32 .tidegauge.v1.ReplicaDescription\x12\x37\n\rleader_before\x18\x0f \x01(\x0b\x32 .tidegauge.v1.ReplicaDescription\x12\x36\n\x0cleader_after\x18\x10 \x01(\x0b\x32 .tidegauge.v1.ReplicaDescriptionB\x0c\n\n_leader_idJ\x04\x08\x0b\x10\x0cJ\x04\x08\x0c\x10\rR\x06\x62\x65\x66oreR\x05\x61\x66ter\"\xe0\x01\n\x13SteppedRoundRequest\x12\x32\n\x05\x66\x65tch\x18\x01 \x01(\x0b\x32!.tidegauge.v1.ReplicaFetchRequestH\x00\x12\x44\n\x0e\x65poch_question\x18\x02 \x01(\x0b\x32*.tidegauge.v1.OffsetsForLeaderEpochRequestH\x00\x12/\n\x0bgive_answer\x18\x03 \x01(\x0b\x32\x18.tidegauge.v1.GiveAnswerH\x00\x12\x13\n\x0bkeep_answer\x18\x04 \x01(\x08\x42\t\n\x07message\"\x0c\n\nGiveAnswer\"\xa8\x02\n\x14SteppedRoundResponse\x12+\n\x05taken\x18\x01 \x01(\x0b\x32\x1a.tidegauge.v1.RequestTakenH\x00\x12\x33\n\x05\x66\x65tch\x18\x02 \x01(\x0b\x32\".tidegauge.v1.ReplicaFetchResponseH\x00\x12@\n\tepoch_end\x18\x03 \x01(\x0b\x32+.tidegauge.v1.OffsetsForLeaderEpochResponseH\x00\x12\x30\n\x06\x62\x65\x66ore\x18\x04 \x01(\x0b\x32 .tidegauge.v1.ReplicaDescription\x12/\n\x05\x61\x66ter\x18\x05 \x01(\x0b\x32 .tidegauge.v1.ReplicaDescriptionB\t\n\x07message\"\x0e\n\x0cRequestTaken\"\xcf\x01\n\x0cNetworkFault\x12%\n\x05plane\x18\x01 \x01(\x0e\x32\x16.tidegauge.v1.LabPlane\x12\x12\n\nbroker_ids\x18\x02 \x03(\x05\x12-\n\tdirection\x18\x03 \x01(\x0e\x32\x1a.tidegauge.v1.LabDirection\x12\r\n\x03\x63ut\x18\x04 \x01(\x08H\x00\x12\x12\n\x08\x64\x65lay_ms\x18\x05 \x01(\x03H\x00\x12\x1a\n\x10\x64rop_probability\x18\x06 \x01(\x01H\x00\x12\x0c\n\x04seed\x18\x07 \x01(\x03\x42\x08\n\x06\x65\x66\x66\x65\x63t\"\x80\x02\n\nErrorFault\x12\x0b\n\x03rpc\x18\x01 \x01(\t\x12&\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x13\n\x0bgrpc_status\x18\x03 \x01(\t\x12\x14\n\x0c\x61\x66ter_effect\x18\x04 \x01(\x08\x12\x0c\n\x04skip\x18\x05 \x01(\x03\x12\r\n\x05times\x18\x06 \x01(\x03\x12\x13\n\x0bprobability\x18\x07 \x01(\x01\x12\x0c\n\x04seed\x18\x08 \x01(\x03\x12\x0e\n\x06\x63\x61ller\x18\t \x01(\t\x12\r\n\x05topic\x18\n \x01(\t\x12\x16\n\tpartition\x18\x0b \x01(\x05H\x00\x88\x01\x01\x12\r\n\x05group\x18\x0c \x01(\tB\x0c\n\n_partition\"\x86\x01\n\tDiskFault\x12\x11\n\toperation\x18\x01 \x01(\t\x12\x15\n\rpath_contains\x18\x02 \x01(\t\x12\x12\n\x08\x64\x65lay_ms\x18\x03 \x01(\x03H\x00\x12\x14\n\nerrno_name\x18\x04 \x01(\tH\x00\x12\x0c\n\x04skip\x18\x05 \x01(\x03\x12\r\n\x05times\x18\x06 \x01(\x03\x42\x08\n\x06\x65\x66\x66\x65\x63t\"\xb4\x01\n\x08LabFault\x12\x10\n\x08\x66\x61ult_id\x18\x01 \x01(\x03\x12-\n\x07network\x18\x02 \x01(\x0b\x32\x1a.tidegauge.v1.NetworkFaultH\x00\x12)\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x18.tidegauge.v1.ErrorFaultH\x00\x12\'\n\x04\x64isk\x18\x04 \x01(\x0b\x32\x17.tidegauge.v1.DiskFaultH\x00\x12\x0b\n\x03met\x18\x05 \x01(\x03\x42\x06\n\x04kind\"8\n\x0fSetFaultRequest\x12%\n\x05\x66\x61ult\x18\x01 \x01(\x0b\x32\x16.tidegauge.v1.LabFault\"9\n\x10SetFaultResponse\x12%\n\x05\x66\x61ult\x18\x01 \x01(\x0b\x32\x16.tidegauge.v1.LabFault\"L\n\x12\x43learFaultsRequest\x12\x11\n\tfault_ids\x18\x01 \x03(\x03\x12\x14\n\x0cnetwork_only\x18\x02 \x01(\x08\x12\r\n\x05holds\x18\x03 \x01(\x08\"k\n\x13\x43learFaultsResponse\x12&\n\x06\x66\x61ults\x18\x01 \x03(\x0b\x32\x16.tidegauge.v1.LabFault\x12,\n\x08released\x18\x02 \x03(\x0b\x32\x1a.tidegauge.v1.LabPartition\"\x13\n\x11ListFaultsRequest\"z\n\x12ListFaultsResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12&\n\x06\x66\x61ults\x18\x02 \x03(\x0b\x32\x16.tidegauge.v1.LabFault\x12)\n\x04held\x18\x03 \x03(\x0b\x32\x1b.tidegauge.v1.HeldPartition\"n\n\rHeldPartition\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidegauge.v1.LabPartition\x12\x1b\n\x0e\x61nswer_kept_by\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x11\n\x0f_answer_kept_by\"\x16\n\x14\x45xpireSessionRequest\"+\n\x15\x45xpireSessionResponse\x12\x12\n\nsession_id\x18\x01 \x01(\x03\"?\n\x0eSyncLogRequest\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidegauge.v1.LabPartition\"8\n\x0fSyncLogResponse\x12%\n\x04logs\x18\x01 \x03(\x0b\x32\x17.tidegauge.v1.SyncedLog\"R\n\tSyncedLog\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidegauge.v1.LabPartition\x12\x16\n\x0erecovery_point\x18\x02 \x01(\x03\"(\n\x16ObserveReplicasRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"`\n\x17ObserveReplicasResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x32\n\x08replicas\x18\x02 \x03(\x0b\x32 .tidegauge.v1.ReplicaDescription*V\n\tStepUntil\x12\x1a\n\x16STEP_UNTIL_UNSPECIFIED\x10\x00\x12\x15\n\x11STEP_UNTIL_ANSWER\x10\x01\x12\x16\n\x12STEP_UNTIL_REQUEST\x10\x02*S\n\x08StepKind\x12\x19\n\x15STEP_KIND_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTEP_KIND_FETCH\x10\x01\x12\x17\n\x13STEP_KIND_EPOCH_END\x10\x02*l\n\x08LabPlane\x12\x19\n\x15LAB_PLANE_UNSPECIFIED\x10\x00\x12\x15\n\x11LAB_PLANE_BROKERS\x10\x01\x12\x17\n\x13LAB_PLANE_ZOOKEEPER\x10\x02\x12\x15\n\x11LAB_PLANE_CLIENTS\x10\x03*r\n\x0cLabDirection\x12\x1d\n\x19LAB_DIRECTION_UNSPECIFIED\x10\x00\x12\x14\n\x10LAB_DIRECTION_IN\x10\x01\x12\x15\n\x11LAB_DIRECTION_OUT\x10\x02\x12\x16\n\x12LAB_DIRECTION_BOTH\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidegauge.v1.lab_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STEPUNTIL']._serialized_start=3370
-  _globals['_STEPUNTIL']._serialized_end=3456
-  _globals['_STEPKIND']._serialized_start=3458
-  _globals['_STEPKIND']._serialized_end=3541
-  _globals['_LABPLANE']._serialized_start=3543
-  _globals['_LABPLANE']._serialized_end=3651
-  _globals['_LABDIRECTION']._serialized_start=3653
-  _globals['_LABDIRECTION']._serialized_end=3767
+  _globals['_STEPUNTIL']._serialized_start=3454
+  _globals['_STEPUNTIL']._serialized_end=3540
+  _globals['_STEPKIND']._serialized_start=3542
+  _globals['_STEPKIND']._serialized_end=3625
+  _globals['_LABPLANE']._serialized_start=3627
+  _globals['_LABPLANE']._serialized_end=3735
+  _globals['_LABDIRECTION']._serialized_start=3737
+  _globals['_LABDIRECTION']._serialized_end=3851
   _globals['_LABPARTITION']._serialized_start=150
   _globals['_LABPARTITION']._serialized_end=198
   _globals['_HOLDFETCHREQUEST']._serialized_start=200
@@ -64,37 +64,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NETWORKFAULT']._serialized_start=1689
   _globals['_NETWORKFAULT']._serialized_end=1896
   _globals['_ERRORFAULT']._serialized_start=1899
-  _globals['_ERRORFAULT']._serialized_end=2071
-  _globals['_DISKFAULT']._serialized_start=2074
-  _globals['_DISKFAULT']._serialized_end=2208
-  _globals['_LABFAULT']._serialized_start=2211
-  _globals['_LABFAULT']._serialized_end=2391
-  _globals['_SETFAULTREQUEST']._serialized_start=2393
-  _globals['_SETFAULTREQUEST']._serialized_end=2449
-  _globals['_SETFAULTRESPONSE']._serialized_start=2451
-  _globals['_SETFAULTRESPONSE']._serialized_end=2508
-  _globals['_CLEARFAULTSREQUEST']._serialized_start=2510
-  _globals['_CLEARFAULTSREQUEST']._serialized_end=2586
-  _globals['_CLEARFAULTSRESPONSE']._serialized_start=2588
-  _globals['_CLEARFAULTSRESPONSE']._serialized_end=2695
-  _globals['_LISTFAULTSREQUEST']._serialized_start=2697
-  _globals['_LISTFAULTSREQUEST']._serialized_end=2716
-  _globals['_LISTFAULTSRESPONSE']._serialized_start=2718
-  _globals['_LISTFAULTSRESPONSE']._serialized_end=2840
-  _globals['_HELDPARTITION']._serialized_start=2842
-  _globals['_HELDPARTITION']._serialized_end=2952
-  _globals['_EXPIRESESSIONREQUEST']._serialized_start=2954
-  _globals['_EXPIRESESSIONREQUEST']._serialized_end=2976
-  _globals['_EXPIRESESSIONRESPONSE']._serialized_start=2978
-  _globals['_EXPIRESESSIONRESPONSE']._serialized_end=3021
-  _globals['_SYNCLOGREQUEST']._serialized_start=3023
-  _globals['_SYNCLOGREQUEST']._serialized_end=3086
-  _globals['_SYNCLOGRESPONSE']._serialized_start=3088
-  _globals['_SYNCLOGRESPONSE']._serialized_end=3144
-  _globals['_SYNCEDLOG']._serialized_start=3146
-  _globals['_SYNCEDLOG']._serialized_end=3228
-  _globals['_OBSERVEREPLICASREQUEST']._serialized_start=3230
-  _globals['_OBSERVEREPLICASREQUEST']._serialized_end=3270
-  _globals['_OBSERVEREPLICASRESPONSE']._serialized_start=3272
-  _globals['_OBSERVEREPLICASRESPONSE']._serialized_end=3368
+  _globals['_ERRORFAULT']._serialized_end=2155
+  _globals['_DISKFAULT']._serialized_start=2158
+  _globals['_DISKFAULT']._serialized_end=2292
+  _globals['_LABFAULT']._serialized_start=2295
+  _globals['_LABFAULT']._serialized_end=2475
+  _globals['_SETFAULTREQUEST']._serialized_start=2477
+  _globals['_SETFAULTREQUEST']._serialized_end=2533
+  _globals['_SETFAULTRESPONSE']._serialized_start=2535
+  _globals['_SETFAULTRESPONSE']._serialized_end=2592
+  _globals['_CLEARFAULTSREQUEST']._serialized_start=2594
+  _globals['_CLEARFAULTSREQUEST']._serialized_end=2670
+  _globals['_CLEARFAULTSRESPONSE']._serialized_start=2672
+  _globals['_CLEARFAULTSRESPONSE']._serialized_end=2779
+  _globals['_LISTFAULTSREQUEST']._serialized_start=2781
+  _globals['_LISTFAULTSREQUEST']._serialized_end=2800
+  _globals['_LISTFAULTSRESPONSE']._serialized_start=2802
+  _globals['_LISTFAULTSRESPONSE']._serialized_end=2924
+  _globals['_HELDPARTITION']._serialized_start=2926
+  _globals['_HELDPARTITION']._serialized_end=3036
+  _globals['_EXPIRESESSIONREQUEST']._serialized_start=3038
+  _globals['_EXPIRESESSIONREQUEST']._serialized_end=3060
+  _globals['_EXPIRESESSIONRESPONSE']._serialized_start=3062
+  _globals['_EXPIRESESSIONRESPONSE']._serialized_end=3105
+  _globals['_SYNCLOGREQUEST']._serialized_start=3107
+  _globals['_SYNCLOGREQUEST']._serialized_end=3170
+  _globals['_SYNCLOGRESPONSE']._serialized_start=3172
+  _globals['_SYNCLOGRESPONSE']._serialized_end=3228
+  _globals['_SYNCEDLOG']._serialized_start=3230
+  _globals['_SYNCEDLOG']._serialized_end=3312
+  _globals['_OBSERVEREPLICASREQUEST']._serialized_start=3314
+  _globals['_OBSERVEREPLICASREQUEST']._serialized_end=3354
+  _globals['_OBSERVEREPLICASRESPONSE']._serialized_start=3356
+  _globals['_OBSERVEREPLICASRESPONSE']._serialized_end=3452
 # @@protoc_insertion_point(module_scope)

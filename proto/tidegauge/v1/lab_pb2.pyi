@@ -473,6 +473,10 @@ class ErrorFault(google.protobuf.message.Message):
     TIMES_FIELD_NUMBER: builtins.int
     PROBABILITY_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
+    CALLER_FIELD_NUMBER: builtins.int
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    GROUP_FIELD_NUMBER: builtins.int
     rpc: builtins.str
     """The RPC's name, as in the .proto files: Produce, ReplicaFetch, LeaderAndIsr, ...; a stream counts each request."""
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
@@ -489,6 +493,14 @@ class ErrorFault(google.protobuf.message.Message):
     """Probability that a call that is not skipped fails; 0 means 1."""
     seed: builtins.int
     """Seed of the chances."""
+    caller: builtins.str
+    """Only calls of this sender: "clients", "brokers", or the id of a broker; empty: all."""
+    topic: builtins.str
+    """Only calls about this topic; empty: all."""
+    partition: builtins.int
+    """Only calls about this partition of the topic; absent: all."""
+    group: builtins.str
+    """Only calls about this group or transactional id; empty: all."""
     def __init__(
         self,
         *,
@@ -500,8 +512,14 @@ class ErrorFault(google.protobuf.message.Message):
         times: builtins.int = ...,
         probability: builtins.float = ...,
         seed: builtins.int = ...,
+        caller: builtins.str = ...,
+        topic: builtins.str = ...,
+        partition: builtins.int | None = ...,
+        group: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["after_effect", b"after_effect", "error", b"error", "grpc_status", b"grpc_status", "probability", b"probability", "rpc", b"rpc", "seed", b"seed", "skip", b"skip", "times", b"times"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_partition", b"_partition", "partition", b"partition"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_partition", b"_partition", "after_effect", b"after_effect", "caller", b"caller", "error", b"error", "group", b"group", "grpc_status", b"grpc_status", "partition", b"partition", "probability", b"probability", "rpc", b"rpc", "seed", b"seed", "skip", b"skip", "times", b"times", "topic", b"topic"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_partition", b"_partition"]) -> typing.Literal["partition"] | None: ...
 
 global___ErrorFault = ErrorFault
 

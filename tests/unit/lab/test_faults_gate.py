@@ -7,6 +7,8 @@ import grpc
 import grpc.aio
 import pytest
 
+from tidegauge.errors import TidegaugeError
+from tidegauge.partition import TopicPartition
 from tidegauge.v1 import common_pb2, fetch_pb2, lab_pb2, metadata_pb2, produce_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.channels import Calls, LabChannel
@@ -277,6 +279,65 @@ async def test_a_request_is_admitted_with_the_error_of_its_api_and_lost_by_its_c
     with pytest.raises(CallRefused, match="refused by the lab"):
         await gate.admit(GatedRequest("Metadata", A_CLIENT))
     assert await gate.admit(GatedRequest("Metadata", A_BROKER)) is None
+
+
+@pytest.mark.parametrize(
+    ("scope", "met"),
+    [
+        ({}, "abcdef"),
+        ({"caller": "clients"}, "abcde"),
+        ({"caller": "brokers"}, "f"),
+        ({"caller": "2"}, "f"),
+        ({"caller": "3"}, ""),
+        ({"topic": "t"}, "abd"),
+        ({"topic": "t", "partition": 0}, "ad"),
+        ({"topic": "t", "partition": 0, "caller": "brokers"}, ""),
+        ({"group": "g"}, "e"),
+    ],
+)
+async def test_an_error_means_the_requests_of_its_caller_topic_partition_and_group(broker, scope, met):
+    """A request that names the topic without a partition is about all of its partitions."""
+    gate = LabGate(broker.faults)
+    broker.faults.set(failing("Fetch", error=ERROR, **scope))
+    requests = {
+        "a": GatedRequest("Fetch", A_CLIENT, [TopicPartition("t", 0), TopicPartition("u", 1)]),
+        "b": GatedRequest("Fetch", A_CLIENT, [TopicPartition("t", 1)]),
+        "c": GatedRequest("Fetch", A_CLIENT, [TopicPartition("u", 0)]),
+        "d": GatedRequest("Fetch", A_CLIENT, [TopicPartition("t", -1)]),
+        "e": GatedRequest("Fetch", A_CLIENT, group="g"),
+        "f": GatedRequest("Fetch", A_BROKER),
+    }
+    found = [name for name, request in requests.items() if await gate.admit(request) is not None]
+    assert "".join(found) == met
+    assert broker.faults.listed()[0].met == len(met)
+
+
+async def test_a_stream_of_fetches_is_about_its_partitions_until_they_are_forgotten(broker):
+    """Also where it named them while nothing was in force."""
+    at = {"topic": "t", "partition": 0}
+    first = fetch_pb2.ReplicaFetchRequest(request_id=1, partitions=[fetch_pb2.FetchPartition(**at)])
+    second = fetch_pb2.ReplicaFetchRequest(request_id=2)
+    forgets = fetch_pb2.ReplicaFetchRequest(request_id=2, forgotten=[fetch_pb2.ForgottenPartition(**at)])
+
+    async def fetches(last):
+        async def given():
+            yield first
+            broker.faults.set(failing("ReplicaFetch", grpc_status="ABORTED", topic="t"))
+            yield last
+
+        handler = await broker.handler(SERVICE + "ReplicaFetch", broker.fetches, 2)
+        return [answer.request_id async for answer in handler.stream_stream(given(), Context())]
+
+    assert await fetches(forgets) == [1, 2]
+    broker.faults.clear()
+    with pytest.raises(Aborted):
+        await fetches(second)
+
+
+@pytest.mark.parametrize("scope", [{"caller": "me"}, {"partition": 0}])
+async def test_a_scope_that_means_nothing_is_refused(broker, scope):
+    with pytest.raises(TidegaugeError):
+        broker.faults.set(failing("Fetch", error=ERROR, **scope))
 
 
 # Calls that leave

@@ -9,9 +9,15 @@ from tidegauge.v1 import common_pb2, lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.fault_table import CLIENT, IN, OUT, ZOOKEEPER, FaultTable, broker
+from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.service.gate import GatedRequest
 
 BOTH = lab_pb2.LAB_DIRECTION_BOTH
 BROKERS = lab_pb2.LAB_PLANE_BROKERS
+
+
+def asked(api: str) -> GatedRequest:
+    return GatedRequest(api, Caller("c", "PLAINTEXT"))
 
 
 def table(broker_id=1):
@@ -135,23 +141,23 @@ def test_a_probability_is_about_kept():
 def test_errors_meet_the_nth_call_and_so_many_after_it(more, failing):
     faults = table()
     faults.set(error(**more))
-    assert [number for number in range(8) if faults.error("Produce") is not None] == failing
+    assert [number for number in range(8) if faults.error(asked("Produce")) is not None] == failing
     assert faults.listed()[0].met == len(failing)
 
 
 def test_only_calls_of_its_rpc_count_and_a_produce_on_a_stream_is_a_produce():
     faults = table()
     faults.set(error(skip=1, times=1))
-    assert faults.error("Fetch") is None
-    assert faults.error("ProduceStream") is None, "the first passes"
-    assert faults.error("Produce") is not None
+    assert faults.error(asked("Fetch")) is None
+    assert faults.error(asked("ProduceStream")) is None, "the first passes"
+    assert faults.error(asked("Produce")) is not None
 
 
 def test_errors_with_a_probability_come_by_the_seed():
     def failing(seed):
         faults = table()
         faults.set(error(probability=0.5, seed=seed))
-        return [faults.error("Produce") is not None for _ in range(64)]
+        return [faults.error(asked("Produce")) is not None for _ in range(64)]
 
     assert failing(3) == failing(3)
     assert failing(3) != failing(4)

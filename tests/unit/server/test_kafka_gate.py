@@ -125,3 +125,17 @@ async def test_a_request_without_a_response_passes_a_gate_that_has_other_faults(
     broker.fails("Fetch")
     assert await broker.ask(client, PRODUCE, 8, produce(acks=0)) is None
     assert (broker.handled, client.transport.ended) == ([PRODUCE], None)
+
+
+async def test_an_error_of_one_partition_is_met_by_requests_that_name_it_alone(broker: Broker) -> None:
+    broker.fails("Produce", topic="t", partition=1)
+    broker.fails("Produce", topic="u")
+    broker.fails("Produce", group="g")
+    broker.fails("Produce", caller="brokers")
+    client = Client(broker.listener)
+    assert await broker.ask(client, PRODUCE, 9, produce()) is None
+    assert broker.handled == [PRODUCE], "it names the partitions 0 and 3 of t"
+    broker.fails("Produce", topic="t", partition=3, caller="clients")
+    response = await broker.ask(client, PRODUCE, 9, produce())
+    assert [item.error_code for item in response.responses[0].partition_responses] == [ERROR, ERROR]
+    assert broker.handled == [PRODUCE]

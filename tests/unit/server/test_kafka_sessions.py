@@ -160,3 +160,11 @@ def test_a_smaller_old_session_makes_room_for_a_larger_one_and_a_larger_does_not
 
 def test_without_slots_there_are_no_sessions() -> None:
     assert opened(cache(slots=0).open(0, 0, asked(A), (), uses_ids=False, now_ms=10**9)).session is None
+
+
+def test_what_a_session_fetches_can_be_looked_up_without_a_request() -> None:
+    """Faults that mean a topic meet its incremental fetches, which do not name it."""
+    sessions = cache()
+    session = session_of(sessions, A, B)
+    assert list(sessions.standing(session.id)) == [A, B]
+    assert list(sessions.standing(session.id + 1)) == []

@@ -1,7 +1,7 @@
 """The faults in force on a broker, and what they do to a call.
 
 Contract: ``set`` checks a fault and puts it in force; ``network`` says what the network faults do to a call now,
-``error`` takes one call of an RPC and says whether it fails. Disk faults are kept here too, and handed to the disks.
+``error`` takes one request and says whether it fails. Disk faults are kept here too, and handed to the disks.
 
 Rules:
     1. A network fault with the same ends, direction and kind of effect replaces the older one.
@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.messages import from_message
+from tidegauge.faults.model import Plane
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFault, DiskFaults
+from tidegauge_broker.server.service.gate import GatedRequest
 from tidegauge_broker.server.wire.grpc import injected_responses as injection
 
 IN = lab_pb2.LAB_DIRECTION_IN
@@ -224,11 +226,11 @@ class FaultTable:
             return end.broker_id != self.broker_id and (not fault.broker_ids or end.broker_id in fault.broker_ids)
         return True
 
-    def error(self, rpc: str) -> lab_pb2.ErrorFault | None:
-        """Take one call of this RPC; return the error that its response carries, or None."""
+    def error(self, request: GatedRequest) -> lab_pb2.ErrorFault | None:
+        """Take one request; return the error that its response carries, or None."""
         for entry in self._in_force.values():
             fault = entry.fault
-            if fault.WhichOneof("kind") != "error" or not injection.names(fault.error, rpc):
+            if fault.WhichOneof("kind") != "error" or not _names(fault.error, request):
                 continue
             entry.seen += 1
             if entry.seen <= fault.error.skip or (fault.error.times and fault.met >= fault.error.times):
@@ -239,6 +241,24 @@ class FaultTable:
             fault.met += 1
             return fault.error
         return None
+
+
+def _names(fault: lab_pb2.ErrorFault, request: GatedRequest) -> bool:
+    """Return whether the fault means this request: its API, its sender and what it is about."""
+    if not injection.names(fault, request.api):
+        return False
+    if fault.caller and fault.caller != str(request.caller.broker_id):
+        plane = Plane.CLIENTS if request.caller.broker_id is None else Plane.BROKERS
+        if fault.caller != plane.value:
+            return False
+    if fault.group and fault.group != request.group:
+        return False
+    if not fault.topic:
+        return True
+    wanted = fault.partition if fault.HasField("partition") else None
+    return any(
+        at.topic == fault.topic and (wanted is None or at.partition in (wanted, -1)) for at in request.partitions
+    )
 
 
 def _seed_of(fault: lab_pb2.LabFault) -> int:

@@ -75,7 +75,7 @@ class LabGate:
             await asyncio.sleep(verdict.delay_ms / 1000)
         if verdict.refused_by is not None:
             raise CallRefused(_words(verdict.refused_by))
-        fault = self._faults.error(request.api)
+        fault = self._faults.error(request)
         return None if fault is None else InjectedError(fault.error, fault.after_effect, fault.grpc_status or None)
 
     def _look_again(self) -> None:

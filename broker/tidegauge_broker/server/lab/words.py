@@ -50,7 +50,18 @@ def _describe_error(fault: lab_pb2.ErrorFault) -> str:
     error = fault.grpc_status or ErrorCode.of(fault.error).name
     chance = f" with probability {fault.probability:g} (seed {fault.seed})" if 0 < fault.probability < 1 else ""
     effect = ", although it takes effect" if fault.after_effect else ""
-    return f"{fault.rpc} responds with {error}{_count(fault.times, fault.skip)}{chance}{effect}"
+    return f"{fault.rpc}{_scope(fault)} responds with {error}{_count(fault.times, fault.skip)}{chance}{effect}"
+
+
+def _scope(fault: lab_pb2.ErrorFault) -> str:
+    """Return which calls of the RPC are meant."""
+    where = f"{fault.topic}-{fault.partition}" if fault.HasField("partition") else fault.topic
+    caller = f"broker {fault.caller}" if fault.caller.isdigit() else fault.caller
+    return (
+        (f" from {caller}" if caller else "")
+        + (f" about {where}" if where else "")
+        + (f" of group {fault.group}" if fault.group else "")
+    )
 
 
 def _describe_disk(fault: lab_pb2.DiskFault) -> str:

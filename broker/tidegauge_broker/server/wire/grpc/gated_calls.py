@@ -19,15 +19,18 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.service.admission import Admission, admit, through
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate, GatedRequest, InjectedError
 from tidegauge_broker.server.wire.grpc import injected_responses as injection
 from tidegauge_broker.server.wire.grpc.callers import calling_broker
+from tidegauge_broker.server.wire.grpc.named_partitions import named_partitions
 from tidegauge_broker.server.wire.grpc.records_response import whole
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _FREE = ("/grpc.health.", "/grpc.reflection.", "/tidegauge.v1.LabService/")
+_SESSION_RPC = "ReplicaFetch"
 _STEPPED_ROUND = "/tidegauge.v1.LabService/SteppedRound"
 
 
@@ -44,6 +47,8 @@ class _Call:
     """One call in progress.
 
     Attributes:
+        standing: the partitions of a follower's stream, which names one when it changes and means it until it is
+            forgotten.
         replaced: what becomes of a response, by the number that it shares with its request.
     """
 
@@ -51,6 +56,7 @@ class _Call:
     caller: Caller
     entry: Entry
     replaced: dict[int, Admission] = field(default_factory=dict)
+    standing: set[TopicPartition] = field(default_factory=set)
 
 
 class GatedCalls(grpc.aio.ServerInterceptor):
@@ -98,7 +104,7 @@ class GatedCalls(grpc.aio.ServerInterceptor):
                     return await handler.unary_unary(request, context)
                 form = _Form(rpc, request)
                 return await through(
-                    self._gate, GatedRequest(rpc, caller), form, lambda: handler.unary_unary(request, context)
+                    self._gate, _asked(call, request), form, lambda: handler.unary_unary(request, context)
                 )
             except (CallRefused, asyncio.CancelledError) as problem:
                 refused = _why(call, problem)
@@ -138,11 +144,14 @@ class GatedCalls(grpc.aio.ServerInterceptor):
 
     def admit(self, call: _Call, request: Any) -> Awaitable[Any] | None:
         """Return what a stream's next request has to wait for, if anything is in force."""
+        if call.rpc == _SESSION_RPC:
+            call.standing.update(TopicPartition(one.topic, one.partition) for one in request.partitions)
+            call.standing.difference_update(TopicPartition(one.topic, one.partition) for one in request.forgotten)
         return None if self._gate.is_open else self._admit_one_of_many(call, request)
 
     async def _admit_one_of_many(self, call: _Call, request: Any) -> Any:
         """Return the request that the service is to see; rule 3."""
-        admission = await admit(self._gate, GatedRequest(call.rpc, call.caller), _Form(call.rpc, request))
+        admission = await admit(self._gate, _asked(call, request), _Form(call.rpc, request))
         if admission is None:
             return request
         if admission.refusal is not None and injection.is_for_the_whole(call.rpc):
@@ -193,6 +202,12 @@ class _Form:
 
     def discard(self, response: Any) -> None:
         """Release nothing: what a response holds is released with its call."""
+
+
+def _asked(call: _Call, request: Message) -> GatedRequest:
+    """Return the request as the gate tells it from others."""
+    named = call.standing if call.rpc == _SESSION_RPC else list(named_partitions(request))
+    return GatedRequest(call.rpc, call.caller, named, getattr(request, "group_id", ""))
 
 
 def _why(call: _Call, problem: BaseException) -> CallRefused:

@@ -24,11 +24,19 @@ from tidegauge.v1 import (
     broker_service_pb2,
     control_service_pb2,
     controller_service_pb2,
+    group_service_pb2,
     lab_pb2,
     replication_service_pb2,
 )
 
-_FILES = (broker_service_pb2, admin_service_pb2, replication_service_pb2, control_service_pb2, controller_service_pb2)
+_FILES = (
+    broker_service_pb2,
+    admin_service_pb2,
+    replication_service_pb2,
+    control_service_pb2,
+    controller_service_pb2,
+    group_service_pb2,
+)
 METHODS: dict[str, MethodDescriptor] = {
     method.name: method
     for file in _FILES

@@ -290,7 +290,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         gate = self._owner.gate
         if gate is None or gate.is_open:
             return handler(message, context)
-        return gated(gate, header.key, self.caller, message, lambda: handler(message, context))
+        return gated(gate, header.key, self.caller, message, context, lambda: handler(message, context))
 
     def _respond(self, slot: _Slot, response: Any) -> None:
         if isinstance(response, Held):  # a fetch that did not have to wait

@@ -17,26 +17,40 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tidegauge.kafka.apis import APIS, PRODUCE, message_class
+from tidegauge.kafka.apis import APIS, FETCH, PRODUCE, message_class
 from tidegauge.kafka.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.admission import INJECTED, through
 from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
-from tidegauge_broker.server.wire.kafka.request import CloseConnection, Encoded, Held, Pending, Silent
+from tidegauge_broker.server.wire.kafka.handlers.common import topic_id_text
+from tidegauge_broker.server.wire.kafka.named_partitions import named_group, named_partitions
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Encoded, Held, Pending, Silent
 
-API_NAMES = {"OffsetForLeaderEpoch": "OffsetsForLeaderEpoch", "IncrementalAlterConfigs": "AlterConfigs"}
+API_NAMES = {
+    "OffsetForLeaderEpoch": "OffsetsForLeaderEpoch",
+    "IncrementalAlterConfigs": "AlterConfigs",
+    "OffsetCommit": "CommitOffsets",
+    "OffsetFetch": "FetchOffsets",
+    "OffsetDelete": "DeleteOffsets",
+    "DescribeGroups": "DescribeGroup",
+    "DeleteGroups": "DeleteGroup",
+}
 _READS = frozenset(
     {
         "ApiVersions",
         "DescribeCluster",
         "DescribeConfigs",
+        "DescribeGroups",
         "DescribeLogDirs",
         "DescribeTopicPartitions",
         "Fetch",
         "FindCoordinator",
         "ListOffsets",
+        "ListGroups",
         "ListPartitionReassignments",
         "Metadata",
+        "OffsetFetch",
         "OffsetForLeaderEpoch",
     }
 )
@@ -44,7 +58,7 @@ _CLEARED = {"base_offset": -1, "high_watermark": -1, "records": None, "offset": 
 """What a partition's result does not say beside an error."""
 
 
-async def gated(gate: Gate, key: int, caller: Caller, request: Any, handle: Callable[[], Any]) -> Any:
+async def gated(gate: Gate, key: int, caller: Caller, request: Any, context: Context, handle: Callable[[], Any]) -> Any:
     """Let a request pass the gate, then handle it.
 
     Args:
@@ -52,6 +66,7 @@ async def gated(gate: Gate, key: int, caller: Caller, request: Any, handle: Call
         key: the request's API.
         caller: its connection.
         request: the decoded message; None where it was not read.
+        context: of the request.
         handle: handles it; returns what a handler returns.
 
     Returns:
@@ -61,11 +76,26 @@ async def gated(gate: Gate, key: int, caller: Caller, request: Any, handle: Call
         CloseConnection: rule 1, or what the handler raises.
     """
     name = APIS[key].name
-    asked = GatedRequest(API_NAMES.get(name, name), caller)
+    named = list(named_partitions(request, lambda topic_id: _topic_name(topic_id, context)))
+    if key == FETCH and request.session_id:
+        named += _of_session(request.session_id, context)
+    asked = GatedRequest(API_NAMES.get(name, name), caller, named, named_group(request))
     try:
         return await through(gate, asked, _Form(key, request), lambda: _handled(handle))
     except CallRefused as refused:
         raise CloseConnection(str(refused)) from None
+
+
+def _topic_name(topic_id: bytes, context: Context) -> str | None:
+    return context.service.topic_name(topic_id_text(topic_id))
+
+
+def _of_session(session_id: int, context: Context) -> Iterator[TopicPartition]:
+    """Yield what an incremental fetch is about besides what it names."""
+    for topic, partition in context.sessions.standing(session_id):
+        name = topic if isinstance(topic, str) else _topic_name(topic, context)
+        if name is not None:
+            yield TopicPartition(name, partition)
 
 
 async def _handled(handle: Callable[[], Any]) -> Any:

@@ -12,7 +12,7 @@ Source: FetchSession, FetchSessionCache, CachedPartition.maybeUpdateResponseData
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -149,6 +149,11 @@ class FetchSessionCache:
         self._sessions[session_id] = self._sessions.pop(session_id)
         session.used_ms = now_ms
         return Opened(session, dict(session.partitions))
+
+    def standing(self, session_id: int) -> Collection[Place]:
+        """Return the partitions of a session; none where there is no such session."""
+        session = self._sessions.get(session_id)
+        return () if session is None else session.partitions.keys()
 
     def _new_session(self, size: int, *, uses_ids: bool, now_ms: int) -> FetchSession | None:
         if len(self._sessions) >= self._slots and not self._evict(size, now_ms):

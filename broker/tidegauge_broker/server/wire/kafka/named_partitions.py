@@ -1,0 +1,67 @@
+"""The partitions, topics and groups that a request of Kafka's protocol names, whichever message it is. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from tidegauge.partition import TopicPartition
+
+NameOf = Callable[[bytes], "str | None"]
+_TOPICS = ("topic", "name", "topic_id")
+_PARTITIONS = ("partitions", "partition_data", "partition_indexes")
+_PARTITION = ("partition", "partition_index", "index")
+_GROUP = ("group_id", "transactional_id", "key")
+_GROUPS = ("groups", "groups_names", "coordinator_keys")
+
+
+def named_partitions(message: Any, name_of: NameOf) -> Iterator[TopicPartition]:
+    """Yield each partition that a request names; one that it names a topic of has -1.
+
+    Args:
+        message: the decoded request; None where it was not read.
+        name_of: the name of the topic with an id; None where there is none.
+    """
+    if not dataclasses.is_dataclass(message):
+        return
+    for field in dataclasses.fields(message):
+        value = getattr(message, field.name)
+        if isinstance(value, (list, tuple)):
+            for item in value:
+                if field.name.startswith("topic"):
+                    yield from _of_topic(item, name_of)
+                else:
+                    yield from named_partitions(item, name_of)
+
+
+def _of_topic(item: Any, name_of: NameOf) -> Iterator[TopicPartition]:
+    names = [item] if isinstance(item, str) else [getattr(item, name, None) for name in _TOPICS]
+    topic = next((name for name in names if isinstance(name, str) and name), None)
+    if topic is None:
+        topic = next((name_of(name) for name in names if isinstance(name, bytes) and any(name)), None)
+    if topic is None:
+        return
+    partitions = next(
+        (found for name in _PARTITIONS if isinstance(found := getattr(item, name, None), (list, tuple))), ()
+    )
+    if not partitions:
+        yield TopicPartition(topic, -1)
+    for partition in partitions:
+        yield TopicPartition(topic, _number(partition))
+
+
+def _number(partition: Any) -> int:
+    if isinstance(partition, int):
+        return partition
+    return next((found for name in _PARTITION if isinstance(found := getattr(partition, name, None), int)), -1)
+
+
+def named_group(message: Any) -> str:
+    """Return the group or transactional id that a request is about; empty where there is none, or more than one."""
+    found = next((value for name in _GROUP if isinstance(value := getattr(message, name, None), str) and value), None)
+    if found is not None:
+        return found
+    several: Iterable[Any] = next((value for name in _GROUPS if (value := getattr(message, name, None))), ())
+    groups = [item if isinstance(item, str) else getattr(item, "group_id", "") for item in several]
+    return groups[0] if len(groups) == 1 else ""
