@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker
 
-.PHONY: help demo test transcripts durations test-long simulate-compiled simulate-long soak soak-spark compose-test bench bench-clients differential check format pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long simulate-compiled simulate-long soak soak-spark compose-test bench bench-clients differential check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -80,6 +80,10 @@ differential: .venv java ## The same script, and the same requests, to Apache Ka
 format: .venv ## Format and sort.
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --select I $(CODE)
+
+diagrams: .venv ## The state diagrams of docs/controller.md and docs/groups.md, from the tables that the code obeys.
+	$(BIN)/python -m tidegauge_controller.diagrams docs/controller.md
+	$(BIN)/python -m tidegauge_broker.diagrams docs/groups.md
 
 pictures: .venv java ## docs/images: the page in a headless Chromium, and commands in a terminal.
 	$(BIN)/python -m tools.pictures

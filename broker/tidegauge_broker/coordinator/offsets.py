@@ -3,7 +3,8 @@
 A commit is pending from its append until the batch is committed. Which of two commits wins is decided by the offset of
 their batches in the log, so that it is the same live and after a load (KAFKA-14505); for a transactional commit that is
 the batch of the commit, not that of the marker.
-Source: the offset part of Kafka's GroupMetadata.
+Source: the offset part of Kafka's GroupMetadata. One flaw of it is not repeated: Kafka keeps the last pending commit of
+a partition only, so when a second commit fails while the first is in flight, the first is acknowledged, not returned.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Offsets:
 
     def __init__(self) -> None:
         self.materialised: dict[TopicPartition, LoggedOffset] = {}
-        self.pending: dict[TopicPartition, CommittedOffset] = {}
+        self.pending: dict[TopicPartition, list[CommittedOffset]] = {}
         self.pending_transactional: dict[int, dict[TopicPartition, LoggedOffset]] = {}
 
     @property
@@ -62,7 +63,8 @@ class Offsets:
 
     def prepare(self, commits: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Take commits that are being appended."""
-        self.pending.update(commits)
+        for topic_partition, committed in commits.items():
+            self.pending.setdefault(topic_partition, []).append(committed)
 
     def complete(self, commits: Mapping[TopicPartition, CommittedOffset], batch_offset: int) -> None:
         """Materialise commits whose batch is committed, unless a newer batch came first.
@@ -70,17 +72,13 @@ class Offsets:
         A partition that has no pending commit any more was deleted meanwhile: its offset does not come back.
         """
         for topic_partition, committed in commits.items():
-            if topic_partition not in self.pending:
-                continue
-            self._materialise(topic_partition, LoggedOffset(batch_offset, committed))
-            if self.pending[topic_partition] == committed:
-                del self.pending[topic_partition]
+            if self._settle(topic_partition, committed):
+                self._materialise(topic_partition, LoggedOffset(batch_offset, committed))
 
     def fail(self, commits: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Forget commits whose append failed, unless a later one has taken the place."""
+        """Forget commits whose append failed; others of the same partitions stay pending."""
         for topic_partition, committed in commits.items():
-            if self.pending.get(topic_partition) == committed:
-                del self.pending[topic_partition]
+            self._settle(topic_partition, committed)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Remove all offsets of these partitions; return those that had a materialised one, for tombstones."""
@@ -122,6 +120,16 @@ class Offsets:
         for topic_partition in expired:
             del self.materialised[topic_partition]
         return expired
+
+    def _settle(self, topic_partition: TopicPartition, committed: CommittedOffset) -> bool:
+        """Take a commit out of the pending ones; return whether it was there."""
+        pending = self.pending.get(topic_partition, [])
+        if committed not in pending:
+            return False
+        pending.remove(committed)
+        if not pending:
+            del self.pending[topic_partition]
+        return True
 
     def _materialise(self, topic_partition: TopicPartition, logged: LoggedOffset) -> None:
         current = self.materialised.get(topic_partition)

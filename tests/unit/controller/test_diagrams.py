@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "controller.md"
 
 def test_the_page_is_up_to_date():
     page = PAGE.read_text()
-    assert renewed(page) == page, "run: python -m tidegauge_controller.diagrams docs/controller.md"
+    assert renewed(page) == page, "run: make diagrams"
 
 
 def test_a_diagram_has_an_arrow_for_each_legal_transition():

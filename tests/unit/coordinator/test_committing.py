@@ -114,6 +114,17 @@ def test_a_commit_that_fails_leaves_a_later_one_pending():
     assert (broker.group().pending_offsets, broker.offset().offset) == ((), 2)
 
 
+def test_a_commit_that_fails_takes_none_with_it_that_is_in_flight():
+    """Kafka keeps the last pending commit of a partition only, and loses the first one in this order of events."""
+    broker = Harness()
+    broker.holds = True
+    first, second = broker.commit(1), broker.commit(2)
+    broker.release(E.NOT_ENOUGH_REPLICAS, index=1)
+    broker.release()
+    assert [broker.committed(first), broker.committed(second)] == [E.NONE, E.COORDINATOR_NOT_AVAILABLE]
+    assert (broker.offset(stable=True).offset, broker.group().pending_offsets) == (1, ())
+
+
 @pytest.mark.parametrize(
     ("append_error", "answer"),
     [
