@@ -1,4 +1,4 @@
-"""Hand-made requests over Kafka's protocol: the answers are those that Apache Kafka 3.9.1 gave when it was recorded."""
+"""Hand-made requests over Kafka's protocol: the responses are those that Apache Kafka 3.9.1 gave when recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegauge_lab.local.cluster import LocalCluster
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
-def test_answers_are_those_of_kafka_but_for_what_has_a_reason(make_cluster) -> None:
+def test_responses_are_those_of_kafka_but_for_what_has_a_reason(make_cluster) -> None:
     """tests/wire_responses has the requests and the reasons; ``make differential`` asks a running Kafka, too."""
     settings = {name: value for name, value in SETTINGS.items() if name in BROKER_SETTINGS}
     cluster: LocalCluster = make_cluster(profile="kafka", settings=settings)

@@ -1,4 +1,4 @@
-"""What Tidegauge answers otherwise than Apache Kafka 3.9.1, each with its reason, and the comparison."""
+"""What Tidegauge responds otherwise than Apache Kafka 3.9.1, each with its reason, and the comparison."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Known(NamedTuple):
     Attributes:
         facts: a regular expression that a fact's whole name matches.
         why: the reason.
-        theirs: what Kafka's answer matches as a whole; "" for a fact that is not there.
+        theirs: what Kafka's response matches as a whole; "" for a fact that is not there.
         ours: what ours matches as a whole; "" for a fact that is not there.
     """
 
@@ -47,14 +47,14 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "ApiVersions others",
         "Envelope (58) is for KRaft; ConsumerGroupHeartbeat and ConsumerGroupDescribe (68, 69) are advertised by Kafka "
-        "only to be answered with UNSUPPORTED_VERSION",
+        "only to be refused with UNSUPPORTED_VERSION",
         r"\[58, 68, 69\]",
         r"\[\]",
     ),
     Known("frame: a string that is no UTF-8", "Kafka puts replacement characters; here such a request is malformed"),
     Known("Produce v[012] magic [01]", "message formats before record batches are not converted", ours=r"\[43\]"),
     Known("Fetch v[0123] of an empty partition", "message formats before record batches are not converted"),
-    Known("Produce null records.*", "Kafka never answers; a client must not wait for ever", "no answer"),
+    Known("Produce null records.*", "Kafka never responds; a client must not wait for ever", "no response"),
     Known(
         "Produce control batch", "control batches are refused before the log is looked at", ours=r".*error_code=87.*"
     ),
@@ -66,7 +66,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known("CreateTopics assignment a broker twice", "Kafka's sentence shows a Scala map", ours=r".*39.*"),
     Known("DeleteTopics without name and id", "an id of zeros is unknown, not forbidden", ours=r".*100.*"),
-    Known("AlterConfigs a resource twice", "Kafka never answers; a client must not wait for ever", "no answer"),
+    Known("AlterConfigs a resource twice", "Kafka never responds; a client must not wait for ever", "no response"),
     Known("ElectLeaders of an unknown kind", "Kafka fails with an unexpected error", ".*-1.*", ".*42.*"),
     Known("IncrementalAlterConfigs unknown operation", "Kafka fails with an unexpected error", ".*-1.*", ".*42.*"),
     Known("topic setting min.cleanable.dirty.ratio=NaN", "NaN is no ratio", ours=".*40.*"),
@@ -127,14 +127,14 @@ class Verdict:
     def text(self) -> str:
         """Return the verdict as lines."""
         lines = [*self.differences, ""]
-        lines += [f"{count} answers differ: {why}" for why, count in sorted(self.known.items())]
-        lines += [f"no answer differs any more: {why}" for why in self.idle]
-        lines.append(f"{self.compared} answers compared, {len(self.differences)} differences without a reason")
+        lines += [f"{count} responses differ: {why}" for why, count in sorted(self.known.items())]
+        lines += [f"no response differs any more: {why}" for why in self.idle]
+        lines.append(f"{self.compared} responses compared, {len(self.differences)} differences without a reason")
         return "\n".join(lines)
 
 
 def compare(theirs: Mapping[str, str], ours: Mapping[str, str]) -> Verdict:
-    """Compare Kafka's answers with ours."""
+    """Compare Kafka's responses with ours."""
     every = [*theirs, *(name for name in ours if name not in theirs)]
     verdict = Verdict(len(every))
     for name in every:
@@ -150,11 +150,11 @@ def compare(theirs: Mapping[str, str], ours: Mapping[str, str]) -> Verdict:
     return verdict
 
 
-def _same(answer: str | None) -> str | None:
-    """Return an answer without what is said otherwise on purpose in many."""
-    if answer is None:
+def _same(response: str | None) -> str | None:
+    """Return an response without what is said otherwise on purpose in many."""
+    if response is None:
         return None
-    return LISTS.sub(r"[\1]", LEGAL_VALUES.sub("", answer))
+    return LISTS.sub(r"[\1]", LEGAL_VALUES.sub("", response))
 
 
 def _fits(rule: Known, name: str, theirs: str, ours: str) -> bool:
@@ -162,16 +162,16 @@ def _fits(rule: Known, name: str, theirs: str, ours: str) -> bool:
     return all(re.fullmatch(pattern, text) for pattern, text in pairs)
 
 
-def _shown(answer: str | None) -> str:
-    return "not there" if answer is None else answer
+def _shown(response: str | None) -> str:
+    return "not there" if response is None else response
 
 
 def recorded() -> Facts:
-    """Return what Apache Kafka 3.9.1 answered when it was recorded."""
+    """Return what Apache Kafka 3.9.1 responded when it was recorded."""
     facts: Facts = json.loads(RECORDING.read_text(encoding="utf-8"))
     return facts
 
 
 def record(facts: Facts) -> None:
-    """Keep Kafka's answers."""
+    """Keep Kafka's responses."""
     RECORDING.write_text(json.dumps(facts, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")

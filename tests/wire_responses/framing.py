@@ -47,7 +47,7 @@ def _with_body(key: int, version: int, body: bytes) -> bytes:
 
 def _did(peer: Peer) -> str:
     try:
-        return "closed" if peer.frame(LIMIT_SECONDS) is None else "answered"
+        return "closed" if peer.frame(LIMIT_SECONDS) is None else "responded"
     except TimeoutError:
         return "open"
 

@@ -22,7 +22,7 @@ Facts = dict[str, str]
 LIMIT_SECONDS = 30.0
 SILENCE_SECONDS = 1.0
 CLOSED = "closed"
-SILENT = "no answer"
+SILENT = "no response"
 CLIENT_ID = "probe"
 KEYS = {api.name: key for key, api in APIS.items()}
 WORDS: Mapping[str, Callable[[Any], Any]] = {
@@ -48,7 +48,7 @@ _NONE_GIVEN = object()
 
 
 class Peer:
-    """One connection. What a broker does instead of answering is a value: ``CLOSED``, ``SILENT``."""
+    """One connection. What a broker does instead of responding is a value: ``CLOSED``, ``SILENT``."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), LIMIT_SECONDS)
@@ -111,7 +111,7 @@ class Peer:
 
 
 class Probe:
-    """Asks the brokers of one cluster, and notes what they answer.
+    """Asks the brokers of one cluster, and notes what they respond.
 
     Args:
         addresses: host and port of each broker's Kafka listener.

@@ -128,8 +128,8 @@ def _acks_zero(probe: Probe) -> None:
     peer.send(9, produce(batch(), acks=0))
     metadata = message("Metadata", topics=[])
     expected = peer.send(12, metadata)
-    answered = struct.unpack(">i", (peer.frame() or bytes(4))[:4])[0]
-    probe.note("Produce acks 0: the first response belongs to the next request", answered == expected)
+    responded = struct.unpack(">i", (peer.frame() or bytes(4))[:4])[0]
+    probe.note("Produce acks 0: the first response belongs to the next request", responded == expected)
     peer.close()
     peer = probe.new_peer(LEADER)
     peer.send(9, produce(batch(), acks=0, topic="nope"))
@@ -234,7 +234,7 @@ def _waits_in_order(probe: Probe, end: int) -> None:
     slow = peer.send(12, fetch(offset=end, max_wait_ms=700))
     quick = peer.send(12, message("Metadata", topics=[]))
     numbers = [struct.unpack(">i", (peer.frame() or bytes(4))[:4])[0] for _ in range(2)]
-    probe.note("a Metadata request behind a Fetch that waits is answered after it", numbers == [slow, quick])
+    probe.note("a Metadata request behind a Fetch that waits has its response after it", numbers == [slow, quick])
     peer.close()
 
 

@@ -1,4 +1,4 @@
-"""Facts about what a broker without authorizer and SASL answers: ACLs, tokens, quotas, users, features."""
+"""Facts about what a broker without authorizer and SASL responds: ACLs, tokens, quotas, users, features."""
 
 from __future__ import annotations
 

@@ -51,6 +51,7 @@ from tidegauge_broker.server.replication.replica_manager import ReplicaManager, 
 from tidegauge_broker.server.seams import Parts, seams_of
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.group_service import GroupService
+from tidegauge_broker.server.service.request_log import RequestLog
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.listeners import WireListeners
 from tidegauge_controller.controller import Controller
@@ -275,7 +276,10 @@ class BrokerProcess:
             create_topic=self._auto_topics.create,
             groups=groups,
             gate=self._seams.gate(),
-            middleware=self._metrics.middleware(),
+            middleware=[
+                *self._metrics.middleware(),
+                *([RequestLog()] if settings.flag("request.log.enable") else ()),
+            ],
         )
         self._metrics.assembled(self._service, self._replicas, self._metadata, self._controller)
         self._seams.assembled(

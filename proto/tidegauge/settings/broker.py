@@ -228,6 +228,11 @@ _OWN = (
         "File that names the step at which the controller kills its process (not in Kafka).",
     ),
     names("lab.held", (), "Partitions T-P whose follower here is held from the start (not in Kafka)."),
+    flag(
+        "request.log.enable",
+        False,
+        "A log line for each completed request, as Kafka's logger kafka.request.logger writes (not in Kafka).",
+    ),
     text("event.log.file", None, "File for the event log, one JSON object a line (not in Kafka)."),
     text(
         "metrics.listener",

@@ -150,7 +150,7 @@ def test_assignments_must_have_an_equals_sign():
     ],
 )
 def test_a_value_is_refused_in_kafkas_words(name: str, text: str, refusal: str) -> None:
-    """As a 3.9.1 broker answers (tests/wire_responses/kafka-3.9.1.json)."""
+    """As a 3.9.1 broker responds (tests/wire_responses/kafka-3.9.1.json)."""
     with pytest.raises(TidegaugeError, match=refusal):
         settings.TOPIC_SETTINGS[name].parse(text)
 
@@ -167,5 +167,5 @@ def test_a_value_is_refused_in_kafkas_words(name: str, text: str, refusal: str) 
     ],
 )
 def test_a_value_is_taken_as_kafka_takes_it(name: str, text: str, value: object) -> None:
-    """As a 3.9.1 broker answers (tests/wire_responses/kafka-3.9.1.json): an empty list is a list."""
+    """As a 3.9.1 broker responds (tests/wire_responses/kafka-3.9.1.json): an empty list is a list."""
     assert settings.TOPIC_SETTINGS[name].parse(text) == value

@@ -1,4 +1,4 @@
-"""A service that answers what a test says, and the context of a request to a handler."""
+"""A service that returns what a test says, and the context of a request to a handler."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ KEYS = {api.name: key for key, api in APIS.items()}
 class FakeService(SimpleNamespace):
     """Has the methods and attributes that the test gives; notes the arguments of each call."""
 
-    def __init__(self, **answers: Any) -> None:
+    def __init__(self, **responses: Any) -> None:
         super().__init__()
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
-        for name, answer in answers.items():
-            setattr(self, name, self._method(name, answer) if callable(answer) else answer)
+        for name, response in responses.items():
+            setattr(self, name, self._method(name, response) if callable(response) else response)
 
-    def _method(self, name: str, answer: Any) -> Any:
+    def _method(self, name: str, response: Any) -> Any:
         def called(*arguments: Any, **named: Any) -> Any:
             self.calls.append((name, arguments, named))
-            return answer(*arguments, **named)
+            return response(*arguments, **named)
 
         return called
 

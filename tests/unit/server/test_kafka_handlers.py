@@ -1,6 +1,6 @@
-"""Handlers of Kafka's protocol over a service that answers what a test says: versions, order of checks, errors.
+"""Handlers of Kafka's protocol over a service that returns what a test says: versions, order of checks, errors.
 
-What a whole broker answers is compared with Kafka's answers by tests/integration/test_kafka_wire_responses.py.
+What a whole broker responds is compared with Kafka's responses by tests/integration/test_kafka_wire_responses.py.
 """
 
 from __future__ import annotations
@@ -263,13 +263,13 @@ async def test_an_epochs_end_is_asked_with_the_known_epoch_only(version: int) ->
     """A current epoch of -1 is not checked."""
     asked: list[Any] = []
 
-    def answer(question: Any) -> EpochEndResult:
+    def response(question: Any) -> EpochEndResult:
         asked.append(question)
         return EpochEndResult(question.topic_partition, ErrorCode.NONE, EpochEnd(3, 8))
 
     item = {"partition": 0, "leader_epoch": 3, "current_leader_epoch": 4}
     request = message("OffsetForLeaderEpoch", topics=[{"topic": "t", "partitions": [item]}])
-    service = FakeService(offset_for_leader_epoch=answer)
+    service = FakeService(offset_for_leader_epoch=response)
     response = await ask(service, "OffsetForLeaderEpoch", version, request)
     [found] = response.topics[0].partitions
     assert (found.error_code, found.end_offset) == (0, 8)

@@ -43,6 +43,7 @@ class MeteredRequests:
             "produce": self._produce,
             "fetch": self._fetch,
             "list_offset": self._list_offset,
+            "old_style_offsets": self._old_style_offsets,
             "metadata": self._metadata,
             "update_metadata": self._update_metadata,
             "find_coordinator": self._find_coordinator,
@@ -98,6 +99,14 @@ class MeteredRequests:
         begin = time.monotonic()
         found = call(*arguments)
         self._took("ListOffsets", begin, failed=found[0].error is not ErrorCode.NONE)
+        return found
+
+    def _old_style_offsets(
+        self, call: Callable[..., tuple[ErrorCode, Sequence[int]]], *arguments: Any
+    ) -> tuple[ErrorCode, Sequence[int]]:
+        begin = time.monotonic()
+        found = call(*arguments)
+        self._took("ListOffsets", begin, failed=found[0] is not ErrorCode.NONE)
         return found
 
     def _metadata(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
