@@ -82,7 +82,7 @@ def _ids(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers)) or "-"
 
 
-def cut(line: str, width: int) -> str:
+def shortened(line: str, width: int) -> str:
     """Return the line's first columns; two points stand for the rest. Styles take no columns and are kept."""
     if len(click.unstyle(line)) <= width:
         return line
@@ -99,4 +99,4 @@ def screen(lines: Sequence[str], height: int, width: int = WIDTH) -> str:
     if len(shown) >= height:
         hidden = len(shown) - height + 2
         shown = [*shown[: height - 2], f"... {hidden} more lines; name topics, or filter partitions"]
-    return HOME + "".join(f"{cut(line, width)}{END_OF_LINE}\n" for line in shown) + END_OF_SCREEN
+    return HOME + "".join(f"{shortened(line, width)}{END_OF_LINE}\n" for line in shown) + END_OF_SCREEN

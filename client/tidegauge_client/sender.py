@@ -15,7 +15,7 @@ Rules (KafkaProducer's Sender, NetworkClient):
     6. While a request to a broker is in flight, batches that are ready for the same broker wait for the response, at
        most ``PATIENCE_MS``: if brokers and client share a machine, a further request queues behind the first and makes
        the queue longer, with one batch in it nearly as much as with ten
-       (docs/adr/0009-a-producer-waits-for-an-answer.md). KafkaProducer sends it at once.
+       (``docs/adr/0009-a-producer-waits-for-an-answer.md``). KafkaProducer sends it at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Asks brokers what they know, and says which of their responses counts: the one place in the lab that does either.
 
-Brokers' metadata caches differ for a while, and that of a broker which is cut off from the controller stays behind.
+Brokers' metadata caches differ for a while, and that of a broker which is partitioned from the controller stays behind.
 
 Rules:
     1. Of several brokers' metadata the newest counts: the highest controller epoch, then the controller's own. Of
@@ -8,7 +8,7 @@ Rules:
     2. A topic that was deleted and created again begins at epoch 0. So states are compared within one topic id only,
        and that id counts which the responses of the highest controller epoch have, of several the more frequent one.
     3. The controller is the one of the highest controller epoch in the responses, if its process lives.
-    4. A broker with a Lab service is asked for its replicas through it, since no fault cuts it; another one, and one
+    4. A broker with a Lab service is asked for its replicas through it, since no fault affects it; another one, and one
        without ``lab.enable=true``, by DescribeReplicas. A broker that does not respond costs the deadline, no more.
 """
 

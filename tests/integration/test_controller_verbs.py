@@ -139,4 +139,4 @@ def test_a_zookeeper_that_is_not_there_is_one_sentence(monkeypatch: pytest.Monke
     monkeypatch.setattr(zk_tree, "ANSWER_SECONDS", 0.3)
     done = typed("zk-tree", "--zookeeper", "127.0.0.1:1")
     assert (done.code, done.stdout) == (FAILED, "")
-    assert "ZooKeeper at 127.0.0.1:1 does not answer" in done.stderr
+    assert "ZooKeeper at 127.0.0.1:1 does not respond" in done.stderr

@@ -355,7 +355,7 @@ async def test_a_power_loss_takes_what_was_not_flushed_and_a_flush_saves_the_res
     await write(brokers, at, b"kept", one)
     assert await lab.sync_log(one, at) == {at: 1}
     await write(brokers, at, b"gone", one)
-    with pytest.raises(TidegaugeError, match="power cut ends its process first"):
+    with pytest.raises(TidegaugeError, match="power loss ends its process first"):
         brokers.start(one, after_power_cut=True)
     brokers.kill(one)
     [outcome] = brokers.start(one, after_power_cut=True)

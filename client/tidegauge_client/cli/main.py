@@ -126,8 +126,8 @@ class Verbs(click.Group):
             if not meant:
                 raise
             *others, last = meant
-            told = f"{', '.join(others)} or {last}" if others else last
-            raise click.UsageError(f"{problem.message} Did you mean {told}?", ctx) from None
+            names = f"{', '.join(others)} or {last}" if others else last
+            raise click.UsageError(f"{problem.message} Did you mean {names}?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Format the list in ``--help``; a verb whose extra is not installed is shown as such."""

@@ -1,7 +1,7 @@
 """The whole audit: all checks on one topic's books, and the report.
 
-Every kind of finding is a violation, with one exception: a phantom is only told, unless the histories are said to hold
-everything that was written (books, rule 1).
+Every kind of finding is a violation, with one exception: a phantom is only reported, unless the histories are said to
+hold everything that was written (books, rule 1).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Report:
         partitions: how many were read.
         records: how many the committed log holds.
         replicas: how many were compared.
-        from_disk: those of them that were read from a broker's disk, since it does not answer: partitions by broker.
+        from_disk: those of them that were read from a broker's disk, since it does not respond: partitions by broker.
         not_checked: what could not be checked, and why.
     """
 

@@ -82,7 +82,7 @@ class CommittedLog:
         high_watermark: where the reading ended.
         records: by offset.
         has_own_timestamps: records carry their producers' timestamps (CreateTime).
-        is_compacted: an older record of a key may be gone.
+        is_compacted: an older record of a key may be missing.
         log_end_offset: the leader's; what it holds from the high watermark on may still be committed. -1: none.
     """
 
@@ -149,7 +149,7 @@ class ReplicaLog:
         records: by offset, read where the log may have been compacted; None: compare the marks.
         has_sparse_batches: a batch holds fewer records than offsets, which compaction alone makes.
         damage: what could not be read, by offset.
-        is_from_disk: read from the files of a broker that does not answer: the high watermark is that of the
+        is_from_disk: read from the files of a broker that does not respond: the high watermark is that of the
             checkpoint file, and what is missing at the end is fetched once the broker is back.
     """
 

@@ -29,7 +29,7 @@ Event = Mapping[str, Any]
 
 @dataclass(slots=True)
 class _Replica:
-    """One replica as its broker's events have told so far."""
+    """One replica as its broker's events describe it so far."""
 
     role: str = ""
     leader_epoch: int = -1

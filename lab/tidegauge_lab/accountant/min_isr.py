@@ -1,8 +1,8 @@
 """Acknowledged below min.insync.replicas: acks=all says that so many replicas had the record.
 
 Rules:
-    1. An acknowledgement is convicted only where, for the whole time from its hand-over to its answer, some broker led
-       with an ISR that was too small, and none led with one that sufficed.
+    1. An acknowledgement is convicted only where, for the whole time from its hand-over to its response, some broker
+       led with an ISR that was too small, and none led with one that sufficed.
     2. A leader's ISR is the larger one while a change is pending (the maximal ISR). Its leadership ends with its next
        role, its next start, or another broker's leadership in a higher epoch.
     3. Brokers' and producers' clocks are compared: ``MARGIN_US`` at either end is given to the benefit of the doubt.

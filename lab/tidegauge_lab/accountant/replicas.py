@@ -8,13 +8,13 @@ Rules:
     3. What only one of them keeps, below the other's log start offset, is not compared.
     4. A replica that is in an older epoch than the leader's may have truncation before it, and is held to its own high
        watermark only.
-    5. A replica that was read from the disk of a broker that does not answer is held to the high watermark in its
+    5. A replica that was read from the disk of a broker that does not respond is held to the high watermark in its
        checkpoint file, and to no more than it has: what it lacks at the end it will fetch.
     6. Each replica of a compacted topic is compacted when its broker comes to it, so two of them may hold different
-       records and differently cut batches. What they both hold at an offset must be equal. A record that only one of
+       records and different batches. What they both hold at an offset must be equal. A record that only one of
        them holds must be one that the cleaner may remove (Kafka's Cleaner.shouldRetainRecord): it has no key, it is a
-       tombstone, or a later record has its key. A tombstone that is gone from both logs excuses what was before it, if
-       it may have been above the end of the log that still has the record.
+       tombstone, or a later record has its key. A tombstone that is missing from both logs excuses what was before it,
+       if it may have been above the end of the log that still has the record.
     7. What cannot be read is reported as damaged and not compared; where the reference's log breaks off, the others
        are compared among themselves.
 

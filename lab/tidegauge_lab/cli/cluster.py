@@ -222,7 +222,7 @@ def _take_down(cluster: LocalCluster) -> None:
 @output_option
 @lab_verb
 def down(purge: bool, directory: Path, output: str) -> None:
-    """Stop everything; returns when all processes are gone. Where there is no cluster, nothing is to be done."""
+    """Stop everything; returns when all processes have ended. Where there is no cluster, nothing is to be done."""
     if not (directory / FILE_NAME).exists() and not (purge and directory.exists()):
         say(f"There is no cluster in {directory.absolute()}: nothing is to be taken down")
         if output == "json":

@@ -109,7 +109,7 @@ def _run(
         because = f", {role}" if role is not None and outcome.target != ZOOKEEPER else ""
         click.echo(f"{_DONE[verb]} {called(outcome.process)}{because} (process {outcome.pid}).")
         if outcome.lost_bytes:
-            say(f"The power cut took {outcome.lost_bytes} bytes that {called(outcome.process)} had never flushed")
+            say(f"The power loss took {outcome.lost_bytes} bytes that {called(outcome.process)} had never flushed")
     killed = [outcome.target for outcome in outcomes if outcome.changed and outcome.target != ZOOKEEPER]
     if verb == "kill" and killed:
         say(_next_step(role, killed[0], directory))
@@ -185,11 +185,11 @@ def resume(**options: Any) -> None:
     multiple=True,
     help="Hold the fetches of this partition from the start; may be repeated.",
 )
-@click.option("--after-power-cut", is_flag=True, help="What the broker had not flushed to its disk is gone.")
+@click.option("--after-power-cut", is_flag=True, help="What the broker had not flushed to its disk is lost.")
 @target_options
 @lab_verb
 def start(held: tuple[TopicPartition, ...], *, after_power_cut: bool, **options: Any) -> None:
-    """Start processes on their old data and port; returns when brokers are registered and answer (limit 60 s)."""
+    """Start processes on their old data and port; returns when brokers are registered and respond (limit 60 s)."""
     _run(
         "start",
         options,

@@ -1,7 +1,7 @@
 """``tidegauge hold-fetch`` and ``step-fetch``: a follower, round by round (docs/faults.md).
 
-A step prints what was asked and answered, and what the round changed at the follower and at the leader. A refused
-round is told with the error's name, and the exit code is 1; further rounds are not tried then.
+A step prints what was requested and returned, and what the round changed at the follower and at the leader. A refused
+round is reported with the error's name, and the exit code is 1; further rounds are not tried then.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def hold_fetch(
 async def _followers(switches: Switches, at: TopicPartition) -> list[int]:
     found = [broker_id for broker_id, one in (await replicas_of(switches, at)).items() if one.role == "follower"]
     if not found:
-        raise TidegaugeError(ErrorCode.REPLICA_NOT_AVAILABLE, f"no broker that answers follows in {at}")
+        raise TidegaugeError(ErrorCode.REPLICA_NOT_AVAILABLE, f"no broker that responds follows in {at}")
     return found
 
 
@@ -92,7 +92,7 @@ async def _held(switches: Switches, at: TopicPartition) -> list[int]:
     type=click.Choice([until.value for until in Until]),
     default=Until.ANSWER.value,
     show_default=True,
-    help="request: stop when the leader has taken it, and keeps the answer back until the next step.",
+    help="request: stop when the leader has taken it, and withholds the response until the next step.",
 )
 @verb_options
 @lab_verb
@@ -105,9 +105,9 @@ def step_fetch(
     directory: Path,
     bootstrap_server: str | None,
 ) -> None:
-    """Let a held follower do one round: request, answer (after its wait in the purgatory), append."""
+    """Let a held follower do one round: request, response (after its wait in the purgatory), append."""
     if rounds > 1 and until == Until.REQUEST.value:
-        raise click.UsageError("A round that stops at its request has not ended: --rounds goes with --until answer.")
+        raise click.UsageError("A round that stops at its request has not ended: --rounds can't be combined with it.")
 
     async def do(switches: Switches) -> list[Step]:
         followers = [broker] if broker is not None else await _held_followers(switches, partition)

@@ -43,7 +43,7 @@ def expire_session(broker_id: int, output: str, directory: Path, bootstrap_serve
 def sync(
     broker_id: int, partition: TopicPartition | None, output: str, directory: Path, bootstrap_server: str | None
 ) -> None:
-    """Flush a replica's log to the disk, or all of a broker: a power cut can't take it any more."""
+    """Flush a replica's log to the disk, or all of a broker: a power loss can't take it any more."""
     flushed = with_switches(directory, bootstrap_server, lambda switches: switches.sync_log(broker_id, partition))
     if output == "json":
         logs = [{"partition": str(at), "recovery_point": offset} for at, offset in flushed.items()]

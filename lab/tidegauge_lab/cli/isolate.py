@@ -27,7 +27,7 @@ isolate = fault_verb(ISOLATE)
 @verb_options
 @lab_verb
 def heal(ids: tuple[int, ...], output: str, directory: Path, bootstrap_server: str | None) -> None:
-    """End cuts, delays and losses of connections: of these brokers, or of all that answer."""
+    """End network partitions, delays and losses of connections: of these brokers, or of all that respond."""
 
     async def do(switches: Switches) -> list[Fault]:
         if ids:
@@ -60,7 +60,7 @@ def _tell_ended(ended: Sequence[Fault], released: Sequence[tuple[int, TopicParti
 @verb_options
 @lab_verb
 def faults(output: str, directory: Path, bootstrap_server: str | None, *, clear: bool) -> None:
-    """List what is in force inside the brokers: cuts, errors, disks, held followers."""
+    """List what is in force inside the brokers: network partitions, errors, disks, held followers."""
     if clear:
         _clear(output, directory, bootstrap_server)
         return
@@ -77,7 +77,7 @@ def faults(output: str, directory: Path, bootstrap_server: str | None, *, clear:
         click.echo(line)
     for broker_id in asked:
         if broker_id not in found:
-            say(f"Broker {broker_id} does not answer: it is down, paused or out of reach")
+            say(f"Broker {broker_id} does not respond: it is down, paused or out of reach")
     if not lines:
         say("Nothing is in force")
 
@@ -88,7 +88,7 @@ def _lines(switches: BrokerSwitches | None) -> list[str]:
     name = f"Broker {switches.broker_id}"
     lines = [f"{name}: {fault.text} (fault {fault.fault_id}, met {fault.met})" for fault in switches.faults]
     for at, leader in switches.held.items():
-        kept = f"; broker {leader} keeps an answer back" if leader is not None else ""
+        kept = f"; broker {leader} withholds a response" if leader is not None else ""
         lines.append(f"{name}: fetches of {at} are held{kept}")
     return lines
 

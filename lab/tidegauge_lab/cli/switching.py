@@ -1,6 +1,6 @@
 """What the verbs share that reach into broker processes: where the brokers are, and how they are asked.
 
-With ``-b`` or its variable the brokers are those that live in the answering broker's metadata; else those of the
+With ``-b`` or its variable the brokers are those that live in the responding broker's metadata; else those of the
 cluster in ``--dir``, whether they run or not.
 """
 
@@ -58,7 +58,7 @@ async def replicas_of(switches: Switches, at: TopicPartition) -> Mapping[int, me
     """Return the partition's replicas by broker, as far as brokers respond.
 
     Raises:
-        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, none of them has one; BROKER_NOT_AVAILABLE, none answers.
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, none of them has one; BROKER_NOT_AVAILABLE, none responds.
     """
     channels = Channels(switches.security)
     try:
@@ -74,13 +74,13 @@ async def replicas_of(switches: Switches, at: TopicPartition) -> Mapping[int, me
     if not found:
         raise TidegaugeError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"no broker that answers has a replica of {at}; `tidegauge list-topics` shows what there is",
+            f"no broker that responds has a replica of {at}; `tidegauge list-topics` shows what there is",
         )
     return found
 
 
 async def each(switches: Switches, ask: Callable[[int], Awaitable[Result]]) -> dict[int, Result]:
-    """Ask all brokers at once; those that don't answer are left out."""
+    """Ask all brokers at once; those that don't respond are left out."""
 
     async def one(broker_id: int) -> Result | None:
         try:

@@ -59,7 +59,7 @@ def verify(
     directory: Path,
     output: str,
 ) -> None:
-    """Compare what producers were told with the committed log and with all replicas."""
+    """Compare the responses that producers got with the committed log and with all replicas."""
     if complete and not histories:
         raise click.UsageError("Option --complete says something of histories: give --history")
     bootstrap = servers(bootstrap_server, directory)

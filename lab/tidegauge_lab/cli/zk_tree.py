@@ -4,7 +4,7 @@ Each line is a znode: its name indented by its depth, its data, and behind ``#``
 whose session owns it. With ``--watch`` the changes follow, a line each: ``+`` created, ``~`` changed, ``-`` deleted.
 JSON: one document ``{"znodes":[{"path","data","version","czxid","owner"}]}``, with ``--watch`` an object a line, the
 changes with ``"change"`` too; data that is not UTF-8 stands as ``{"base64": ...}``, ZooKeeper's null as null.
-The address comes from ``--zookeeper``, else from the cluster in ``--dir``. A ZooKeeper that does not answer costs five
+The address comes from ``--zookeeper``, else from the cluster in ``--dir``. A ZooKeeper that does not respond costs five
 seconds and one sentence.
 """
 
@@ -70,7 +70,7 @@ class _Client:
     def _unreachable(self) -> TidegaugeError:
         return TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
-            f"ZooKeeper at {self._address} does not answer; see `tidegauge status`, and start it with "
+            f"ZooKeeper at {self._address} does not respond; see `tidegauge status`, and start it with "
             "`tidegauge start --zookeeper`",
         )
 
@@ -78,7 +78,7 @@ class _Client:
         """All znodes below the chroot but ZooKeeper's own.
 
         Raises:
-            TidegaugeError: ZooKeeper does not answer.
+            TidegaugeError: ZooKeeper does not respond.
         """
         try:
             return dict(self._below("/"))

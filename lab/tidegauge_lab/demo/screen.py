@@ -62,7 +62,7 @@ def tell(text: str = "") -> None:
 
 
 def keep_stdout_for_json() -> None:
-    """From now on the story is told on stderr."""
+    """Write the story to stderr from now on."""
     global _stdout_is_for_json  # noqa: PLW0603 - one process tells one story
     _stdout_is_for_json = True
 

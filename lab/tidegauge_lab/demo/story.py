@@ -59,7 +59,7 @@ class Demo:
         self._rows = rows
         self._stream_seconds = stream_seconds
         self._archive = find_archive()
-        find_job()  # a missing Spark is told before anything starts
+        find_job()  # a missing Spark is reported before anything starts
         self._query = Query(directory)
         self._problems: list[str] = []
 

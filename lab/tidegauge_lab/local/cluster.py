@@ -201,7 +201,7 @@ class LocalCluster:
     # Faults
 
     def kill(self, *targets: Target) -> list[Outcome]:
-        """SIGKILL; returns when the processes are gone."""
+        """SIGKILL; returns when the processes have ended."""
         with self._together(targets) as processes:
             return faults.kill(processes, self.logs)
 
@@ -209,7 +209,7 @@ class LocalCluster:
         """Stop processes by a controlled shutdown; return when they have ended. Paused ones are resumed for it.
 
         Raises:
-            TimeLimitError: they are not gone in time; they may still end.
+            TimeLimitError: they do not end in time; they may still end.
         """
         with self._together(targets) as processes:
             return faults.stop(processes, self.logs, limit_seconds)
@@ -245,11 +245,11 @@ class LocalCluster:
             targets: broker ids, ``zookeeper``.
             limit_seconds: for all of them.
             held: partitions whose followers there are held from the start.
-            after_power_cut: what a broker never flushed is gone first.
+            after_power_cut: what a broker never flushed is lost first.
 
         Raises:
             TidegaugeError: one is paused, its port is busy, there is no ZooKeeper, or it ended; or one is up that
-                was to start held or after a power cut.
+                was to start held or after a power loss.
             TimeLimitError: not ready in time; it may still become so.
         """
         start_with = faults.StartWith(tuple(held), after_power_cut)

@@ -82,7 +82,7 @@ def require_new(directory: Path) -> None:
 def remove_cluster(directory: Path) -> None:
     """Delete what ``up`` made here, and the directory itself if nothing else is in it. Nothing of it may run."""
     assert (directory / FILE_NAME).exists(), "only a cluster's directory is ever deleted"
-    # The cluster file goes last but for the lock: a deletion that is cut off can be repeated.
+    # The cluster file goes last but for the lock: an interrupted deletion can be repeated.
     last = (FILE_NAME, CLUSTER_LOCK)
     for path in sorted(_own_paths(directory), key=lambda path: last.index(path.name) if path.name in last else -1):
         if path.is_dir() and not path.is_symlink():

@@ -35,7 +35,9 @@ def hold(path: Path, limit_seconds: float, *, shared: bool = False) -> Iterator[
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except FileNotFoundError:
-            raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, f"{path.parent} is gone: it was removed") from None
+            raise TidegaugeError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"{path.parent} does not exist any more: it was removed"
+            ) from None
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if os.fstat(descriptor).st_ino == path.stat().st_ino:

@@ -38,7 +38,7 @@ class Wanted:
 
 
 class Plan(NamedTuple):
-    """The cluster, and what the user should be told of it."""
+    """The cluster, and what the user should know of it."""
 
     file: ClusterFile
     notes: list[str]

@@ -170,7 +170,7 @@ class Reservations:
 
     They are not bound yet while a cluster starts, and not while one of its processes is down, which comes back to them.
     One small file per user, under a lock. A reservation ends when its cluster is taken down (``release``), when its
-    directory is gone, or when none of its processes has run for a minute.
+    directory was removed, or when none of its processes has run for a minute.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
         changed: False when it was so already.
         pid: the process it was done to; the new one after a start; None when there was none.
         state: its state now.
-        lost_bytes: what was never flushed, and is gone by a power cut.
+        lost_bytes: what was never flushed, and is lost in a power loss.
     """
 
     process: str
@@ -64,7 +64,7 @@ class StartWith(NamedTuple):
 
 
 def kill(processes: Processes, logs: Path) -> list[Outcome]:
-    """SIGKILL to all, then wait until all are gone."""
+    """SIGKILL to all, then wait until all have ended."""
     pids = {target: process.pid for target, process in processes.items()}
     for target, process in processes.items():
         if pids[target] is not None:
@@ -79,10 +79,10 @@ def kill(processes: Processes, logs: Path) -> list[Outcome]:
 
 
 def stop(processes: Processes, logs: Path, limit_seconds: float) -> list[Outcome]:
-    """SIGTERM to all, then wait until all are gone; brokers move their leaders away first.
+    """SIGTERM to all, then wait until all have ended; brokers move their leaders away first.
 
     Raises:
-        TimeLimitError: one is not gone in time.
+        TimeLimitError: one does not end in time.
     """
     pids = {target: process.pid for target, process in processes.items()}
     for target, process in processes.items():
@@ -157,7 +157,7 @@ def start(
 
     Raises:
         TidegaugeError: one is paused, a port is busy, there is no ZooKeeper, or one ended; or one is up that was to
-            start held or after a power cut.
+            start held or after a power loss.
         TimeLimitError: one is not ready in time.
     """
     start_with = start_with or StartWith()
@@ -216,7 +216,7 @@ def _refuse_for_running(broker_id: int, start_with: StartWith) -> None:
     if start_with.after_power_cut:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {broker_id} is up, and a power cut ends its process first: `tidegauge kill {broker_id}`; "
+            f"broker {broker_id} is up, and a power loss ends its process first: `tidegauge kill {broker_id}`; "
             "nothing was done",
         )
     if start_with.held:

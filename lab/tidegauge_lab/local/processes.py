@@ -7,7 +7,7 @@ Rules:
   it started at that time, so a number that the system gave to another process is never signalled; a copied
   directory does not own the original's processes.
 - A zombie counts as dead: it holds no port, lock or connection, and only its parent can make its number vanish. But a
-  main thread that is one while others still end is not gone: until the last of them has ended, all is held.
+  main thread that is one while others still end is not dead: until the last of them has ended, all is held.
 - Paused means that every thread is stopped (``T``): a signal that is merely on its way has no effect yet.
 """
 
@@ -156,7 +156,7 @@ class LabProcess:
         temporary.replace(self.pid_file)
 
     def send(self, number: signal.Signals) -> bool:
-        """Send a signal; False when the process is gone."""
+        """Send a signal; False when the process is dead."""
         pid = self.pid
         if pid is None:
             return False
@@ -167,7 +167,7 @@ class LabProcess:
         return True
 
     def kill(self) -> bool:
-        """SIGKILL, and wait until it is gone. False when it was gone before."""
+        """Send SIGKILL and wait until it is dead. Return False when it was dead before."""
         sent = self.send(signal.SIGKILL)
         if sent and not self.wait_gone(_SIGNAL_EFFECT_SECONDS):
             raise TimeoutError(f"{self.name} (process {self.pid}) is still there after SIGKILL")

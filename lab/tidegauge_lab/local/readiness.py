@@ -4,7 +4,7 @@ Rules:
 - The cluster is ready once every broker is registered, a controller is elected, and the metadata of *all* brokers shows
   all of them and the same controller: then any of them may be asked anything.
 - One broker is ready once it is registered, has metadata that shows itself and a live controller, its replicas have the
-  roles that the controller gave them at its start (health says all that: ``tidegauge.ready``), and it answers.
+  roles that the controller gave them at its start (health says all that: ``tidegauge.ready``), and it responds.
 
 Pure: views come in, sentences go out.
 """

@@ -1,7 +1,7 @@
 """Roles by which a fault names its broker: ``--leader-of T-P``, ``--follower-of T-P``, ``--controller``.
 
 Rules: a role is resolved once, before anything is done; when no broker holds it, nothing is done.
-Brokers' metadata may differ for a while; the answer with the highest leader epoch, then partition epoch, counts. Of
+Brokers' metadata may differ for a while; the response with the highest leader epoch, then partition epoch, counts. Of
 several followers the first in assignment order is meant that the verb can change: a live one for ``kill``, one that is
 down for ``start``.
 

@@ -1,7 +1,7 @@
 """End processes for good: gently first, by force when that takes too long.
 
 Order for one group: a paused process is resumed (it could not even see SIGTERM), SIGTERM goes to all, those that are
-left after the grace are killed. Afterwards none of them runs, and their pid files are gone: that tells a foreground
+left after the grace are killed. Afterwards none of them runs, and their pid files are removed: that tells a foreground
 ``up`` that the cluster was taken down on purpose.
 """
 
@@ -17,7 +17,7 @@ GRACE_SECONDS = 10.0
 
 
 def end(processes: Sequence[LabProcess], *, grace_seconds: float = GRACE_SECONDS) -> None:
-    """End these processes; they are all gone when this returns."""
+    """End these processes; they have all ended when this returns."""
     for process in processes:
         process.send(signal.SIGTERM)
         process.send(signal.SIGCONT)

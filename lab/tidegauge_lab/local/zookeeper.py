@@ -4,7 +4,7 @@ Facts it rests on: PySpark's wheel holds the ZooKeeper 3.9 server with all it ne
 add (``tidegauge.java`` chooses it). Only those jars that the server uses are named: with all of PySpark's the start
 takes twice as long.
 ``tickTime=500`` allows sessions from 1 s on, which the fast profile needs; data and log lie in the cluster's directory.
-The health question is ``srvr``, the only four-letter word that a default ZooKeeper answers.
+The health question is ``srvr``, the only four-letter word that a default ZooKeeper serves.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def answers(address: str, limit_seconds: float = 1.0) -> bool:
 
 
 def is_reachable(address: str, limit_seconds: float = 1.0) -> bool:
-    """Whether one of the servers accepts connections; a foreign one may not answer ``srvr``."""
+    """Whether one of the servers accepts connections; a foreign one may not serve ``srvr``."""
     return any(_connects(server, limit_seconds) for server in split_address(address))
 
 

@@ -220,12 +220,12 @@ class AsyncCluster(AsyncFaults):
     async def start(
         self, *targets: Target, held: Sequence[tuple[str, int]] = (), after_power_cut: bool = False
     ) -> None:
-        """Start on the old data and port; done when it is registered and answers.
+        """Start on the old data and port; done when it is registered and responds.
 
         Args:
             targets: broker ids, ``ZOOKEEPER``.
             held: partitions, as ``(topic, 0)``, whose followers there are held from the start.
-            after_power_cut: what a broker never flushed is gone first.
+            after_power_cut: what a broker never flushed is lost first.
         """
         partitions = [TopicPartition(*one) for one in held]
         await asyncio.to_thread(self.local.start, *targets, held=partitions, after_power_cut=after_power_cut)
@@ -267,5 +267,5 @@ class AsyncCluster(AsyncFaults):
         if any(state is not ProcessState.UP for state in states.values()):
             await asyncio.to_thread(self.local.up)
         elif was_switched:
-            # One that was cut off has to register again.
+            # A broker that was partitioned has to register again.
             await asyncio.to_thread(self.local.wait_ready)

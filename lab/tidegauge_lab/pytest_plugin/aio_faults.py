@@ -1,8 +1,8 @@
-"""Faults inside the brokers of a test's cluster: cuts, errors, disks, held followers; for asyncio tests.
+"""Faults inside the brokers of a test's cluster: network partitions, errors, disks, held followers; for asyncio tests.
 
 Rules:
     1. A switch returns when its effect is true. What it needs to know stands in ``docs/faults.md``.
-    2. Brokers are asked over the Lab service, which no fault cuts.
+    2. Brokers are asked over the Lab service, which no fault affects.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AsyncFaults(FaultCalls):
             return await switches.set_fault(broker, wanted)
 
     async def heal(self, *brokers: int) -> None:
-        """End all cuts, delays and losses of these brokers, or of all that run."""
+        """End all network partitions, delays and losses of these brokers, or of all that run."""
         async with Switches.of_cluster(self.local.file) as switches:
             for broker in brokers or self._up():
                 await switches.heal(broker)
@@ -100,7 +100,7 @@ class AsyncFaults(FaultCalls):
             await switches.expire_session(broker)
 
     async def sync(self, broker: int, topic: str | None = None, partition: int = 0) -> None:
-        """Flush a replica's log to the disk, or all of the broker: a power cut can't take it any more."""
+        """Flush a replica's log to the disk, or all of the broker: a power loss can't take it any more."""
         at = None if topic is None else TopicPartition(topic, partition)
         async with Switches.of_cluster(self.local.file) as switches:
             await switches.sync_log(broker, at)

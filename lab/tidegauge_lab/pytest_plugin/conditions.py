@@ -1,6 +1,6 @@
 """What may be waited for: leader, ISR, high watermark, in sync; and the exception that says what is true instead.
 
-The conditions are those of ``tidegauge wait``: they hold when they hold in the metadata of every broker that answers,
+The conditions are those of ``tidegauge wait``: they hold when they hold in the metadata of every broker that responds,
 and the brokers meant confirm it themselves.
 """
 

@@ -167,12 +167,12 @@ class SyncCluster(SyncClusterBase):
         self._run(self.aio.resume(*targets))
 
     def start(self, *targets: Target, held: Sequence[tuple[str, int]] = (), after_power_cut: bool = False) -> None:
-        """Start on the old data and port; done when it is registered and answers.
+        """Start on the old data and port; done when it is registered and responds.
 
         Args:
             targets: broker ids, ``ZOOKEEPER``.
             held: partitions, as ``(topic, 0)``, whose followers there are held from the start.
-            after_power_cut: what a broker never flushed is gone first.
+            after_power_cut: what a broker never flushed is lost first.
         """
         self._run(self.aio.start(*targets, held=held, after_power_cut=after_power_cut))
 
@@ -206,7 +206,7 @@ class SyncCluster(SyncClusterBase):
         return self._run(self.aio.set_fault(broker, wanted))
 
     def heal(self, *brokers: int) -> None:
-        """End all cuts, delays and losses of these brokers, or of all that run."""
+        """End all network partitions, delays and losses of these brokers, or of all that run."""
         self._run(self.aio.heal(*brokers))
 
     def faults(self) -> list[BrokerSwitches]:
@@ -234,7 +234,7 @@ class SyncCluster(SyncClusterBase):
         self._run(self.aio.expire_session(broker))
 
     def sync(self, broker: int, topic: str | None = None, partition: int = 0) -> None:
-        """Flush a replica's log to the disk, or all of the broker: a power cut can't take it any more."""
+        """Flush a replica's log to the disk, or all of the broker: a power loss can't take it any more."""
         self._run(self.aio.sync(broker, topic, partition))
 
     def isolate(

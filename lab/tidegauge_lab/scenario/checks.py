@@ -12,21 +12,21 @@ from tidegauge_lab.scenario.steps import Expect
 
 
 def differences(
-    expect: Expect, facts: Facts, answers: Mapping[str, str], readable: Callable[[], Sequence[str]]
+    expect: Expect, facts: Facts, responses: Mapping[str, str], readable: Callable[[], Sequence[str]]
 ) -> list[str]:
     """Return what is not as expected.
 
     Args:
         expect: the step.
         facts: what is so.
-        answers: what producers were told, by value.
+        responses: those that producers got, by value.
         readable: asks the leader what consumers may read; called only where that is expected.
     """
     return [
         *_cluster_differences(expect, facts),
         *_replica_differences(expect, facts),
         *_log_differences(expect, facts),
-        *_answer_differences(expect, answers),
+        *_answer_differences(expect, responses),
         *_readable_differences(expect, readable),
     ]
 
@@ -77,7 +77,7 @@ def says_not(leader: int) -> str:
 
 
 def _silent(broker: int) -> str:
-    return f"broker {broker} does not answer, or has no replica"
+    return f"broker {broker} does not respond, or has no replica"
 
 
 def _log_differences(expect: Expect, facts: Facts) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _answer_differences(expect: Expect, answers: Mapping[str, str]) -> Iterator[
     for value, wanted in (expect.answers or {}).items():
         found = answers.get(value, "none")
         if found != wanted:
-            yield f"the answer for {value} is {found}, not {wanted}"
+            yield f"the response to {value} is {found}, not {wanted}"
 
 
 def _readable_differences(expect: Expect, readable: Callable[[], Sequence[str]]) -> Iterator[str]:

@@ -43,7 +43,7 @@ class Facts:
         leader: as the cluster sees it; NO_LEADER for none.
         epoch: its leader epoch; -1 while no broker could be asked.
         isr: in stored order.
-        replicas: of the brokers that answer.
+        replicas: of the brokers that respond.
         logs: the records in the files of each assigned broker, whether it lives or not.
         assigned: brokers with a replica, in assignment order.
     """
@@ -57,7 +57,7 @@ class Facts:
 
     @property
     def is_led(self) -> bool:
-        """Whether the leader that the cluster sees answers and says itself that it leads in this epoch."""
+        """Whether the leader that the cluster sees responds and says itself that it leads in this epoch."""
         replica = self.replicas.get(self.leader)
         return replica is not None and (replica.role, replica.leader_epoch) == (LEADER, self.epoch)
 

@@ -1,11 +1,12 @@
 """The hands of a scenario: everything it asks of brokers over the network, synchronously.
 
 Rules:
-- A produce is one batch in one request to one broker, without retries: what the broker answers is the answer. A
+- A produce is one batch in one request to one broker, without retries: the broker's response is final. A
   connection that breaks meanwhile leaves the outcome ``unknown``.
 - What a partition looks like is put together from every broker that runs: the newest view of the cluster (by controller
-  epoch, then leader epoch, then partition epoch), and each replica by its own broker's word, through every cut.
-- Brokers whose processes are frozen or gone are not asked.
+  epoch, then leader epoch, then partition epoch), and each replica by its own broker's response, through every network
+  partition.
+- Brokers whose processes are frozen or dead are not asked.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _CLOSE_LIMIT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a producer was told of one record.
+    """The response that a producer got for one record.
 
     Attributes:
         state: ``ack``, ``unknown``, or the name of an error.
@@ -116,7 +117,7 @@ class Hands:
             return future.result(limit_seconds)
         except FutureTimeoutError:
             future.cancel()
-            raise TimeLimitError(f"a broker did not answer within {limit_seconds:g} s") from None
+            raise TimeLimitError(f"a broker did not respond within {limit_seconds:g} s") from None
         except KeyboardInterrupt:
             future.cancel()
             raise
@@ -156,7 +157,7 @@ class Hands:
     def produce(
         self, at: TopicPartition, value: str, timestamp_ms: int, acks: int, broker_id: int, wait_ms: int
     ) -> Future[Answer]:
-        """Send one batch to a broker; the future is its answer."""
+        """Send one batch to a broker; the future is its response."""
         batch = encode_batch([NewRecord(value.encode(), None, timestamp_ms)])
         request = produce_pb2.ProduceRequest(
             acks=acks,
@@ -183,7 +184,7 @@ class Hands:
         """Return the values that a consumer can read from the leader now.
 
         Raises:
-            TidegaugeError: it refuses, or does not answer.
+            TidegaugeError: it refuses, or does not respond.
         """
         request = fetch_pb2.FetchRequest(
             max_wait_ms=0,
@@ -229,7 +230,7 @@ class Hands:
         self._run(create())
 
     def topic_identity(self, name: str) -> TopicIdentity:
-        """Return the ids of a topic and the cluster; empty where no broker answers."""
+        """Return the ids of a topic and the cluster; empty where no broker responds."""
         try:
             return self._run(self._admin.metadata([name])).identity_of(name)
         except (TidegaugeError, TimeLimitError):
@@ -267,7 +268,7 @@ class Hands:
         self._run(self._switches.clear(broker_id))
 
     def heal(self, broker_id: int) -> None:
-        """End its cuts."""
+        """End its network partitions."""
         self._run(self._switches.heal(broker_id))
 
     def expire_session(self, broker_id: int) -> None:

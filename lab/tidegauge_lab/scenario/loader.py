@@ -1,9 +1,9 @@
-"""From the text of a scenario file to a ``Scenario``; what is wrong is told with the file and the line.
+"""From the text of a scenario file to a ``Scenario``; a problem is reported with the file and the line.
 
 Rules:
 - Everything is checked before a process is started: words of the vocabulary, kinds of values, settings, and that each
   broker, topic, mark and value that a step names is there.
-- All problems of a file are told at once, by line; only text that is not YAML ends the reading at its first fault.
+- All problems of a file are reported at once, by line; only text that is not YAML ends the reading at its first fault.
 """
 
 from __future__ import annotations

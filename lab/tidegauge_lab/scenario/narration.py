@@ -14,7 +14,7 @@ from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.readers import NO_LEADER
 
 LEGEND = (
-    "A state is written BROKER: LEO/HW, with * at the leader and - for a broker that does not answer:",
+    "A state is written BROKER: LEO/HW, with * at the leader and - for a broker that does not respond:",
     "`1: 2/1*  2: -` says that broker 1 leads with log end offset 2 and high watermark 1.",
     "A log is written VALUE@EPOCH, in the order of its offsets.",
 )
@@ -72,13 +72,13 @@ def _(step: steps.CreateTopic) -> str:
 def _(step: steps.Produce) -> str:
     acks = "all" if step.acks == -1 else step.acks
     via = "" if step.via is None else f" through broker {step.via}, whoever leads"
-    later = ", without waiting for the answer" if step.answer == "later" else ""
+    later = ", without waiting for the response" if step.answer == "later" else ""
     return f"Produce {joined(step.values)} with acks={acks}{via}{later}{_refused(step.error)}"
 
 
 @_sentence.register
 def _(step: steps.WaitAnswer) -> str:
-    how = "is acknowledged" if step.error is ErrorCode.NONE else f"is answered with {step.error.name}"
+    how = "is acknowledged" if step.error is ErrorCode.NONE else f"is rejected with {step.error.name}"
     return f"Wait until {joined(step.values)} {how}"
 
 
@@ -178,7 +178,7 @@ def _(step: steps.Sync) -> str:
 
 @_sentence.register
 def _(step: steps.DropUnsynced) -> str:
-    return f"Power loss at {brokers(step.brokers)}: what was never flushed is gone"
+    return f"Power loss at {brokers(step.brokers)}: what was never flushed is lost"
 
 
 @_sentence.register

@@ -79,9 +79,9 @@ class Outcome:
 
 
 def headline(step: steps.Step, seconds: float, *, verbose: bool) -> list[str]:
-    """Return what is told of a step before it is done: when, what, its author's note; verbose: its line in the file.
+    """Return what is printed of a step before it is done: when, what, its author's note; verbose: its line in the file.
 
-    A step without a sentence, such as an expectation, begins with its note; without one it is not told at all.
+    A step without a sentence, such as an expectation, begins with its note; without one it is not printed at all.
     """
     told = [words for words in (narrated(step), *step.note.splitlines()) if words]
     if not told and not verbose:

@@ -176,10 +176,12 @@ class Player:
             if step.answer == "later":
                 self._produce_later(step, at, value)
                 continue
-            answer = self._produce_until_led(step, at, value)
+            response = self._produce_until_led(step, at, value)
             wanted = ACKNOWLEDGED if step.error is ErrorCode.NONE else step.error.name
-            if answer.state != wanted:
-                raise StepFailed(f"the answer for {value} is {answer.state}, not {wanted}. {answer.message}".strip())
+            if response.state != wanted:
+                raise StepFailed(
+                    f"the response to {value} is {response.state}, not {wanted}. {response.message}".strip()
+                )
 
     def _produce_until_led(self, step: steps.Produce, at: TopicPartition, value: str) -> Answer:
         """Produce, again where the leader has moved; a broker that was named is asked once."""
@@ -191,7 +193,7 @@ class Player:
             try:
                 answers.append(future.result(min(self._remaining(), _PRODUCE_MS / 1000 + 10)))
             except FutureTimeoutError:
-                raise StepFailed(f"no answer for {value}") from None
+                raise StepFailed(f"no response to {value}") from None
             expected = step.error.name if step.error is not ErrorCode.NONE else ""
             return step.via is not None or answers[-1].state not in _MOVING - {expected}
 
@@ -199,7 +201,7 @@ class Player:
         return answers[-1]
 
     def _produce_later(self, step: steps.Produce, at: TopicPartition, value: str) -> None:
-        """Send, and go on once the broker has appended it, or has answered already."""
+        """Send, and go on once the broker has appended it, or has responded already."""
         target = self._leader(at) if step.via is None else step.via
         before = self._leo(at, target)
         future = self._senders.send(step, at, value, target, _LATER_MS)
@@ -237,7 +239,7 @@ class Player:
 
         def differing() -> list[str]:
             found = self._senders.answers()
-            return [f"the answer for {value} is {found[value]}" for value in step.values if found[value] != wanted]
+            return [f"the response to {value} is {found[value]}" for value in step.values if found[value] != wanted]
 
         self._wait(differing)
 
@@ -401,7 +403,7 @@ class Player:
             return [
                 f"broker {broker} sees controller {leader_name(controller)} of epoch {epoch}"
                 for broker, (controller, epoch) in seen.items()
-            ] or ["no broker answers"]
+            ] or ["no broker responds"]
 
         self._wait(differing)
 
@@ -429,7 +431,7 @@ class Player:
         before, after = self._marks[step.since], self._look(at)
         for broker_id in (step.leader, *step.followers):
             if broker_id not in before.replicas or broker_id not in after.replicas:
-                raise StepFailed(f"broker {broker_id} does not answer, or has no replica")
+                raise StepFailed(f"broker {broker_id} does not respond, or has no replica")
         rounds = {follower: self._rounds.get((at, follower), table.Rounds()) for follower in step.followers}
         self._rows = table.rows(step.phase, before, after, step.leader, step.followers, rounds)
 

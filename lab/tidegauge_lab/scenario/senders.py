@@ -1,4 +1,4 @@
-"""The producers of a scenario: what was sent, what was answered, and the history of both.
+"""The producers of a scenario: what was sent, what the responses were, and the history of both.
 
 Every produce stands in a history from its hand-over on, so that the accountant can be asked at the end. A file may hold
 several producers: one for each topic and acks level.
@@ -48,7 +48,7 @@ class Senders:
         self._futures: dict[str, Future[Answer]] = {}
 
     def send(self, step: Produce, at: TopicPartition, value: str, broker_id: int, wait_ms: int) -> Future[Answer]:
-        """Send one record to a broker; the future is its answer, which is noted as well."""
+        """Send one record to a broker; the future is its response, which is noted as well."""
         producer = self._producer(step.history or HISTORY, at.topic, step.acks)
         number = next(producer.numbers)
         timestamp_ms = time.time_ns() // 1_000_000
@@ -82,7 +82,7 @@ class Senders:
 
 
 def _note(history: HistoryWriter, number: int, at: TopicPartition, done: Future[Answer]) -> None:
-    """Write an answer into the history of its record."""
+    """Write a response into the history of its record."""
     if done.cancelled() or done.exception() is not None:
         return
     answer = done.result()

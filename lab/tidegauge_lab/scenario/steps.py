@@ -141,23 +141,23 @@ class Produce(PartitionStep):
     acks: int = argument(readers.acks, "all (default), 1 or 0", default=-1)
     via: int | None = argument(readers.integer, "the broker to write through, whoever leads", default=None)
     answer: str = argument(
-        readers.choice("now", "later"), "later: go on without the answer; wait_answer or expect looks", default="now"
+        readers.choice("now", "later"), "later: go on without the response; wait_answer or expect looks", default="now"
     )
     error: ErrorCode = argument(readers.error_name, "the error that is expected instead", default=ErrorCode.NONE)
     history: str | None = argument(
         readers.text,
-        "another file than history.jsonl in the run's directory for what was sent and answered",
+        "another file than history.jsonl in the run's directory for what was sent and returned",
         default=None,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitAnswer(Step):
-    """The answer of an earlier produce."""
+    """The response to an earlier produce."""
 
     verb = "wait_answer"
     main = "values"
-    about = "wait for the answers of earlier produces"
+    about = "wait for the responses to earlier produces"
 
     values: tuple[str, ...] = argument(readers.one_or_many(readers.text), "values that were produced")
     error: ErrorCode = argument(readers.error_name, "the error that is expected", default=ErrorCode.NONE)
@@ -195,13 +195,13 @@ class StepFetch(PartitionStep):
 
     verb = "step_fetch"
     main = "broker"
-    about = "one round of a held follower: request, answer after its wait in the purgatory, append"
+    about = "one round of a held follower: request, response after its wait in the purgatory, append"
 
     broker: int = argument(readers.integer, "the follower")
     rounds: int = argument(readers.positive, "how many rounds", default=1)
     until: str = argument(
         readers.choice("request", "answer"),
-        "request: stop when the leader has taken the request; the next step gets the answer",
+        "request: stop when the leader has taken the request; the next step gets the response",
         default="answer",
     )
     error: ErrorCode = argument(readers.error_name, "the error with which the leader refuses", default=ErrorCode.NONE)
@@ -257,22 +257,22 @@ class Start(Step):
 
     verb = "start"
     main = "brokers"
-    about = "start on the old data and port; waits until the broker is registered and answers"
+    about = "start on the old data and port; waits until the broker is registered and responds"
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
     held: tuple[TopicPartition, ...] = argument(
         readers.one_or_many(readers.partition), "partitions whose fetches are held from the start", default=()
     )
-    after_power_cut: bool = argument(readers.truth, "true: what was never flushed is gone first", default=False)
+    after_power_cut: bool = argument(readers.truth, "true: what was never flushed is lost first", default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heal(Step):
-    """The end of cuts."""
+    """The end of network partitions."""
 
     verb = "heal"
     main = "brokers"
-    about = "end all cuts of these brokers"
+    about = "end all network partitions of these brokers"
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
 
@@ -283,7 +283,7 @@ class ClearFaults(Step):
 
     verb = "clear_faults"
     main = "brokers"
-    about = "end all faults inside these brokers: cuts, errors, disks; held followers stay held"
+    about = "end all faults inside these brokers: network partitions, errors, disks; held followers stay held"
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
 
@@ -317,18 +317,18 @@ class Sync(PartitionStep):
 
     verb = "sync"
     main = "brokers"
-    about = "flush these replicas' logs to disk, so that a power cut leaves them"
+    about = "flush these replicas' logs to disk, so that a power loss leaves them"
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropUnsynced(Step):
-    """The other half of a power cut."""
+    """The other half of a power loss."""
 
     verb = "drop_unsynced"
     main = "brokers"
-    about = "take away all that these dead brokers never flushed; with kill before it, a power cut"
+    about = "take away all that these dead brokers never flushed; with kill before it, a power loss"
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
 
@@ -406,7 +406,7 @@ class WaitController(Step):
 
     verb = "wait_controller"
     main = "brokers"
-    about = "wait until all brokers that answer name the same controller, one of these"
+    about = "wait until all brokers that respond name the same controller, one of these"
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "who may be it")
     epoch: int | None = argument(readers.positive, "the controller epoch", default=None)
@@ -452,7 +452,7 @@ class Table(PartitionStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expect(PartitionStep):
-    """What must be so now. Logs, epochs and answers are compared as they are; nothing is waited for."""
+    """What must be so now. Logs, epochs and responses are compared as they are; nothing is waited for."""
 
     verb = "expect"
     main = ""
@@ -482,7 +482,7 @@ class Expect(PartitionStep):
     )
     answers: Mapping[str, str] | None = argument(
         readers.by_name(readers.text),
-        "{value: ack, none, or the name of an error}: what its producer was told",
+        "{value: ack, none, or the name of an error}: the response that its producer got",
         default=None,
     )
     readable: tuple[str, ...] | None = argument(

@@ -2,9 +2,9 @@
 
 Rules:
 - Attributes are the leader's LEO, its remote LEO, its HW, the follower's LEO and HW; with several followers each of
-  them has rows of its own, told apart by the broker's id.
+  them has rows of its own, distinguished by the broker's id.
 - The notes say how the value comes about: the leader's HW is the minimum over its LEO and the remote LEOs, the
-  follower's HW the minimum of the leader's HW in the last answer and its own LEO.
+  follower's HW the minimum of the leader's HW in the last response and its own LEO.
 
 One published table of this walk-through prints ``=0`` in the notes of the second round beside the new value 1: a slip;
 here the note ends with the value it explains.
@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """What a follower's rounds carried since the first hold: the offsets asked for, and the leader's HW last told."""
+    """A follower's rounds since the first hold: the offsets asked for, and the leader's HW in the last response."""
 
     offsets: tuple[int, ...] = ()
     told_hw: int | None = None
@@ -68,8 +68,8 @@ def rows(
         found.append(Row(_named("Follower LEO", follower, several=several), phase, was, now, note))
     for follower in followers:
         replica = after.replicas[follower]
-        told = done[follower].told_hw
-        note = f"min(LeaderHW={replica.hw if told is None else told}, FollowerLEO={replica.leo})={replica.hw}"
+        last_hw = done[follower].told_hw
+        note = f"min(LeaderHW={replica.hw if last_hw is None else last_hw}, FollowerLEO={replica.leo})={replica.hw}"
         was = before.replicas[follower].hw
         found.append(Row(_named("Follower HW", follower, several=several), phase, was, replica.hw, note))
     return found

@@ -1,4 +1,4 @@
-"""Faults inside broker processes: holds and steps of followers, cuts, errors, disks. Use ``Switches``."""
+"""Faults inside broker processes: holds and steps of followers, network partitions, errors, disks. Use ``Switches``."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ Whoever writes scenarios or tests codes against this::
 
 Rules:
     1. Every method returns when what it says is true: a hold when no round that names the partition is in flight, a
-       cut when nothing passes any more, a flush when the bytes are on disk, an expiry when the session has ended on
-       the server (the broker notices it a little later).
+       network partition when nothing passes any more, a flush when the bytes are on disk, an expiry when the session
+       has ended on the server (the broker notices it a little later).
     2. What is already so is no error.
     3. A refused round is no exception: it is a ``Step`` with its ``error``. What can't be asked for (a partition that
        isn't held here, a broker that doesn't run, or one without lab.enable=true) raises TidegaugeError.
-    4. The Lab service itself is never cut, so ``observe`` sees through every fault.
+    4. No fault affects the Lab service itself, so ``observe`` sees through every fault.
     5. A restart of a broker clears what was in it.
 """
 
@@ -120,9 +120,9 @@ class Switches(FaultCalls):
         until: Until = Until.ANSWER,
         limit_seconds: float = STEP_LIMIT_SECONDS,
     ) -> Step:
-        """One round of a held follower: request, answer (after its wait in the purgatory), append.
+        """One round of a held follower: request, response (after its wait in the purgatory), append.
 
-        ``Until.REQUEST`` stops when the leader has taken the request and keeps the answer back until the next step.
+        ``Until.REQUEST`` stops when the leader has taken the request and withholds the response until the next step.
         A step after such a one ends that round.
 
         Raises:

@@ -39,7 +39,7 @@ class BrokerSwitches:
     """All that is in force on a broker.
 
     Attributes:
-        held: followers that are held; the value is the leader that keeps an answer back, or None.
+        held: followers that are held; the value is the leader that withholds a response, or None.
     """
 
     broker_id: int
@@ -71,10 +71,10 @@ class Step:
     """What became of one step of one follower.
 
     Attributes:
-        error: NONE, or why the round was refused (FENCED_LEADER_EPOCH, NETWORK_EXCEPTION for a leader that is gone).
+        error: NONE, or why the round was refused (FENCED_LEADER_EPOCH, NETWORK_EXCEPTION for a leader that is dead).
         leader: who was asked, or None.
         answer_kept_back: the step stopped at its request.
-        text: what was asked and answered, one line for people.
+        text: what was requested and returned, one line for people.
         changes: at the follower and, where its leader responded, there, in this order.
         response: the follower's broker's own words.
     """

@@ -104,7 +104,7 @@ def _describe_step(at: TopicPartition, broker_id: int, response: lab_pb2.StepFet
         epoch = f", last epoch {fetch.last_fetched_epoch}" if fetch.HasField("last_fetched_epoch") else ""
         asked = f"Broker {broker_id} asked {leader} for {at} from offset {fetch.fetch_offset}{epoch}"
     if response.answer_kept_back:
-        return f"{asked}; {leader} has taken the request and keeps the answer back"
+        return f"{asked}; {leader} has taken the request and withholds the response"
     if error is not ErrorCode.NONE:
         return f"{asked}: {error.name}: {response.error_message}"
     return f"{asked}: {_describe_answer(response)}"
@@ -134,9 +134,9 @@ def from_problem(broker_id: int, problem: grpc.aio.AioRpcError) -> TidegaugeErro
     if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
         return TidegaugeError(ErrorCode.INVALID_REQUEST, text)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, f"broker {broker_id} did not answer in time")
+        return TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, f"broker {broker_id} did not respond in time")
     if code is grpc.StatusCode.UNAVAILABLE:
         return TidegaugeError(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} does not answer: is it down or paused?"
+            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} does not respond: is it down or paused?"
         )
     return TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id}: {code.name}: {text}")

@@ -2,8 +2,8 @@
 
 Rules:
     1. Several values of one filter widen it, several filters narrow it.
-    2. Events of no partition (a broker's life, its session, the controller, faults) pass the filters for topics and
-       partitions: they are the causes. ``kinds`` leaves them out where they are not wanted.
+    2. Events of no partition (a broker's start and end, its session, the controller, faults) pass the filters for
+       topics and partitions: they are the causes. ``kinds`` leaves them out where they are not wanted.
     3. An event is a broker's when the broker wrote it, or when the lab did it to that broker.
 """
 

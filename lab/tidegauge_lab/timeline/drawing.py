@@ -3,9 +3,9 @@
 Layout: one row for each event; where events are many, runs of log end offsets and high watermarks share rows
 (``timeline.folding``). Words stand above the row's arrow, right of the dot, so that no arrow crosses them; a lane is as
 wide as the longest words on it. A lane is solid while its broker lives (from its start to ``stopped`` or
-to the lab's ``kill``), dotted while it is paused or gone. A cross ends a life; a diamond is what else the lab did.
-With one partition alone a bar on the lane shows who leads, in a colour for each epoch; the partition's name is then in
-the title only.
+to the lab's ``kill``), dotted while it is paused or dead. A cross marks a process's end; a diamond is what else the
+lab did. With one partition alone a bar on the lane shows who leads, in a colour for each epoch; the partition's name
+is then in the title only.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class _Picture:
             yield _lane_line(x, since, self._y(len(self._drawn) - 0.4), alive=alive)
 
     def _lived_before(self, lane: Lane) -> bool:
-        """Before its first change of life a broker was in the other state."""
+        """Return the state before a broker's first start or end: the other one."""
         first = next((life for step in self._drawn if (life := _life(step, lane)) is not None), False)
         return not first
 

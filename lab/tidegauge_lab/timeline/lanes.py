@@ -1,8 +1,8 @@
 """Who talked to whom: each event with the lane on which it happened and the lane from which it came. Pure.
 
 Lanes are ``clients``, one for each broker, and ``controller``, whichever broker that is. An event names its cause; the
-sender follows from it: a produce comes from clients, a fetch's answer from the leader that this broker then followed, a
-LeaderAndIsr and the verdict on a proposed ISR from the controller, a proposal goes to it.
+sender follows from it: a produce comes from clients, a fetch's response from the leader that this broker then
+followed, a LeaderAndIsr and the verdict on a proposed ISR from the controller, a proposal goes to it.
 """
 
 from __future__ import annotations

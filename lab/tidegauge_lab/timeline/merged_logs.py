@@ -64,7 +64,7 @@ class FollowedFile:
         self._rest = b""
 
     def new_lines(self) -> Iterator[str]:
-        """Whole lines since the last call; a file that does not exist yet, or has been cut, is read from its start."""
+        """Return the complete lines since the last call; a file that is new or was truncated is read from its start."""
         try:
             with self._path.open("rb") as file:
                 if self._path.stat().st_size < self._at_bytes:

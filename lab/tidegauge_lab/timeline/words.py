@@ -130,7 +130,7 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "isr": _isr,
     "high_watermark": _moved("HW"),
     "log_end_offset": _moved("LEO"),
-    "truncation": _moved("cuts its log"),
+    "truncation": _moved("truncates its log"),
     "log_start_offset": _moved("log start"),
     "coordinator": _coordinator,
     "group": _group,

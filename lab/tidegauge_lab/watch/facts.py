@@ -17,11 +17,11 @@ class BrokerFacts:
         address: ``host:port``.
         state: of its process: ``up``, ``paused``, ``down``; ``unknown`` where the process is not ours to look at.
         pid: while there is a process of ours.
-        metadata: its metadata cache; None when it did not answer.
-        replicas: what it holds, as it said last; None when it has never answered.
-        answered: whether ``replicas`` is what it says now.
+        metadata: its metadata cache; None when it did not respond.
+        replicas: what it holds, as it said last; None when it has never responded.
+        ``answered``: whether ``replicas`` is what it says now.
         faults: in force inside it, one line each.
-        held: followers that are held; the value is the leader that keeps an answer back, or None.
+        held: followers that are held; the value is the leader that withholds a response, or None.
         session: the ZooKeeper session that owns its registration; None without one.
         session_state: ``connected``, ``suspended`` or ``lost`` by its event log; empty when it never said.
         session_left_ms: of a broker that is down or paused: after how long its session has ended at the latest; None
@@ -49,7 +49,7 @@ class ZooKeeperFacts:
     Attributes:
         state: ``up``, ``paused``, ``down``, or ``unknown``.
         managed: whether the lab started it, and may stop it.
-        answers: whether the sessions are what it says now.
+        ``answers``: whether the sessions are what it says now.
     """
 
     address: str = ""

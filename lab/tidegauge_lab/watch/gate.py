@@ -1,4 +1,4 @@
-"""Which requests the page's server answers: none that another site, or another name for this host, sends. Pure.
+"""Which requests the page's server serves: none that another site, or another name for this host, sends. Pure.
 
 Rules:
     1. ``Host`` must be 127.0.0.1 or localhost with the server's port: a name that someone else's DNS points here
@@ -22,7 +22,7 @@ def refusal_of_reading(headers: Mapping[str, str], port: int) -> str:
     host = headers.get("host", "").lower()
     if host in {f"{name}:{port}" for name in _NAMES} or (port == 80 and host in _NAMES):
         return ""
-    return f"this server answers to 127.0.0.1:{port} and localhost:{port} only"
+    return f"this server serves 127.0.0.1:{port} and localhost:{port} only"
 
 
 def refusal_of_change(headers: Mapping[str, str], port: int, token: str) -> str:

@@ -1,4 +1,4 @@
-"""The page's server: a Starlette application with four kinds of answers, and uvicorn on 127.0.0.1.
+"""The page's server: a Starlette application with four kinds of responses, and uvicorn on 127.0.0.1.
 
     GET /           the page, with this run's token in it
     GET /watch.css, /watch.js
@@ -49,7 +49,7 @@ Do = Callable[[Action | TopicAction], Awaitable[str]]
 
 
 class _Gate:
-    """Refuses what came by another name, and gives every answer the headers that keep other sites out."""
+    """Refuses what came by another name, and gives every response the headers that keep other sites out."""
 
     def __init__(self, app: ASGIApp, port: int) -> None:
         self._app = app
@@ -173,7 +173,7 @@ def listen(port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Lets the watchers go as soon as it is told to end; their streams would last for ever."""
+    """Lets the watchers go as soon as it is asked to end; their streams would last for ever."""
 
     def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
         super().__init__(config)

@@ -32,10 +32,10 @@ class Sessions:
         self._client.start_async()
 
     def owners(self) -> dict[int, int] | None:
-        """Session ids by broker id; None while ZooKeeper does not answer."""
+        """Session ids by broker id; None while ZooKeeper does not respond."""
         if not self._client.connected:
             return None
-        # Whatever goes wrong (no answer in time, a lost connection), there is no answer.
+        # Whatever goes wrong (no response in time, a lost connection), there is none.
         with contextlib.suppress(Exception):
             names = self._names()
             asked = {name: self._client.exists_async(f"{BROKER_IDS}/{name}") for name in names if name.isdecimal()}

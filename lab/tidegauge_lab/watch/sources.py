@@ -118,7 +118,7 @@ class LabSource:
         return self._observer
 
     def _look_at_zookeeper(self, file: ClusterFile) -> tuple[ZooKeeperFacts, Mapping[int, int]]:
-        """In a thread: kazoo waits for answers."""
+        """In a thread: kazoo waits for responses."""
         if self._sessions is None or self._sessions.address != file.zookeeper_address:
             if self._sessions is not None:
                 self._sessions.close()

@@ -4,11 +4,11 @@ Rules:
     1. Topics and live brokers are those that the newest metadata names (``observation``).
     2. Leader and ISR of a partition are those with the highest leader epoch, then partition epoch, over all metadata
        and what the replicas say of themselves.
-    3. A controller or leader is shown as the brokers know it, even when its process is gone: that is what Kafka's
+    3. A controller or leader is shown as the brokers know it, even when its process is dead: that is what Kafka's
        clients see until its session ends.
-    4. A replica whose broker does not answer keeps the values it had last, marked ``old``; without any it is
+    4. A replica whose broker does not respond keeps the values it had last, marked ``old``; without any it is
        ``unknown``.
-    5. A change is told by whole brokers and whole partitions: the page touches nothing else.
+    5. A change is sent as complete brokers and partitions: the page touches nothing else.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _BOUNDS = (
     ("--replicas", _DEFAULT.replicas, 1, 4, "Brokers, each with a replica."),
     ("--records", _DEFAULT.records, 0, 32, "Records that are produced."),
     ("--elections", _DEFAULT.elections, 0, 16, "The highest leader epoch."),
-    ("--messages", 0, 0, 4, "Messages that may be on their way at a time; 0: request and answer are one step."),
+    ("--messages", 0, 0, 4, "Messages that may be on their way at a time; 0: request and response are one step."),
     ("--crashes", 0, 0, 4, "Processes that die; with --controller kafka."),
     (
         "--power-cuts",
@@ -94,8 +94,8 @@ def _bounded(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--as-model",
     is_flag=True,
-    help="Grant two liberties of the published models: a cut at every new epoch, even of the same leader; and an "
-    "epoch question answered by a broker that does not lead.",
+    help="Grant two liberties of the published models: a truncation at every new epoch, even of the same leader; and "
+    "an epoch lookup served by a broker that does not lead.",
 )
 @click.option("--acquits", type=_RULES, help="Count only what this other rule survives by the same schedule.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first violation.")
@@ -119,7 +119,7 @@ def explore(
     """Try every schedule of a small cluster, and tell which invariants the replication core breaks.
 
     Every order of produces, fetches, elections, ISR changes and late control requests within the bounds; with Kafka's
-    controller also of crashes, power cuts and lost sessions. The first schedule found for an invariant is a shortest
+    controller also of crashes, power losses and lost sessions. The first schedule found for an invariant is a shortest
     one. The same bounds always give the same number of states. No cluster is needed.
     """
     del directory, bootstrap_server  # every verb takes them; nothing is contacted here
@@ -155,8 +155,8 @@ def _check(bounds: Bounds) -> None:
     faults = bounds.crashes or bounds.power_cuts or bounds.sessions or bounds.unclean
     if bounds.controller == MODEL and faults:
         raise click.UsageError(
-            "--crashes, --power-cuts, --sessions and --unclean need --controller kafka; in the models a broker that "
-            "does nothing more is dead enough"
+            "`--crashes`, `--power-cuts`, `--sessions` and `--unclean` need `--controller kafka`; in the models a "
+            "broker that does nothing more is dead enough"
         )
 
 

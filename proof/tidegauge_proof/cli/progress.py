@@ -1,7 +1,7 @@
 """One line on a terminal that says how far a long search is, written again and again in the same place.
 
 Off a terminal nothing is written: a log file has no use for it. The line goes to stderr, so that results on stdout can
-be redirected meanwhile; it is gone when the search ends.
+be redirected meanwhile; it is removed when the search ends.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ DEFAULT_RULE = "kip-320"
 @click.option(
     "--as-model",
     is_flag=True,
-    help="Grant two liberties of the published models: a cut at every new epoch, even of the same leader; and an "
-    "epoch question answered by a broker that does not lead.",
+    help="Grant two liberties of the published models: a truncation at every new epoch, even of the same leader; and "
+    "an epoch lookup served by a broker that does not lead.",
 )
 @offline_verb_options
 @reports_errors

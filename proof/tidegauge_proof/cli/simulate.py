@@ -6,7 +6,7 @@ With ``-o json`` one document: ``{"seed","runs","steps","seconds","steps_per_sec
 "transitions","events":{KIND: COUNT}},"events","events_per_second","losses","compiled"}``; runs and steps are those that
 were done, events are calls of brokers' cores and controllers' requests to ZooKeeper. With ``--record`` a long search is
 done in pieces that a file keeps (record.py); ``lost`` is empty then. A violation's own seed gives the same history with
-``--runs 1``. In text the first violation is told as a short schedule, too; ``--svg`` draws that. ``--scenario`` and
+``--runs 1``. In text the first violation is printed as a short schedule, too; ``--svg`` draws that. ``--scenario`` and
 ``--schedule`` write files that ``tidegauge scenario run`` plays on real processes: a story that breaks an invariant
 there, and the short schedule as far as it can be forced. A terminal shows how far the search is; Ctrl-C prints what
 came of the runs done until then.
@@ -128,7 +128,7 @@ def simulate(
 ) -> None:
     """Search for a history in which the replication core breaks an invariant.
 
-    Crashes, power cuts, partitions, lost and late messages, elections and dying controllers in every order, from one
+    Crashes, power losses, partitions, lost and late messages, elections and dying controllers in every order, from one
     seed; the same seed gives the same histories. No cluster is needed.
     """
     del directory, bootstrap_server  # every verb takes them; nothing is contacted here
@@ -222,7 +222,7 @@ def _print(plan: SearchPlan, result: SearchResult) -> None:
     for seed, words in result.lost:
         click.echo(f"seed {seed}: lost by power: {words}")
     if result.losses > len(result.lost):
-        click.echo(f"Power cuts took committed records {result.losses} times, with the last in-sync copy.")
+        click.echo(f"Power losses took committed records {result.losses} times, with the last in-sync copy.")
     if not result.findings:
         click.echo("All invariants held.")
         return

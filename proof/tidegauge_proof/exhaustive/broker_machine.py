@@ -13,13 +13,13 @@ against 0.33), and named tuples of two kinds with the same fields would be equal
 | produce, number | a record, acks=1 |
 | ask, number | the follower's next request, under this number; None where it has nothing to ask |
 | fetch, follower, question, may_join | a request arrives; ``may_join``: the leader takes the follower for live |
-| answer, leader, number, answer | the answer arrives |
+| ``answer``, leader, number, response | the response arrives |
 | fail, leader, number | the follower waits for it no longer |
 | shrink, spared | the lag time is over: who is behind leaves the ISR, but for the spared |
-| verdict, proposal, verdict | the controller's answer to a proposal |
+| verdict, proposal, verdict | the controller's response to a proposal |
 | checkpoint | the high watermark is written to disk |
-| kill / power, keep | the process dies; a power cut takes unflushed records beyond an offset |
-| start, life / register, life | a new process; a new session of the same one |
+| kill / power, keep | the process dies; a power loss takes unflushed records beyond an offset |
+| start, ``life`` / register, ``life`` | a new process; a new session of the same one |
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Setting:
     Attributes:
         replicas: their ids.
         rule: the truncation rule.
-        power: whether power cuts can come, so that states tell what one would take.
+        power: whether power losses can come, so that states tell what one would take.
         liberal: the rule with the liberties of the published models, where they are granted (see replay.py).
     """
 
@@ -307,7 +307,7 @@ def _pairs(entries: Any) -> tuple[tuple[int, int], ...]:
 
 
 _OF_EPOCH = -2
-"""Stands for the log end in the answer to an epoch question."""
+"""Stands for the log end in the response to an epoch lookup."""
 _NUMBERS: dict[int, int] = {header_of(batch_of(number)).crc: number for number in range(1, 65)}
 """The number of a record, by the CRC of its batch."""
 

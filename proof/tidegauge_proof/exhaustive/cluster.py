@@ -1,17 +1,18 @@
 """The cluster as a state, what may happen in it next, and the state after that.
 
 Nothing here knows a rule of replication: an action is a few events of brokers and the controller (broker_machine.py,
-controller_machine.py), and their answers carried from one to the other. Who executes the events is an argument, so that
-the same actions drive brokers that are remembered (memo.py) and brokers that live on (live.py).
+controller_machine.py), and their responses carried from one to the other. Who executes the events is an argument, so
+that the same actions drive brokers that are remembered (memo.py) and brokers that live on (live.py).
 
 | action | what happens |
 |---|---|
-| leader_and_isr, letter | one that was written to this life of the broker arrives, in any order, or never |
+| leader_and_isr, letter | one that was written to this incarnation of the broker arrives, in any order, or never |
 | produce, leader | a record at one who believes that he leads |
-| round, follower, may_join, answered | a request (fetch or epoch question) and its answer, or its answer is lost |
+| round, follower, may_join, ``answered`` | a request (fetch or epoch lookup) and its response, or its response is lost
+|
 | ask, follower / arrive, exchange, may_join / receive, exchange / lose, exchange | the same, each by itself |
 | shrink, leader, spared | followers that lag leave the ISR, but for the spared; a proposal is in flight |
-| alter, leader, told | the proposal in flight is judged; ``told``: the verdict arrives |
+| alter, leader, ``told`` | the proposal in flight is judged; ``told``: the verdict arrives |
 | elect, leader / drop, member | of the models: the controller elects, or removes a member from the ISR |
 | look / rebalance | Kafka's: the controller looks at the brokers' znodes; the preferred leader is elected |
 | checkpoint, kill, power (keep), start, expire, register: broker | processes, disks and sessions |
@@ -53,8 +54,8 @@ class Bounds:
         elections: the highest leader epoch.
         crashes: processes that die; ``power_cuts``: of them those that lose records; both come on top of each other.
         sessions: sessions that end though the process lives.
-        messages: requests and answers of followers that may be on their way at the same time; with 0 a request and its
-            answer are one step, and so are a proposal and its verdict.
+        messages: requests and responses of followers that may be on their way at the same time; with 0 a request and
+            its response are one step, and so are a proposal and its verdict.
         controller: MODEL or KAFKA.
         min_isr: ``min.insync.replicas``.
         unclean: whether elections may be unclean (KAFKA).

@@ -38,7 +38,7 @@ from tidegauge_proof.simulator.sim_controller import SimController
 
 Event = tuple[Any, ...]
 Outcome = tuple[Verdict | None, tuple[Letter, ...]]
-"""What an event gave: the answer to a proposal, and who is told to lead and to follow."""
+"""What an event gave: the response to a proposal, and the brokers that are to lead and to follow."""
 
 
 class ModelController:

@@ -126,7 +126,7 @@ def _plain(value: object, _: object) -> Shape:
 
 
 def _nameless(state: BrokerState, _: object) -> Shape:
-    """Return what a broker is whatever the brokers are called, as far as it is easily told."""
+    """Return what describes a broker whatever the brokers are called, as far as that is cheap to compute."""
     replica = state.replica
     if replica is None:
         return state, ()

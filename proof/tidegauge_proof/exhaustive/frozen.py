@@ -26,14 +26,15 @@ class BrokerState(NamedTuple):
     """One broker.
 
     Attributes:
-        life: the number of its process, which is its broker epoch too; a new session raises it.
+        ``life``: the number of its process, which is its broker epoch too; a new session raises it.
         running: whether the process runs.
         records: its log, (epoch, number) each.
-        epochs: the epoch file, (epoch, start offset) each; ``safe_epochs``: what a power cut leaves of it.
+        epochs: the epoch file, (epoch, start offset) each; ``safe_epochs``: what a power loss leaves of it.
         checkpoint: the high watermark on disk.
-        reported: the end that it has told its leaders, ``safe_end`` what is flushed; 0 where no power cut can come.
-        replica: None before the process was told of it.
-        rounds: requests that are on their way or whose answers are: (number, leader).
+        reported: the end that it has reported to its leaders, ``safe_end`` what is flushed; 0 where no power loss can
+            come.
+        replica: None before the process was notified of it.
+        rounds: requests that are in flight or whose responses are: (number, leader).
     """
 
     life: int
@@ -49,7 +50,7 @@ class BrokerState(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """A LeaderAndIsr request that a broker may get: written for that life of it."""
+    """A LeaderAndIsr request that a broker may get: written for that incarnation of it."""
 
     broker: int
     life: int
@@ -93,7 +94,7 @@ class Answer(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """A request on its way (no answer yet), or its answer. ``orphaned``: the process that asked is gone."""
+    """A request in flight (no response yet), or its response. ``orphaned``: the process that asked is dead."""
 
     follower: int
     orphaned: bool
@@ -102,7 +103,7 @@ class Exchange(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The controller's answer to a proposal."""
+    """The controller's response to a proposal."""
 
     error: str
     leader: int

@@ -1,7 +1,7 @@
 """A schedule on brokers that live on from its first step to its last: nothing frozen, nothing remembered.
 
 The twin of memo.py: the same actions and the same states, by brokers and a controller that are never set to anything. A
-found schedule is told from what happens here, and its picture is drawn from the events.
+found schedule is described from what happens here, and its picture is drawn from the events.
 """
 
 from __future__ import annotations

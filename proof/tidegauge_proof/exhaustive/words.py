@@ -39,23 +39,23 @@ def _done(before: ClusterState, after: ClusterState | None, action: Action) -> s
         decided = "" if after is None else f": {_decision(after.controller.value)}"
         return f"the controller {_CONTROLLER[kind].format(*rest)}{decided}"
     if kind == "alter":
-        told = "" if rest[1] else ", but the verdict is lost"
-        return f"the controller judges the ISR that {rest[0]} proposes{told}"
+        verdict = "" if rest[1] else ", but the verdict is lost"
+        return f"the controller judges the ISR that {rest[0]} proposes{verdict}"
     if kind == "round":
         return _round(before, *rest)
     if kind == "shrink":
         return f"the lag time is over at {rest[0]}{f', but not for {_ids(rest[1])}' if rest[1] else ''}"
     exchange: Exchange = rest[0]
     asked = f"{exchange.follower} to {exchange.question.leader}"
-    return _MESSAGES[kind].format(what="an answer" if exchange.answer else "a request", asked=asked)
+    return _MESSAGES[kind].format(what="a response" if exchange.answer else "a request", asked=asked)
 
 
-def _round(before: ClusterState, follower: int, may_join: Any, answered: Any) -> str:
+def _round(before: ClusterState, follower: int, may_join: Any, has_response: Any) -> str:
     replica = before.brokers[follower - 1].value.replica
     leader, truncating = replica.follows.leader, replica.follows.truncating
     asks = f"asks {leader} where its latest epoch ends" if truncating else f"fetches from {leader}"
     joins = ", which takes it for live" if may_join else ""
-    return f"{follower} {asks}{joins}{'' if answered else '; the answer is lost'}"
+    return f"{follower} {asks}{joins}{'' if has_response else '; the response is lost'}"
 
 
 _SIMPLE = {
@@ -63,7 +63,7 @@ _SIMPLE = {
     "ask": "{0} sends a request",
     "checkpoint": "{0} writes its high watermark to disk",
     "kill": "kill {0}",
-    "power": "power cut at {0}, which keeps {1}",
+    "power": "power loss at {0}, which keeps {1}",
     "start": "start {0}",
     "expire": "the session of {0} ends",
     "register": "{0} registers again",

@@ -26,7 +26,7 @@ FLUSHING = 0.3
 """The part of the histories that must survive in which every record is flushed before anybody hears of it."""
 
 _TORN_BYTES = 160
-"""Up to so many bytes may be left of a batch that a power cut took; small batches have less."""
+"""Up to so many bytes may be left of a batch that a power loss took; small batches have less."""
 
 Action = Callable[[World, Dice, "Swarm"], Act | None]
 """Does it, and returns what was done; None where there was nothing to do."""
@@ -207,7 +207,7 @@ def deliver(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     count = 1 if dice.happens(0.5) else len(queue)
     messages = [type(message).__name__.removesuffix("Request") for message in islice(queue, count)]
     for _ in range(count):
-        if not queue:  # an answer can end the term, and its queues with it
+        if not queue:  # a response can end the term, and its queues with it
             break
         world.deliver(term, broker_id, again=dice.happens(swarm.loss))
     return act("deliver", messages=messages, controller_epoch=term.context.epoch, broker=broker_id)
@@ -319,7 +319,7 @@ def kill(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def cut_power(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """Cut a machine's power, which loses records that were never flushed.
+    """End a machine's power supply, which loses records that were never flushed.
 
     By the swarm's ``power`` these are any ("any"), those that are not committed ("uncommitted"), those of them that the
     broker has not reported as a follower ("unreported"), for what is reported may be committed any moment; or those
@@ -416,7 +416,7 @@ def resume(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def cut_links(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """Links are cut for calls: one way, both ways, or all into or out of a broker. Answers take their call's way."""
+    """Partition links: one way, both ways, or all into or out of a broker. Responses take their call's way."""
     del swarm
     ids = sorted(world.brokers)
     one = _victim(world, dice, ids)
@@ -578,7 +578,7 @@ def swarm_of(seed: int, rule: str, power: str, directories: int | None = None) -
     With ``directories`` its brokers have that number of log directories, whatever the seed says; None: one or two. With
     several there are as many partitions, or one more, so that a directory can hold two.
 
-    In a history that must survive, a power cut takes what lies below no replica's high watermark, or, where
+    In a history that must survive, a power loss takes what lies below no replica's high watermark, or, where
     ``log.flush.interval.messages=1``, whatever is not flushed. In one that may lose, any record that is not flushed.
     """
     random = Random(f"swarm {seed}")

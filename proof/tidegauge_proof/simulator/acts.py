@@ -80,7 +80,7 @@ def _decide(done: Act) -> str:
 
 def _power(done: Act) -> str:
     torn = " and a part of the next batch" * bool(done["torn"])
-    return f"power cut at {done['broker']}, which keeps {_ids(done['keep'])} of {_ids(done['end'])}{torn}"
+    return f"power loss at {done['broker']}, which keeps {_ids(done['keep'])} of {_ids(done['end'])}{torn}"
 
 
 def _propose(done: Act) -> str:
@@ -88,7 +88,7 @@ def _propose(done: Act) -> str:
 
 
 def _cut_links(done: Act) -> str:
-    return f"links cut: {', '.join(f'{one}>{other}' for one, other in done['links'])}"
+    return f"links partitioned: {', '.join(f'{one}>{other}' for one, other in done['links'])}"
 
 
 WORDS: dict[str, str | Callable[[Act], str]] = {
@@ -99,8 +99,8 @@ WORDS: dict[str, str | Callable[[Act], str]] = {
     "ask": _ask,
     "lose_request": "request of {broker} to {leader} is lost",
     "arrive": "request of {broker} arrives at {leader}",
-    "lose_answer": "answer of {leader} to {broker} is lost",
-    "answer": "answer of {leader} arrives at {broker}",
+    "lose_answer": "response of {leader} to {broker} is lost",
+    "answer": "response of {leader} arrives at {broker}",
     "give_up_proposal": "{broker} gives up its ISR proposal, and will send it again",
     "give_up": "{broker} gives up its round with {leader}",
     "deliver": _deliver,

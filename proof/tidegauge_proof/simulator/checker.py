@@ -2,10 +2,10 @@
 
 ``committed`` is the truth: the records that any replica has had below its high watermark, in order. It only grows.
 
-Where histories may lose records, a power cut may take what is committed. An ISR member whose own power cut took a
+Where histories may lose records, a power loss may take what is committed. An ISR member whose own power loss took a
 record may be without it until it has it again; a member that lost it in any other way breaks StrongIsr. Once no member
 of the ISR has it, it is lost, and named; ``committed`` ends before it, and who still has it (a broker out of the ISR, a
-zombie) has not seen yet that it is gone: that must end, too (Converges). Before that, different records below two high
+zombie) has not seen yet that it is one: that must end, too (Converges). Before that, different records below two high
 watermarks are forgiven only where one of them is such a lost record, or was written on top of one. Should one who still
 has it, or the first of it, enter the ISR before anything else is committed, by a proposal that was in flight, so much
 was not lost after all.
@@ -21,10 +21,10 @@ was not lost after all.
 | EpochsMonotone | record epochs never fall along a log |
 | LeaderInIsr | the leader in ZooKeeper is none or in the ISR; the ISR is not empty and within the assigned replicas |
 | EpochLaw | leader and partition epoch in ZooKeeper never fall; another leader has another leader epoch |
-| AckedIsCommitted | an acks=all answer names the place at which the record is committed |
+| AckedIsCommitted | an acks=all response names the place at which the record is committed |
 | MinIsr | nothing is committed on fewer disks than min.insync.replicas |
 | ConsumerSeesCommitted | a consumer gets committed records only, those of the offsets it asked for |
-| WholeBatches | a log is cut between two batches, never inside one |
+| WholeBatches | a log is truncated between two batches, never inside one |
 | ClientHistory | in the end the accountant finds no record lost, twice, reordered or invented, no read that changed |
 | FailsAlone | a replica goes offline when its own directory fails or its own log meets a defect, never else |
 | Proceeds | while a disk stays failed or damaged, all partitions that it does not hold converge and acknowledge |
@@ -73,7 +73,7 @@ class _Loss:
 
 
 class Checker:
-    """Looks at one partition. ``may_lose`` lets a power cut take committed records from the last in-sync copy."""
+    """Looks at one partition. ``may_lose`` lets a power loss take committed records from the last in-sync copy."""
 
     def __init__(self, min_insync_replicas: int = 1, *, may_lose: bool = False) -> None:
         self.world: SimPartition
@@ -196,10 +196,10 @@ class Checker:
                 )
 
     def _stands_on_a_former_life(self, broker: StoredReplica, offset: int) -> bool:
-        """Whether a leader of a former epoch hears only now of a replica whose record a power cut has taken since.
+        """Whether a leader of a former epoch hears only now of a replica whose record a power loss has taken since.
 
         The report was on its way when the power went, and the leader can't know: it was paused, perhaps. What it
-        commits is gone with that replica's disk, and another record may stand at its place.
+        commits is lost with that replica's disk, and another record may stand at its place.
         """
         partition = broker.partition
         assert partition is not None
@@ -209,12 +209,12 @@ class Checker:
 
     def _lose_beside(self, broker: StoredReplica, offset: int, high_watermark: int) -> None:
         """Name what is lost though its leader, of a former epoch, commits it only now."""
-        gone = broker.log.records[offset:high_watermark]
+        lost = broker.log.records[offset:high_watermark]
         self.lost.append(
-            f"{len(gone)} from offset {offset} on, which broker {broker.broker_id} commits in a former epoch on the "
+            f"{len(lost)} from offset {offset} on, which broker {broker.broker_id} commits in a former epoch on the "
             "word of a replica that has lost them since"
         )
-        self._are_lost(gone)
+        self._are_lost(lost)
 
     def _first_difference(self, broker: StoredReplica) -> int:
         for offset, (mine, true) in enumerate(zip(broker.log.records, self.committed, strict=False)):
@@ -247,7 +247,7 @@ class Checker:
             self._lose()
 
     def _lose(self) -> None:
-        """No member of the ISR has all that is committed any more, and power cuts took it: name what is gone."""
+        """No member of the ISR has all that is committed any more, and power losses took it: name what is lost."""
         isr = self.world.state_now.isr
         keep = max(self._first_difference(self.world.brokers[member]) for member in isr)
         loss = self._newest_loss = _Loss(keep, self.committed[keep:], isr, len(self.lost))

@@ -1,8 +1,9 @@
 """What the clients of a simulated cluster sent, heard and read; in the end the accountant audits it.
 
 The same audit judges real clusters (``tidegauge verify``): lost, duplicated, reordered, misplaced and phantom records,
-reads that changed. With acks=1 a record may be lost; nothing else is forgiven. Of records that power cuts took with the
-last in-sync copy, and that the checker has named, nothing is expected here: an idempotent producer may send one again.
+reads that changed. With acks=1 a record may be lost; nothing else is forgiven. Of records that power losses took with
+the last in-sync copy, and that the checker has named, nothing is expected here: an idempotent producer may send one
+again.
 
 An idempotent producer has one batch in flight, and sends it again, perhaps to another leader, until it hears that it is
 committed. Every other batch is sent once, by a producer of its own.
@@ -91,7 +92,7 @@ class Clients:
         return produced
 
     def answered(self, produced: Produced, error: ErrorCode, base_offset: int, *, at_once: bool) -> None:
-        """Note an answer. The first acknowledgement counts; an error that came at once says that nothing was written.
+        """Note a response. The first acknowledgement counts; an error that came at once says that nothing was written.
 
         But for KAFKA_STORAGE_ERROR: what a failed disk holds is known when it works again.
         """

@@ -2,7 +2,7 @@
 
 Both hold the clock and the leaders' view of who lives in their own hands, and both can grant the liberties of the
 published models: a truncation at every new epoch, although the leader is the same broker; and an epoch question
-answered by a broker that does not lead.
+served by a broker that does not lead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Violations as scenario files: histories of what a person can do to real processes, found, cut short, written.
+"""Violations as scenario files: histories of what a person can do to real processes, found, shortened, written.
 
 Most steps of a simulated history can't be asked of real brokers: which of two messages comes first, when a controller
 decides. So a scenario is searched for in histories of coarse steps (produce, one fetch of a held follower, kill, start,
@@ -112,7 +112,7 @@ def _do(world: World, name: str, broker_id: int) -> bool:
             return False
     elif name == "kill" and broker.is_running:
         world.kill(broker_id)
-        if _is_cut(world, broker_id):  # the cut is made inside the process
+        if _is_cut(world, broker_id):  # the network partition is made inside the process
             world.cut_links.clear()
         world.traffic.requests.clear()
         world.expire(broker_id)
@@ -205,7 +205,7 @@ def acts_of(seed: int) -> list[Act]:
 
 
 def _around_a_fast_fail_over(random: Random) -> list[Act]:
-    """Two replicas change their leader to and fro while one is cut off: acts left out, others put in by chance.
+    """Two replicas change their leader to and fro while one is partitioned: acts left out, others put in by chance.
 
     A leader that missed an epoch writes on in its own (a private epoch, KAFKA-6361). Chance alone comes by that too
     seldom.
@@ -256,7 +256,7 @@ def as_scenario(story: Story, seed: int, rule: str) -> str:
         f"title: A simulated history that breaks {story.broken.invariant} under {rule}.",
         "teaches: |",
         f"  {story.broken.message}",
-        f"rule: replica.truncation.rule={rule}; found by simulation (story {seed}), cut short",
+        f"rule: replica.truncation.rule={rule}; found by simulation (story {seed}), shortened",
         "cluster:",
         f"  brokers: {len(story.replicas) + 1}",
         f"  controller: {CONTROLLER}",
@@ -268,7 +268,7 @@ def as_scenario(story: Story, seed: int, rule: str) -> str:
         "steps:",
         f"  - hold_fetch: {list(story.replicas)}",
     ]
-    number = cut = 0
+    number = isolated = 0
     for (name, broker_id), state in zip(story.done, story.states, strict=True):
         match name:
             case "produce":
@@ -278,10 +278,10 @@ def as_scenario(story: Story, seed: int, rule: str) -> str:
                 lines.append(f"  - produce: {{values: m{number}, acks: 1, via: {broker_id}}}")
                 number += 1
             case "cut":
-                cut = broker_id
+                isolated = broker_id
                 lines.append(f"  - isolate: {{broker: {broker_id}, from: brokers, direction: in}}")
             case "heal":
-                lines.append(f"  - heal: {cut}")
+                lines.append(f"  - heal: {isolated}")
             case "step":
                 lines.append(f"  - step_fetch: {broker_id}")
             case "start":

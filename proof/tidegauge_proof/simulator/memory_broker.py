@@ -98,7 +98,7 @@ class MemoryMetadata:
 class Told:
     """What a broker's core responded and asked for, until the driver takes it.
 
-    ``has_failures`` says that replicas have gone offline and the controller must hear of it.
+    ``has_failures`` says that replicas are offline and the controller must be notified.
     """
 
     produced: list[tuple[object, Sequence[ProduceResult]]] = field(default_factory=list)
@@ -118,7 +118,7 @@ class MemoryBroker:
         failing: the directories whose writes are about to fail, with the number of writes before that.
         failed_directories: those whose disk has failed; they stay so until they are mended.
         offline_directories: those that this process has found failed; they stay so until it ends.
-        life: the number of the process, from 1.
+        ``life``: the number of the process's incarnation, from 1.
         flushes: whether it flushes every append before it goes on (log.flush.interval.messages=1).
         events: where its state changes are kept, if they are.
         lines: the core's lines for the log, where ``keeps_lines`` is set.
@@ -163,7 +163,7 @@ class MemoryBroker:
         self._reported: set[TopicPartition] = set()
         """The partitions of which the current step has reported something already."""
         self._decides_in_turn = False
-        """Whether the step decides on one partition after the other: an answer may tell of the next one as it was."""
+        """Whether the step decides on one partition after the other: a response may describe the next one as it was."""
         self._injected: Exception | None = None
         self._new_core()
 
@@ -218,7 +218,7 @@ class MemoryBroker:
 
     @property
     def partition(self) -> Partition | None:
-        """The first replica in the core; None before the process was told of it, and where it is offline."""
+        """The first replica in the core; None before the process was notified of it, and where it is offline."""
         return self.replica.partition
 
     @property
@@ -229,11 +229,11 @@ class MemoryBroker:
         )
 
     def bytes_between(self, topic_partition: TopicPartition, from_offset: int, end_offset: int) -> int:
-        """Answer the core's question to its logs."""
+        """Serve the core's lookup in its logs."""
         return self.replicas[topic_partition].log.bytes_between(from_offset, end_offset)
 
     def leader_and_isr(self, request: LeaderAndIsrRequest, now_ms: int) -> PartitionsResponse:
-        """Carry out the controller's request; return the core's answer, with an error for what failed on the way."""
+        """Carry out the controller's request; return the core's response, with an error for what failed on the way."""
         loaded: dict[TopicPartition, LoadedLog | ErrorCode] = {}
         for at in self.core.logs_needed(request):
             replica = self.replicas[at]
@@ -269,7 +269,7 @@ class MemoryBroker:
         return max_bytes
 
     def is_waiting(self, token: object) -> bool:
-        """Whoever asked is answered in any case."""
+        """Respond in any case."""
         del token
         return True
 
@@ -405,7 +405,7 @@ class MemoryBroker:
         records = replica.log.read(from_offset, upper_bound, max_bytes)
         return records if at_least_one_batch or len(records) <= max_bytes else b""
 
-    # Answers
+    # Responses
 
     def respond_to_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
         """Keep the response until the driver takes it."""
@@ -413,7 +413,9 @@ class MemoryBroker:
             at = result.topic_partition
             self._reported.add(at)
             if result.error is ErrorCode.NONE:
-                assert result.base_offset < self.replicas[at].log.log_end_offset, f"I8: {at} is answered, not written"
+                assert result.base_offset < self.replicas[at].log.log_end_offset, (
+                    f"I8: {at} is responded to, not written"
+                )
         self.told.produced.append((token, results))
 
     def respond_to_fetch(self, token: object, answer: FetchResults) -> None:
@@ -422,7 +424,7 @@ class MemoryBroker:
         for result, records in answer:
             at = result.topic_partition
             self._reported.add(at)
-            assert result.log_end_offset <= self.replicas[at].log.log_end_offset, f"I8: {at} is told, not written"
+            assert result.log_end_offset <= self.replicas[at].log.log_end_offset, f"I8: {at} is reported, not written"
             fetched.append(
                 FetchedPartition(
                     result.topic_partition,

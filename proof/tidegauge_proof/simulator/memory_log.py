@@ -65,7 +65,7 @@ class MemoryLog:
         self.producer_state = ProducerState()
         self.log_end_offset = 0
         self.cuts = 0
-        """How often it was cut."""
+        """How often it was truncated."""
         self._torn = b""
 
     @classmethod
@@ -100,14 +100,14 @@ class MemoryLog:
         self.producer_state.update(header)
 
     def truncate_to(self, to_offset: int) -> None:
-        """Cut: batches that reach beyond the new end go."""
+        """Truncate the log: remove the batches that reach beyond the new end."""
         keep = bisect_right(self._bases, to_offset - 1)
         if keep and self._batches[keep - 1][0].next_offset > to_offset:
             keep -= 1
         del self._bases[keep:]
         del self._batches[keep:]
         end = self._batches[-1][0].next_offset if keep else 0
-        assert end == to_offset, f"WholeBatches: a cut at {to_offset}, inside a batch"
+        assert end == to_offset, f"WholeBatches: a truncation at {to_offset}, inside a batch"
         del self.records[end:]
         del self.chain[end + 1 :]
         self.log_end_offset = end

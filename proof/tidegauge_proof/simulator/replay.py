@@ -3,14 +3,15 @@
 controller: the partition's state becomes leader, epoch, ISR; nothing is delivered yet. Refused where a controller
     without unclean elections could not do it.
 leader_and_isr: a replica handles what the controller decided in that epoch, perhaps late; under the older rules with
-    the epoch question, its answer and the cut.
+    the epoch lookup, its response and the truncation.
 append: one record, acks=1, at a replica that believes that it leads.
-fetch: a whole round with one record at most, divergences and cuts included; then the next request, whose answer is
+fetch: a whole round with one record at most, divergences and truncations included; then the next request, whose
+response is
     lost: only by a request does a leader learn a log end offset.
 evaluate_hw: everybody who follows sends such a request; then the leader looks at its high watermark.
 leader_isr: the same requests; then the leader proposes this ISR. Who lags is the driver's word, all else is the core's
     and the controller's. Not ``accepted``: the proposal never arrives and stays pending.
-truncate: the follower asks until nothing is left to cut; no records come.
+truncate: the follower asks until nothing is left to truncate; no records come.
 power_loss: the process dies, the log keeps what lay below ``keep_leo``, the controller takes the replica out of the
     ISR (but for the last member) in a new epoch, a new process starts.
 
@@ -18,8 +19,8 @@ What the driver holds in its hands: the clock (more than the lag time passes bet
 caught up for having been it lately), and whom a leader takes for live (so that it proposes ISR changes only where the
 trace does). It never touches the join conditions, the rule of one change in flight, or the controller's checks.
 
-``as_model`` grants what the published models allow and Kafka does not: a cut at every new epoch, although the leader is
-the same broker; and an epoch question answered by a broker that does not lead.
+``as_model`` grants what the published models allow and Kafka does not: a truncation at every new epoch, although the
+leader is the same broker; and an epoch lookup served by a broker that does not lead.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ from tidegauge_proof.simulator.trace import Trace
 
 _MAX_ROUNDS = 100
 _SETTINGS = CoreSettings(replica_fetch_max_bytes=1, replica_fetch_backoff_ms=1)
-"""A batch is one record, and the first batch of an answer may exceed the maximum: so each answer has one at most."""
+"""A batch is one record, and the first batch of a response may exceed the maximum: so each response has one at most."""
 
 
 _INVARIANT = re.compile(r"I\d+|Progress|WholeBatches")
@@ -92,7 +93,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What the controller decided in one epoch: the state, and the life of each replica to which it was told."""
+    """What the controller decided in one epoch: the state, and the incarnation of each replica to which it was sent."""
 
     leadership: Leadership
     lives: Mapping[int, int]
@@ -244,7 +245,7 @@ class Replay:
         item = LeaderAndIsrPartition(state, is_new=False)
         response = broker.leader_and_isr(LeaderAndIsrRequest(header, [item], ()), self._now_ms)
         if response.error is not ErrorCode.NONE:
-            raise Refused(f"{response.error.name}: this was sent to an earlier life of {name}")
+            raise Refused(f"{response.error.name}: this was sent to an earlier incarnation of {name}")
         partition = broker.partition
         assert partition is not None
         if self.liberal is not None:
@@ -297,12 +298,12 @@ class Replay:
                 return
             chosen = self._next_round(broker, role.leader)
             assert isinstance(chosen, EpochRound)
-            answer = end_of_epoch(self.brokers[role.leader], chosen.partitions[0], self.liberal)
-            effects = broker.core.epoch_ends_received(role.leader, chosen.request_id, [answer], self._now_ms)
+            response = end_of_epoch(self.brokers[role.leader], chosen.partitions[0], self.liberal)
+            effects = broker.core.epoch_ends_received(role.leader, chosen.request_id, [response], self._now_ms)
             broker.execute(effects)
-            if answer.error is not ErrorCode.NONE:
+            if response.error is not ErrorCode.NONE:
                 raise Refused(
-                    f"{answer.error.name}: {self._name(role.leader)} does not answer the epoch question of "
+                    f"{response.error.name}: {self._name(role.leader)} rejects the epoch lookup of "
                     f"{self._name(broker.broker_id)}, which asks again later"
                 )
         raise AssertionError("Progress: the epoch questions never end")
@@ -315,16 +316,18 @@ class Replay:
         for _ in range(_MAX_ROUNDS):
             chosen = self._next_round(broker, leader)
             if chosen is None:
-                raise Refused(f"{self._name(follower)} fetches no more in this epoch: an answer marked it failed")
+                raise Refused(f"{self._name(follower)} fetches no more in this epoch: a response marked it failed")
             assert isinstance(chosen, FetchRound)
-            answer = self._ask(broker, chosen, max_bytes=max_bytes)
+            response = self._ask(broker, chosen, max_bytes=max_bytes)
             before = partition.log_end_offset
-            broker.execute(broker.core.fetch_response_received(leader, chosen.request_id, [answer], self._now_ms))
-            if answer.error is ErrorCode.NONE and answer.diverging is None:
+            broker.execute(broker.core.fetch_response_received(leader, chosen.request_id, [response], self._now_ms))
+            if response.error is ErrorCode.NONE and response.diverging is None:
                 self._reconciled[follower] = partition.leader_epoch
                 return
-            if answer.error is not ErrorCode.NONE and partition.log_end_offset == before:
-                raise Refused(f"{answer.error.name}: {self._name(leader)} refuses the fetch of {self._name(follower)}")
+            if response.error is not ErrorCode.NONE and partition.log_end_offset == before:
+                raise Refused(
+                    f"{response.error.name}: {self._name(leader)} refuses the fetch of {self._name(follower)}"
+                )
         raise AssertionError("Progress: the divergences never end")
 
     def _fetch(self, number: int, step: Mapping[str, Any]) -> None:
@@ -369,7 +372,7 @@ class Replay:
         joining = wanted - old
         if role.isr.proposal is not None:
             self._requests_of_all(step["leader"])
-            raise Refused(f"{self._name(step['leader'])} waits for the answer to an earlier ISR change")
+            raise Refused(f"{self._name(step['leader'])} waits for the response to an earlier ISR change")
         if len(joining) > 1 or (joining and old - wanted) or joining - set(role.remotes):
             self._requests_of_all(step["leader"])
             raise Refused(

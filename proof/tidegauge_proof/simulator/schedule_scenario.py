@@ -1,12 +1,12 @@
 """A short schedule as a scenario file: what of it a person can do to real processes, the rest as comments.
 
 Contract: ``as_scenario`` takes the acts of a history (``History.story``), one after the other. What the lab
-has a verb for becomes that verb: produces, rounds of held followers, kills, starts, shutdowns, pauses, cuts, power
-cuts, flushes, the end of a session, preferred elections. What can't be forced on real processes (which message comes
-first, when a controller decides, who becomes it) stands as a comment at its place, and so does what the simulated
-cluster came to. The file is sound, so that ``tidegauge scenario run`` plays it, but it promises no more than its verbs
-do: where the invariant broke by the order of messages, real processes may well keep it. Stories that break the
-invariant to the last expectation come from ``lab_story``.
+has a verb for becomes that verb: produces, rounds of held followers, kills, starts, shutdowns, pauses, network
+partitions, power losses, flushes, the end of a session, preferred elections. What can't be forced on real processes
+(which message comes first, when a controller decides, who becomes it) stands as a comment at its place, and so does
+what the simulated cluster came to. The file is sound, so that ``tidegauge scenario run`` plays it, but it promises no
+more than its verbs do: where the invariant broke by the order of messages, real processes may well keep it. Stories
+that break the invariant to the last expectation come from ``lab_story``.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def as_scenario(history: History, rule: str = DEFAULT_RULE, power: str = DEFAULT
         f"  {broken.invariant + ' broke in the simulation: ' + broken.message if broken else 'Nothing broke.'}",
         "  Comments stand for what can't be forced: the order of messages, a controller's moment.",
         *([_SEVERAL.format(swarm.partitions, swarm.directories)] if swarm.directories > 1 else []),
-        f"rule: replica.truncation.rule={rule}; found by simulation (seed {history.seed}), cut short",
+        f"rule: replica.truncation.rule={rule}; found by simulation (seed {history.seed}), shortened",
         "cluster:",
         f"  brokers: {max(swarm.replicas) + 1}",
         f"  controller: {swarm.replicas[0]}",

@@ -65,7 +65,7 @@ class SearchPlan:
 
 @dataclass(slots=True)
 class SearchResult:
-    """What came of it. ``runs`` and ``steps`` are those done; ``lost`` names what power cuts took, by seed.
+    """What came of it. ``runs`` and ``steps`` are those done; ``lost`` names what power losses took, by seed.
 
     ``losses`` counts those, also where they are not named (record.py).
     ``events`` is what the state machines under test were given: calls of brokers' cores, and controllers' requests to

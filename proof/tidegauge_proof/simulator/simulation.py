@@ -25,7 +25,7 @@ from tidegauge_proof.simulator.world import SimPartition, World
 
 DEFAULT_RULE = "kip-320"
 POWER_MODES = (MUST_SURVIVE, MAY_LOSE, "none", "unseen", "unreported", "uncommitted", "any")
-"""What a power cut may take: see ``actions.swarm_of`` for the first two, ``actions.cut_power`` for the others."""
+"""What a power loss may take: see ``actions.swarm_of`` for the first two, ``actions.cut_power`` for the others."""
 DEFAULT_POWER = MUST_SURVIVE
 _LAG_MS = 2000
 _HEAL_ROUNDS = 30
@@ -45,7 +45,7 @@ class History:
         schedule: the numbers drawn, step by step.
         story: what was done in each step (None: nothing), where that was asked for.
         events: the brokers' and controllers' events as their logs would have them, where the story was asked for.
-        lost: what power cuts took with the last in-sync copy, where histories may lose that.
+        lost: what power losses took with the last in-sync copy, where histories may lose that.
         inputs: what cores and ZooKeeper were given in it (``World.inputs``).
     """
 

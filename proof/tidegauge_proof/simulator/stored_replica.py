@@ -28,7 +28,7 @@ class StoredReplica:
         checkpoint: the high watermark that a new process finds.
         flushed: the end offset of what is on disk for good, whatever happens to the power.
         flushed_epochs: the leader epochs that are.
-        reported: the end offset that it has told its leaders by its requests.
+        reported: the end offset that it has reported to its leaders by its requests.
         given: the end offset of what it has given to others as a leader.
         former_epoch: the newest leader epoch that the files knew when the last process ended without a clean shutdown.
         damaged: the offset of the batch that no read gets past; None where all can be read.

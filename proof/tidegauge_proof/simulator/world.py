@@ -1,7 +1,7 @@
 """A cluster in one process: real cores, the controller's real decisions, and all between them in a caller's hands.
 
-Nothing moves by itself. Every method is one event: a request is asked, arrives, is answered, each perhaps late, twice
-or never; a process is killed; a session ends; a controller decides one step further. Time is a number that
+Nothing moves by itself. Every method is one event: a request is sent, arrives, gets its response, each perhaps late,
+twice or never; a process is killed; a session ends; a controller decides one step further. Time is a number that
 ``pass_time`` raises. What is on its way between processes stands in lists; the caller delivers it, or does not.
 
 One partition or more; all brokers hold a replica of each. After every event of a broker the checker of each partition
@@ -68,7 +68,7 @@ _RETRIED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, Er
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """One round of a follower, from the request to the answer. It is its own token at the leader."""
+    """One round of a follower, from the request to the response. It is its own token at the leader."""
 
     follower: MemoryBroker
     life: int
@@ -142,7 +142,7 @@ class SimPartition:
 
 @dataclass(slots=True)
 class Verdict:
-    """The answer to one request with an ISR proposal, on its way to a broker's process; None: there will be none."""
+    """The response to one request with an ISR proposal, on its way to a broker's process; None: there will be none."""
 
     broker: MemoryBroker
     request: object
@@ -158,7 +158,7 @@ class Traffic:
     answers: list[Exchange] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     strays: list[tuple[int, Any]] = field(default_factory=list)
-    """Control requests of controllers that are gone, or to brokers that were."""
+    """Control requests of controllers that have resigned, or to brokers that were dead."""
 
 
 class World:
@@ -212,7 +212,7 @@ class World:
         self.leaving: set[int] = set()
         """Brokers whose leaders have been moved: they may go."""
         self.unheard: set[int] = set()
-        """Brokers that asked to shut down and got a refusal or no answer: they go all the same, in the end."""
+        """Brokers that asked to shut down and got a refusal or no response: they go all the same, in the end."""
         self.cut_links: set[tuple[int, int]] = set()
         self._questions: dict[int, object] = {}
         self._asked_epochs = dict.fromkeys(self.brokers, 0)
@@ -254,7 +254,7 @@ class World:
             self.events.append({"source": source, "kind": kind, "broker": broker_id, **fields})
 
     def _look_at(self, broker: MemoryBroker) -> None:
-        """After each event of a broker: take what its core answered, then check."""
+        """After each event of a broker: take what its core responded, then check."""
         told = broker.told
         if told.fetched:
             for token, answers in told.fetched:
@@ -323,7 +323,7 @@ class World:
 
     @property
     def inputs(self) -> int:
-        """What the state machines under test were given so far: calls of cores, and requests that ZooKeeper answered.
+        """What the state machines under test were given so far: calls of cores, and requests that ZooKeeper served.
 
         A core asked what to fetch next counts where it began a round.
         """
@@ -334,7 +334,7 @@ class World:
         return self.brokers[broker_id].is_running and broker_id not in self.paused
 
     def is_cut(self, source: int, target: int) -> bool:
-        """Whether calls of one broker do not get to another. An answer takes the way of its call."""
+        """Whether calls of one broker do not get to another. A response takes the way of its call."""
         return (source, target) in self.cut_links
 
     def leading(self) -> list[tuple[int, SimPartition]]:
@@ -466,7 +466,7 @@ class World:
             rounds.remove(exchange)
 
     def whole_round(self, broker_id: int) -> bool:
-        """Ask, arrive, answer, without a hitch and without waiting for data; says whether it was time to ask."""
+        """Ask, arrive, respond, without a hitch and without waiting for data; says whether it was time to ask."""
         asked = self.ask(broker_id)
         for exchange in asked:
             leader = exchange.chosen.leader
@@ -521,7 +521,7 @@ class World:
     def deliver(self, term: SimController, broker_id: int, *, again: bool = False) -> None:
         """Deliver a controller's next control request to a broker, and its response to the controller.
 
-        With ``again`` the answer is lost, so that it will be sent once more.
+        With ``again`` the response is lost, so that it will be sent once more.
         """
         queue = term.queues[broker_id]
         message = queue[0] if again else queue.popleft()
@@ -625,7 +625,7 @@ class World:
                     self.give_up(exchange)
 
     def cut_power(self, broker_id: int, keep: int | Mapping[TopicPartition, int], torn: int = 0) -> None:
-        """Cut the machine's power: each log loses what lies beyond an offset, but for ``torn`` bytes of a batch.
+        """End the machine's power supply: each log loses what lies beyond an offset, but for ``torn`` bytes of a batch.
 
         A number as ``keep`` is the offset in the log of the first partition.
         """
@@ -664,7 +664,7 @@ class World:
                     term.add(process_log_dir_notifications)
 
     def expire(self, broker_id: int) -> None:
-        """ZooKeeper ends the session of a broker that is dead, paused or cut off."""
+        """ZooKeeper ends the session of a broker that is dead, paused or partitioned."""
         self.without_session.add(broker_id)
         self.note("session", broker_id, state="expired")
         self.zookeeper.unregister_broker(broker_id)

@@ -6,7 +6,7 @@ import pytest
 from click import style, unstyle
 
 from tidegauge_client.cli.describe import _repaint, broker_rows
-from tidegauge_client.live_view import WIDTH, cut, screen, view
+from tidegauge_client.live_view import WIDTH, screen, shortened, view
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
 from tidegauge_client.topic_description import ReplicaState, TopicDescription
 
@@ -56,9 +56,9 @@ def test_a_screen_is_written_over_the_former_and_never_scrolls() -> None:
 
 def test_a_line_is_never_wider_than_the_terminal_and_keeps_its_colours() -> None:
     line = f"0123{style('456789', fg='red')}abcdef"
-    assert cut(line, 16) == line
-    assert cut(line, 9) == "0123\x1b[31m456\x1b[0m.."
-    assert all(len(unstyle(cut(one, 40))) <= 40 for one in view([(TOPIC, [PART, LOST])], replicas=True))
+    assert shortened(line, 16) == line
+    assert shortened(line, 9) == "0123\x1b[31m456\x1b[0m.."
+    assert all(len(unstyle(shortened(one, 40))) <= 40 for one in view([(TOPIC, [PART, LOST])], replicas=True))
     assert screen(["0123456789"], 24, 6) == "\x1b[H0123..\x1b[K\n\x1b[J"
 
 

@@ -39,7 +39,7 @@ def test_one_holds_alone_and_many_hold_together(tmp_path: Path) -> None:
 
 
 def test_a_lock_in_a_removed_directory_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(TidegaugeError, match="is gone"), locks.hold(tmp_path / "gone" / ".lock", 0):
+    with pytest.raises(TidegaugeError, match="does not exist any more"), locks.hold(tmp_path / "gone" / ".lock", 0):
         pass
 
 

@@ -34,7 +34,7 @@ def told(facts: Facts = FACTS, given: dict[str, str] | None = None, **wanted: An
 def test_what_is_so_has_no_differences() -> None:
     assert told(leader=1, epoch=3, isr=(1, 2), leo={1: 2, 2: 2}, hw={1: 2, 2: 1}, remote_leo={2: 2}) == []
     assert told(log={1: (M1, LoggedRecord("m3")), 2: (M1, M3)}, epochs={1: ((0, 0), (3, 1))}, diverged=False) == []
-    assert told(answers={"m1": "ack"}, readable=("m1",)) == ["the answer for m1 is none, not ack"]
+    assert told(answers={"m1": "ack"}, readable=("m1",)) == ["the response to m1 is none, not ack"]
     assert told(FACTS, {"m1": "ack"}, answers={"m1": "ack"}) == []
 
 
@@ -48,7 +48,7 @@ def test_what_is_so_has_no_differences() -> None:
         ({"isr": ()}, "the ISR is 1,2, not -"),
         ({"leo": {1: 3}}, "the LEO of broker 1 is 2, not 3"),
         ({"hw": {2: 2}}, "the HW of broker 2 is 1, not 2"),
-        ({"hw": {0: 2}}, "broker 0 does not answer, or has no replica"),
+        ({"hw": {0: 2}}, "broker 0 does not respond, or has no replica"),
         ({"remote_leo": {2: 1}}, "the leader's remote LEO of broker 2 is 2, not 1"),
         ({"epochs": {2: ((3, 1),)}}, "the epoch cache of broker 2 is [Epoch=0, Offset=0], not [Epoch=3, Offset=1]"),
         ({"log": {1: (M1,)}}, "the log of broker 1 is [m1@0, m3@3], not [m1@0]"),

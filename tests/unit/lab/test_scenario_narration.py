@@ -16,7 +16,7 @@ HEAD = "title: A story.\ncluster: {brokers: 3}\ntopics:\n  - {name: story, assig
 CASES = [
     ("produce: m1", "Produce m1 with acks=all"),
     ("produce: {values: [a, b], acks: 1, via: 2}", "Produce a and b with acks=1 through broker 2, whoever leads"),
-    ("produce: {values: a, answer: later}", "Produce a with acks=all, without waiting for the answer"),
+    ("produce: {values: a, answer: later}", "Produce a with acks=all, without waiting for the response"),
     ("produce: {values: a, error: NOT_ENOUGH_REPLICAS}",
      "Produce a with acks=all, which is refused with NOT_ENOUGH_REPLICAS"),
     ("create_topic: {name: t, assignment: [0, 1]}", "Create the topic t with replicas on brokers 0, 1"),
@@ -48,7 +48,7 @@ CASES = [
     ("elect: preferred", "Elect the preferred leader"),
     ("elect: unclean", "Elect a leader, uncleanly if need be"),
     ("sync: 1", "Flush the log of broker 1 to disk"),
-    ("drop_unsynced: 1", "Power loss at broker 1: what was never flushed is gone"),
+    ("drop_unsynced: 1", "Power loss at broker 1: what was never flushed is lost"),
     ("wait_leader: none", "Wait until there is no leader"),
     ("wait_leader: {leader: 1, partition: story-0}", "Wait until broker 1 leads (story-0)"),
     ("wait_isr: [1, 2]", "Wait until the ISR is 1 and 2"),

@@ -183,7 +183,7 @@ def test_a_produce_must_end_as_the_step_says(run: Any, hands: FakeHands) -> None
     assert run("  - produce: {values: m1, error: NOT_ENOUGH_REPLICAS}\n")[0].passed
     hands.answers = [Answer("NOT_ENOUGH_REPLICAS", "too few")]
     outcome, _ = run("  - produce: m1\n")
-    assert outcome.failure.endswith("the answer for m1 is NOT_ENOUGH_REPLICAS, not ack. too few")
+    assert outcome.failure.endswith("the response to m1 is NOT_ENOUGH_REPLICAS, not ack. too few")
 
 
 def test_a_leader_that_moved_is_asked_again_but_not_a_broker_that_was_named(
@@ -195,7 +195,7 @@ def test_a_leader_that_moved_is_asked_again_but_not_a_broker_that_was_named(
     assert run("  - produce: m1\n")[0].passed
     hands.answers = [Answer("NOT_LEADER_OR_FOLLOWER"), Answer("ack")]
     outcome, _ = run("  - produce: {values: m2, via: 1}\n")
-    assert "the answer for m2 is NOT_LEADER_OR_FOLLOWER, not ack" in outcome.failure
+    assert "the response to m2 is NOT_LEADER_OR_FOLLOWER, not ack" in outcome.failure
     assert [step for step in hands.done if step[0] == "produce"] == [
         ("produce", "m1", -1, 0),
         ("produce", "m1", -1, 0),

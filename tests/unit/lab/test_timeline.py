@@ -89,7 +89,7 @@ CASES = [
     (event("role", **AT, cause="LogDirFailure", role="offline", leader=2, leader_epoch=3), "offline, epoch 3"),
     (event("high_watermark", **AT, cause="Fetch", old=0, new=5), "HW 0 -> 5 (Fetch)"),
     (event("log_end_offset", **AT, cause="Produce", old=0, new=5), "LEO 0 -> 5 (Produce)"),
-    (event("truncation", **AT, cause="FetchResponse", old=5, new=2), "cuts its log 5 -> 2 (FetchResponse)"),
+    (event("truncation", **AT, cause="FetchResponse", old=5, new=2), "truncates its log 5 -> 2 (FetchResponse)"),
     (event("log_start_offset", **AT, cause="Retention", old=0, new=2), "log start 0 -> 2 (Retention)"),
     (event("epoch", **AT, cause="Produce", leader_epoch=3, start_offset=9), "epoch 3 begins at offset 9"),
     (event("isr", **AT, cause="LeaderAndIsr", old=[], new=[1, 0], state="committed"), "ISR is 1,0 (LeaderAndIsr)"),

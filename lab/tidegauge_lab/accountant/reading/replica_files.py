@@ -1,4 +1,4 @@
-"""A replica as its files have it, read without the broker: for brokers that are down, or do not answer.
+"""A replica as its files have it, read without the broker: for brokers that are down, or do not respond.
 
 Contract: read only, by the reader of ``dump-log``. The broker may be running after all and write, truncate or delete
 these files meanwhile: what is read then ends before the first batch that is not whole, and no batch is shown twice.
@@ -6,8 +6,8 @@ these files meanwhile: what is read then ends before the first batch that is not
 Rules:
     1. The end is that of the last whole batch, the high watermark what stands in ``replication-offset-checkpoint``: a
        broker writes it now and then only, so it may be behind what the broker knew; it is never ahead, but where a
-       power cut took the log's end.
-    2. The leader epoch is the highest that the replica has noted or holds; the one it was told last may be higher.
+       power loss took the log's end.
+    2. The leader epoch is the highest that the replica has noted or holds; the one it was last given may be higher.
     3. A batch that is not whole is damage where the recovery point (``recovery-point-offset-checkpoint``) is above it,
        since everything below was flushed, or where another segment follows; else a crash has left it, and recovery will
        take it away.
@@ -126,7 +126,7 @@ def batches_of(segments: list[Path]) -> Iterator[tuple[bytes, BatchHeader, bool]
             for header in log.headers():
                 batch = log.batch(header)
                 if len(batch) < header.size_bytes or header.base_offset < next_offset:
-                    return  # it was cut meanwhile
+                    return  # it was truncated meanwhile
                 next_offset = header.next_offset
                 at_start = header._replace(position=0)
                 yield batch, at_start, crc_matches(batch, at_start)

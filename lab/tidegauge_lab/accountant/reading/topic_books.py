@@ -48,7 +48,7 @@ class Sources:
         histories: files of ``produce --history``; empty: none.
         reads: files of ``consume -o json``; empty: none.
         event_logs: the directory of a local cluster's event logs.
-        log_folders: of a local cluster's brokers; a broker that does not answer is read from there.
+        log_folders: of a local cluster's brokers; a broker that does not respond is read from there.
         is_complete: the histories hold everything that was written.
         timeout_ms: how long a leader, or the next record, is waited for.
     """
@@ -91,7 +91,7 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
     """Read everything.
 
     Raises:
-        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION; no broker answers; a partition has no leader in time; a history
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION; no broker responds; a partition has no leader in time; a history
             can't be read.
     """
     not_read: list[str] = []

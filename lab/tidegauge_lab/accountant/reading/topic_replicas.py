@@ -70,7 +70,7 @@ def _leaders(answers: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | N
 
 @dataclass(slots=True)
 class _Views:
-    """What the brokers say: of each partition's leader, and which of them answer."""
+    """What the brokers say: of each partition's leader, and which of them respond."""
 
     by_partition: dict[int, Leading]
     answering: set[int]
@@ -182,7 +182,7 @@ class _Reading:
                 self.found.logs.append(log)
             except TidegaugeError as problem:
                 if not problem.definite and broker in self.directories:
-                    break  # it answers nothing: its files are read instead
+                    break  # it does not respond: its files are read instead
                 self.found.not_read.append(f"the replica of {at} on broker {broker}: {problem.message}")
                 if not problem.definite:
                     return  # the rest would wait as long
@@ -190,7 +190,7 @@ class _Reading:
             if broker in self.brokers:
                 return
         if broker not in self.directories:
-            self.found.not_read.append(f"the replicas on broker {broker}: it does not answer")
+            self.found.not_read.append(f"the replicas on broker {broker}: it does not respond")
             return
         known = {log.partition for log in self.found.logs if log.broker == broker}
         await asyncio.to_thread(self._read_files_of, broker, [one for one in partitions if one not in known])
@@ -203,7 +203,7 @@ class _Reading:
                 files = read_replica_files(self.directories[broker], at, self.info.topic_id, by_record=self.by_record)
             except TidegaugeError as problem:
                 self.found.not_read.append(
-                    f"the replica of {at} on broker {broker}: it does not answer, and {problem.message}"
+                    f"the replica of {at} on broker {broker}: it does not respond, and {problem.message}"
                 )
                 continue
             self.found.from_disk[broker] = self.directories[broker]
@@ -306,17 +306,19 @@ def _log_of(
     )
 
 
-def _note(answer: replica_log_service_pb2.ReadReplicaResponse, notes: BatchNotes, position: int) -> bool:
-    """Note the batches of a part from an offset on; says whether the part was whole to its end."""
+def _note(response: replica_log_service_pb2.ReadReplicaResponse, notes: BatchNotes, position: int) -> bool:
+    """Note the batches of a part from an offset on; return whether the part was complete."""
     end, offset = 0, position
     try:
-        for header in iterate_headers(answer.records):
+        for header in iterate_headers(response.records):
             end, offset = header.position + header.size_bytes, header.next_offset
             if header.next_offset > position:
-                notes.add(answer.records, header, f"byte {answer.file_position + header.position} of {answer.file}")
+                notes.add(
+                    response.records, header, f"byte {response.file_position + header.position} of {response.file}"
+                )
     except TidegaugeError:
-        at = answer.file_position + end
-        notes.break_off(max(offset, position), f"{answer.file} holds no whole batch at byte {at}")
+        at = response.file_position + end
+        notes.break_off(max(offset, position), f"{response.file} holds no whole batch at byte {at}")
         return False
     return True
 

@@ -64,7 +64,7 @@ async function press(node, request) {
     const told = await answer.json();
     say(answer.ok ? told.message : told.error.message, !answer.ok);
   } catch {
-    say("the server of this page does not answer; is `tidegauge watch` still running?", true);
+    say("the server of this page does not respond; is `tidegauge watch` still running?", true);
   } finally {
     node.removeAttribute("aria-busy");
   }
@@ -148,7 +148,7 @@ function drawBroker(broker) {
   show(card.badge, broker.controller);
   show(card.session, view.switchable);
   write(card.session, `ZooKeeper: ${broker.sessionText}`);
-  const silent = broker.state === "up" && !broker.answers ? "; does not answer" : "";
+  const silent = broker.state === "up" && !broker.answers ? "; does not respond" : "";
   write(card.leads, `leads ${broker.leads} of its ${broker.replicas} partitions${silent}`);
   const held = broker.held ? [`${broker.held} held`] : [];
   write(card.faults, [...broker.faults, ...held].join("; "));
@@ -174,7 +174,7 @@ function drawZooKeeper() {
   show(card.node, zookeeper.address !== "");
   drawCard(card, zookeeper.state, zookeeper.address, view.switchable && zookeeper.managed);
   const sessions = Object.values(view.brokers).filter((broker) => broker.session !== null).length;
-  write(card.session, zookeeper.answers ? `${sessions} sessions of brokers` : "does not answer");
+  write(card.session, zookeeper.answers ? `${sessions} sessions of brokers` : "does not respond");
   const epoch = view.controllerEpoch === null ? "" : `, controller epoch ${view.controllerEpoch}`;
   write(card.leads, view.controller === null ? "no controller is known" : `controller: broker ${view.controller}${epoch}`);
 }
@@ -393,7 +393,7 @@ function inWords(replica) {
   words.push(epochs.length ? `epochs ${epochs.join(" ")}` : "no epochs yet");
   const knows = Object.entries(replica.knows).map(([id, leo]) => `broker ${id}: ${leo === null ? "nothing yet" : leo}`);
   if (knows.length) words.push(`knows LEO of ${knows.join(", ")}`);
-  if (replica.held) words.push(replica.keptBy === null ? "held" : `held, broker ${replica.keptBy} keeps an answer back`);
+  if (replica.held) words.push(replica.keptBy === null ? "held" : `held, broker ${replica.keptBy} withholds a response`);
   return `${words.join("; ")}.`;
 }
 

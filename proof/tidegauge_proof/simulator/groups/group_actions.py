@@ -151,7 +151,7 @@ def deliver(call: Call, cluster: GroupWorld, response: object) -> None:
 
 
 def _found(cluster: GroupWorld, dice: Dice) -> int:
-    """FindCoordinator's answer: mostly the leader, sometimes what a broker's old metadata say."""
+    """Return FindCoordinator's response: mostly the leader, sometimes what a broker's old metadata say."""
     leader = cluster.world.state_now.leader
     brokers = list(cluster.world.brokers)
     return leader if leader in brokers and dice.below(6) else dice.choose(brokers)

@@ -11,7 +11,7 @@ The checker has its own, simple idea of the rules: it folds the log itself, and 
 | G5 | an acknowledged commit is returned until a newer one; nothing goes back, however often the coordinator changes |
 | G6 | a commit of another generation or of no member is refused |
 | G7 | what a coordinator has after a load is a function of the log alone |
-| G8 | a request is answered once; one that is not is parked, was replaced by its member, or its process has ended |
+| G8 | a request gets one response; one that is not is parked, was replaced by its member, or its process has ended |
 | G9 | no group prepares a rebalance for longer than its timeouts, nor waits longer for its members to synchronise |
 | Appended | an append is reported as committed only when it is, at the offset that is reported |
 """
@@ -132,7 +132,7 @@ class GroupChecker:
     def responded(self, process: Incarnation, token: Token, result: GroupResult) -> None:
         """Check a response that leaves a coordinator."""
         if self._open.pop(token, None) is None:
-            raise Violation("G8", f"{type(token.call.request).__name__} is answered twice, or was never asked")
+            raise Violation("G8", f"{type(token.call.request).__name__} got two responses, or was never sent")
         request = token.call.request
         if isinstance(request, SyncGroup) and isinstance(result, SyncGroupResult):
             self._synced(process, request, result)
@@ -233,7 +233,7 @@ class GroupChecker:
             )
 
     def _is_current(self, process: Incarnation) -> bool:
-        """Whether this is the leader that ZooKeeper has: one that was deposed may answer from what it has."""
+        """Return whether this is ZooKeeper's leader: a deposed one may respond from its old state."""
         state, role = self._partition.world.state_now, process.broker.partition
         return role is not None and state.leader == process.broker.broker_id and state.leader_epoch == role.leader_epoch
 
@@ -311,7 +311,7 @@ class GroupChecker:
         """Check after the faults and all timers: nothing is left open, and nothing acknowledged is missing."""
         for token in self._open:
             if not self._may_stay_open(token):
-                raise Violation("G8", f"{token.call.request} is never answered")
+                raise Violation("G8", f"{token.call.request} never gets a response")
         state = cluster.world.partitions[0].state_now
         process = cluster.processes[state.leader]
         view = process.coordinator.group_view(GROUP)
@@ -322,13 +322,13 @@ class GroupChecker:
             self._must_be_at_least(process, partition, -1 if committed is None else committed.offset, wanted)
 
     def _may_stay_open(self, token: Token) -> bool:
-        """Return whether Kafka answers this request neither: its member has sent another, or has been removed."""
+        """Return whether Kafka gives no response either: its member has sent another, or has been removed."""
         request = token.call.request
         if isinstance(request, JoinGroup | SyncGroup):
             view = token.process.coordinator.group_view(request.group_id or "")
             parked = {} if view is None else {member.member_id: member.parked for member in view.members}
             if isinstance(request, JoinGroup):
-                # A repeat has taken its place, and was answered.
+                # A repeat has taken its place, and got the response.
                 return bool(request.member_id) and parked.get(request.member_id, "") != "JoinGroup"
             return parked.get(request.member_id, "") != "SyncGroup"
         return False

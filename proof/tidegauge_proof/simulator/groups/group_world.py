@@ -217,7 +217,7 @@ class GroupWorld:
         self.requests.append(Sending(call, broker_id))
 
     def arrive(self, sending: Sending) -> bool:
-        """Hand a request over; a process that is dead has no answer, and one that stands still none yet."""
+        """Hand a request over; a dead process has no response, and a paused one none yet."""
         process = self.processes.get(sending.broker_id)
         if process is None or not self.world.is_up(sending.broker_id):
             return False
