@@ -159,8 +159,9 @@ def coordinator(cluster: LocalCluster, group: str) -> int:
 
 
 def kill_coordinator(cluster: LocalCluster, group: str) -> int:
-    """Kill the group's coordinator; return it when another has taken over."""
-    killed = coordinator(cluster, group)
+    """Kill the group's coordinator (kill --coordinator-of); return it when another has taken over."""
+    killed = cluster.coordinator_of(group)
+    assert killed == coordinator(cluster, group)
     cluster.kill(killed)
 
     def moved() -> bool:

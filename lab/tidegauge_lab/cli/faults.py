@@ -18,7 +18,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import BrokerIdType, called, directory_argument, lab_verb
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.local.processes import ProcessState
-from tidegauge_lab.local.roles import Role, RoleKind
+from tidegauge_lab.local.roles import Role, RoleKind, read_group
 
 _DONE = {"kill": "Killed", "stop": "Stopped", "pause": "Paused", "resume": "Resumed", "start": "Started"}
 
@@ -38,12 +38,26 @@ class PartitionType(click.ParamType[TopicPartition]):
             self.fail(str(problem), param, ctx)
 
 
+class GroupType(click.ParamType[str]):
+    """``group:G`` on the command line; its value is the group's id."""
+
+    name = "group:G"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read the value, or fail as a usage error."""
+        try:
+            return read_group(str(value))
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
+
+
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that name the targets of a fault."""
     decorators = [
         click.argument("ids", nargs=-1, type=BrokerIdType(), metavar="[ID]..."),
         click.option("--leader-of", type=PartitionType(), metavar="T-P", help="The broker that leads this partition."),
         click.option("--follower-of", type=PartitionType(), metavar="T-P", help="A broker that follows there."),
+        click.option("--coordinator-of", type=GroupType(), metavar="group:G", help="The coordinator of this group."),
         click.option("--controller", is_flag=True, help="The broker that is the active controller."),
         click.option("--zookeeper", is_flag=True, help="The cluster's own ZooKeeper."),
         directory_option,
@@ -55,7 +69,12 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_targets(
-    ids: Sequence[int], leader_of: TopicPartition | None, follower_of: TopicPartition | None, *, controller: bool
+    ids: Sequence[int],
+    leader_of: TopicPartition | None,
+    follower_of: TopicPartition | None,
+    *,
+    controller: bool,
+    coordinator_of: str | None = None,
 ) -> Role | list[Target]:
     """Return the role, or the ids, that were given (an empty list for neither); one way at a time.
 
@@ -67,10 +86,14 @@ def read_targets(
         given.append(Role(RoleKind.LEADER, leader_of))
     if follower_of is not None:
         given.append(Role(RoleKind.FOLLOWER, follower_of))
+    if coordinator_of is not None:
+        given.append(Role(RoleKind.COORDINATOR, group=coordinator_of))
     if controller:
         given.append(Role(RoleKind.CONTROLLER))
     if len(given) + bool(ids) > 1:
-        raise click.UsageError("Name brokers in one way: by ID, --leader-of, --follower-of or --controller.")
+        raise click.UsageError(
+            "Name brokers in one way: by ID, --leader-of, --follower-of, --coordinator-of or --controller."
+        )
     return given[0] if given else list(ids)
 
 
@@ -82,11 +105,16 @@ def _run(
 ) -> None:
     """Name the targets, do it, tell it."""
     wanted = read_targets(
-        options["ids"], options["leader_of"], options["follower_of"], controller=bool(options["controller"])
+        options["ids"],
+        options["leader_of"],
+        options["follower_of"],
+        controller=bool(options["controller"]),
+        coordinator_of=options["coordinator_of"],
     )
     if not wanted and not options["zookeeper"]:
         raise click.UsageError(
-            "Name a process: ID..., --leader-of T-P, --follower-of T-P, --controller or --zookeeper."
+            "Name a process: ID..., --leader-of T-P, --follower-of T-P, --coordinator-of group:G, --controller or "
+            "--zookeeper."
         )
     directory: Path = options["directory"]
     cluster = LocalCluster(directory)

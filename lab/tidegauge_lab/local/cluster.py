@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
 from tidegauge_lab.local import layout, locks, ports, roles, startup, takedown, zookeeper
@@ -276,6 +277,9 @@ class LocalCluster:
             TidegaugeError: no broker has it.
         """
         partition = role.partition
+        if role.group is not None:
+            found = self._views(self._up_ids(), [OFFSETS_TOPIC]).values()
+            return roles.coordinator_of((one.metadata for one in found if one.metadata is not None), role.group)
         views = self._views(self._up_ids(), [partition.topic] if partition is not None else [])
         if role.kind is RoleKind.CONTROLLER or partition is None:
             alive = [broker.id for broker in self.file.brokers if self.state_of(broker.id) is not ProcessState.DOWN]
@@ -292,6 +296,14 @@ class LocalCluster:
             TidegaugeError: there is no leader.
         """
         return self.resolve(Role(RoleKind.LEADER, TopicPartition(topic, partition)))
+
+    def coordinator_of(self, group: str) -> int:
+        """Return the broker that coordinates a consumer group now.
+
+        Raises:
+            TidegaugeError: there is none.
+        """
+        return self.resolve(Role(RoleKind.COORDINATOR, group=group))
 
     def state_of(self, target: Target) -> ProcessState:
         """Up, down or paused."""

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.groups import OFFSETS_TOPIC, partition_of
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_lab.observation import leader_in, newest_states
@@ -26,15 +27,19 @@ class RoleKind(Enum):
     LEADER = "leader"
     FOLLOWER = "follower"
     CONTROLLER = "controller"
+    COORDINATOR = "coordinator"
 
 
 class Role(NamedTuple):
-    """A role; the partition is None for the controller."""
+    """A role; the partition is None for the controller and a coordinator, the group that of a coordinator alone."""
 
     kind: RoleKind
     partition: TopicPartition | None = None
+    group: str | None = None
 
     def __str__(self) -> str:
+        if self.group is not None:
+            return f"{self.kind.value} of group:{self.group}"
         return "the controller" if self.partition is None else f"{self.kind.value} of {self.partition}"
 
 
@@ -92,6 +97,36 @@ def follower_of(view: PartitionView, partition: TopicPartition, fits: Callable[[
             ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} has no follower: its only replica leads; nothing was done"
         )
     return next((replica for replica in followers if fits(replica)), followers[0])
+
+
+def coordinator_of(answers: Iterable[metadata_pb2.MetadataResponse], group: str) -> int:
+    """Return the broker that coordinates a group: the leader of its partition of __consumer_offsets.
+
+    Raises:
+        TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; COORDINATOR_NOT_AVAILABLE, there is none.
+    """
+    known = list(answers)
+    states = [at for at in newest_states(known) if at.topic == OFFSETS_TOPIC]
+    if known and not states:
+        raise TidegaugeError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"no broker coordinates group {group}: there is no {OFFSETS_TOPIC} yet, which the first consumer of a "
+            "group creates; nothing was done",
+        )
+    at = TopicPartition(OFFSETS_TOPIC, partition_of(group, len(states)) if states else 0)
+    return leader_of(partition_view(known, at), at)
+
+
+def read_group(text: str) -> str:
+    """Return the group that ``group:G`` names.
+
+    Raises:
+        ValueError: the text has another form.
+    """
+    kind, separator, group = text.partition(":")
+    if kind != "group" or not separator or not group:
+        raise ValueError(f"'{text}' names no group; write group:G, for example group:orders-app")
+    return group
 
 
 def require_controller(broker_id: int | None) -> int:

@@ -19,13 +19,14 @@ from uuid import uuid4
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
+from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.cli.describe import Filter, text_lines
 from tidegauge_client.cli.wait import hw_condition, in_sync_condition, isr_condition, leader_condition
 from tidegauge_client.topic_description import TopicDescription, describe
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.pytest_plugin.aio_faults import AsyncFaults
-from tidegauge_lab.pytest_plugin.conditions import wait_until
+from tidegauge_lab.pytest_plugin.conditions import GroupCondition, wait_until, wait_until_group
 
 WAIT_SECONDS = 30.0
 DESCRIBE_TIMEOUT_MS = 5_000
@@ -198,6 +199,38 @@ class AsyncCluster(AsyncFaults):
             NotSoError: not in time.
         """
         await wait_until(self.bootstrap_server_list, in_sync_condition(topic), timeout)
+
+    # Consumer groups
+
+    async def coordinator_of(self, group: str) -> int:
+        """Return the broker that coordinates a consumer group now.
+
+        Raises:
+            TidegaugeError: there is none.
+        """
+        return await asyncio.to_thread(self.local.coordinator_of, group)
+
+    async def wait_group(
+        self,
+        group: str,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        generation: int | None = None,
+        lag: int | None = None,
+        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
+    ) -> GroupDescription:
+        """Wait until a consumer group is in a state, has so many members, this or a later generation, at most this lag.
+
+        Returns:
+            The group as it is then.
+
+        Raises:
+            NotSoError: not in time.
+            ValueError: there is no such state.
+        """
+        condition = GroupCondition(state, members, generation, lag)
+        return await wait_until_group(self.bootstrap_server_list, group, condition, timeout)
 
     # Processes
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.model import Direction, Plane, WantedFault
+from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.topic_description import TopicDescription
 from tidegauge_lab.local.cluster import Target
 from tidegauge_lab.pytest_plugin.aio import WAIT_SECONDS, AsyncCluster
@@ -149,6 +150,37 @@ class SyncCluster(SyncClusterBase):
             NotSoError: not in time.
         """
         self._run(self.aio.wait_in_sync(topic, timeout=timeout))
+
+    def coordinator_of(self, group: str) -> int:
+        """Return the broker that coordinates a consumer group now.
+
+        Raises:
+            TidegaugeError: there is none.
+        """
+        return self._run(self.aio.coordinator_of(group))
+
+    def wait_group(
+        self,
+        group: str,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        generation: int | None = None,
+        lag: int | None = None,
+        timeout: float = WAIT_SECONDS,
+    ) -> GroupDescription:
+        """Wait until a consumer group is in a state, has so many members, this or a later generation, at most this lag.
+
+        Returns:
+            The group as it is then.
+
+        Raises:
+            NotSoError: not in time.
+            ValueError: there is no such state.
+        """
+        return self._run(
+            self.aio.wait_group(group, state=state, members=members, generation=generation, lag=lag, timeout=timeout)
+        )
 
     def kill(self, *targets: Target) -> None:
         """SIGKILL to brokers, by id, or to ``ZOOKEEPER``."""

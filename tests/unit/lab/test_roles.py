@@ -14,9 +14,11 @@ from tidegauge_lab.local.roles import (
     PartitionView,
     Role,
     RoleKind,
+    coordinator_of,
     follower_of,
     leader_of,
     partition_view,
+    read_group,
     require_controller,
 )
 
@@ -99,3 +101,41 @@ def test_without_a_cluster_a_fault_fails_with_1() -> None:
     assert result.stdout == ""
     assert '"BROKER_NOT_AVAILABLE"' in result.stderr
     assert "there is no cluster in /nonexistent" in result.stderr
+
+
+def groups_led_by(*leaders: int | None) -> metadata_pb2.MetadataResponse:
+    """Metadata in which these brokers lead the partitions of __consumer_offsets."""
+    states = []
+    for index, leader in enumerate(leaders):
+        state = metadata_pb2.PartitionMetadata(partition=index, leader_epoch=1, replicas=[0, 1, 2])
+        if leader is not None:
+            state.leader_id = leader
+        states.append(state)
+    topic = metadata_pb2.TopicMetadata(name="__consumer_offsets", partitions=states)
+    return metadata_pb2.MetadataResponse(topics=[topic])
+
+
+def test_the_coordinator_of_a_group_leads_the_partition_of_its_hash() -> None:
+    """Java's hash of "g" is 103: partition 3 of 10 (GroupMetadataManager.partitionFor)."""
+    leaders: list[int | None] = [0] * 10
+    leaders[3] = 2
+    assert coordinator_of([groups_led_by(*leaders)], "g") == 2
+    leaders[3] = None
+    with pytest.raises(TidegaugeError, match="__consumer_offsets-3 has no leader"):
+        coordinator_of([groups_led_by(*leaders)], "g")
+
+
+def test_a_cluster_that_had_no_group_yet_has_no_coordinator() -> None:
+    with pytest.raises(TidegaugeError, match="no broker coordinates group g") as caught:
+        coordinator_of([answer(0, 1)], "g")
+    assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    with pytest.raises(TidegaugeError, match="no broker responds"):
+        coordinator_of([], "g")
+
+
+@pytest.mark.parametrize("text", ["g", "group:", "transaction:t", ""])
+def test_a_target_that_names_no_group_is_wrong_usage(text: str) -> None:
+    assert read_group("group:a:b") == "a:b"
+    with pytest.raises(ValueError, match="names no group"):
+        read_group(text)
+    assert CliRunner().invoke(faults.kill, ["--coordinator-of", text]).exit_code == 2

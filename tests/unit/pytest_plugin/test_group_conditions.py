@@ -1,0 +1,48 @@
+"""What ``wait_group`` waits for, and what it says is true instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin_groups import GroupDescription, MemberDescription
+from tidegauge_client.group_tables import OffsetRow
+from tidegauge_lab.pytest_plugin.conditions import GroupCondition
+
+AT = TopicPartition("orders", 0)
+MEMBER = MemberDescription("m", None, "app", "/127.0.0.1", (AT,))
+GROUP = GroupDescription("g", "Stable", "consumer", "range", (MEMBER,), 1, 4, "a member left", ())
+READ_TO_5 = OffsetRow(AT, 5, 8, MEMBER)
+
+
+def test_a_group_that_is_so_has_no_problem() -> None:
+    """The generation may be a later one, the lag a smaller one."""
+    assert GroupCondition("Stable", 1, 3, 3).problem(GROUP, [READ_TO_5]) is None
+    assert GroupCondition().problem(GROUP) is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "problem"),
+    [
+        (GroupCondition(state="Empty"), "group g is Stable: a member left"),
+        (GroupCondition(members=2), "group g has 1 members"),
+        (GroupCondition(generation=5), "group g is in generation 4"),
+        (GroupCondition(lag=2), "group g lags by 3 records"),
+    ],
+)
+def test_what_is_true_instead(condition: GroupCondition, problem: str) -> None:
+    assert condition.problem(GROUP, [READ_TO_5]) == problem
+
+
+def test_a_partition_without_a_commit_or_an_end_is_not_read() -> None:
+    for row in (OffsetRow(AT, None, 8, MEMBER), OffsetRow(AT, 5, None, MEMBER)):
+        assert GroupCondition(lag=100).problem(GROUP, [row]) == "group g has no known lag in orders-0"
+
+
+def test_a_member_that_reads_nothing_does_not_lag() -> None:
+    assert GroupCondition(lag=0).problem(GROUP, [OffsetRow(None, None, None, MEMBER)]) is None
+
+
+def test_a_state_that_kafka_does_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="'stable' is no state of a group"):
+        GroupCondition(state="stable")
