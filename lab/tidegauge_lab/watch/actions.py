@@ -1,7 +1,8 @@
 """What a button of the page does to the lab's cluster: the same calls as the verbs of the command line.
 
 An action is JSON: ``{"action": "kill", "broker": 1}``, ``{"action": "isolate", "broker": 1, "ends": "brokers"}``,
-``{"action": "step", "broker": 1, "partition": "orders-0"}``. ``broker`` is ``"zookeeper"`` for processes of the lab's
+``{"action": "step", "broker": 1, "partition": "orders-0"}``. Every declared fault is an action of its name, with its
+parameters beside it. ``broker`` is ``"zookeeper"`` for processes of the lab's
 own ZooKeeper. Two are about topics: ``{"action": "create-topic", "topic": "orders", "partitions": 3, "replicas": 3}``
 and ``{"action": "produce", "topic": "orders", "count": 100}``, which writes the numbers 0 to 99 with acks=all as
 `tidegauge produce --count 100` does. ``read_action`` is pure; ``do`` gives a sentence when the effect is there, or
@@ -16,13 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.model import Plane, WantedFault
+from tidegauge.faults.table import FAULTS, ISOLATE, kind_of
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge_client.admin import Admin
 from tidegauge_client.cluster_file import BootstrapServers, load_cluster_file
 from tidegauge_client.producer import Producer
 from tidegauge_lab.cli.common import called
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
-from tidegauge_lab.switches import Plane, Switches
+from tidegauge_lab.switches import Switches
 
 PROCESS_ACTIONS = ("kill", "stop", "pause", "resume", "start")
 FETCH_ACTIONS = ("hold", "release", "step")
@@ -43,7 +46,7 @@ class Action:
     name: str
     target: Target
     partition: TopicPartition | None = None
-    ends: Plane = Plane.BROKERS
+    fault: WantedFault | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def read_action(value: object) -> Action | TopicAction:
         if not is_broker and target != ZOOKEEPER:
             raise _invalid(f"{name} needs a broker's id, or {ZOOKEEPER!r}")
         return Action(str(name), target if isinstance(target, int) else ZOOKEEPER)
-    if name not in {"isolate", "heal", *FETCH_ACTIONS}:
+    if name not in {"heal", *FAULTS, *FETCH_ACTIONS}:
         raise _invalid(f"there is no action {name!r}")
     if not is_broker or not isinstance(target, int):
         raise _invalid(f"{name} needs a broker's id")
@@ -87,10 +90,19 @@ def read_action(value: object) -> Action | TopicAction:
             return Action(str(name), target, TopicPartition.parse(str(value.get("partition"))))
         except ValueError as problem:
             raise _invalid(str(problem)) from None
-    try:
-        return Action(str(name), target, ends=Plane(value.get("ends", Plane.BROKERS.value)))
-    except ValueError:
-        raise _invalid(f"{value.get('ends')!r} is none of {', '.join(plane.value for plane in Plane)}") from None
+    return Action(str(name), target, fault=_read_fault(value, target) if name in FAULTS else None)
+
+
+def _read_fault(value: Mapping[str, object], broker_id: int) -> WantedFault:
+    """Read a declared fault: its parameters stand beside ``action`` and ``broker``; ``ends`` is ``from``."""
+    kind = kind_of(str(value["action"]))
+    values = {key: one for key, one in value.items() if key not in {"action", "broker", "ends"}}
+    if kind is ISOLATE:
+        values.setdefault("from", value.get("ends", Plane.BROKERS.value))
+    wanted = kind.wanted(values)
+    if problem := wanted.problem(broker_id):
+        raise _invalid(problem)
+    return wanted
 
 
 def _read_topic_action(value: Mapping[str, object]) -> TopicAction:
@@ -172,8 +184,8 @@ async def _produce(servers: BootstrapServers, wanted: TopicAction) -> str:
 
 
 async def _to_network(switches: Switches, broker_id: int, action: Action) -> str:
-    if action.name == "isolate":
-        return f"Broker {broker_id}: {(await switches.isolate(broker_id, action.ends)).text}"
+    if action.fault is not None:
+        return f"Broker {broker_id}: {(await switches.set_fault(broker_id, action.fault)).text}"
     ended = await switches.heal(broker_id)
     return f"Broker {broker_id} healed" if ended else f"Broker {broker_id} had nothing to heal"
 

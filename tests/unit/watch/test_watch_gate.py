@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.faults.table import INJECT_DISK, ISOLATE
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.switches import Plane
 from tidegauge_lab.watch.actions import Action, TopicAction, read_action
 from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
 
@@ -58,7 +58,18 @@ def test_what_a_form_could_send_is_no_action(kind: str):
     [
         ({"action": "kill", "broker": 1}, Action("kill", 1)),
         ({"action": "pause", "broker": "zookeeper"}, Action("pause", "zookeeper")),
-        ({"action": "isolate", "broker": 0, "ends": "zookeeper"}, Action("isolate", 0, ends=Plane.ZOOKEEPER)),
+        (
+            {"action": "isolate", "broker": 0, "ends": "zookeeper"},
+            Action("isolate", 0, fault=ISOLATE.wanted({"from": "zookeeper"})),
+        ),
+        (
+            {"action": "isolate", "broker": 0, "from": [1, 2], "delay_ms": 5},
+            Action("isolate", 0, fault=ISOLATE.wanted({"from": [1, 2], "delay_ms": 5})),
+        ),
+        (
+            {"action": "inject_disk", "broker": 0, "errno": "EIO"},
+            Action("inject_disk", 0, fault=INJECT_DISK.wanted({"errno": "EIO"})),
+        ),
         ({"action": "heal", "broker": 0}, Action("heal", 0)),
         ({"action": "step", "broker": 2, "partition": "a-b-3"}, Action("step", 2, TopicPartition("a-b", 3))),
         ({"action": "create-topic", "topic": "a", "partitions": 3, "replicas": 2}, TopicAction("a", 3, 2)),
@@ -81,6 +92,8 @@ def test_actions_are_read(value: object, action: Action | TopicAction):
         {"action": "kill", "broker": "1"},
         {"action": "isolate", "broker": "zookeeper"},
         {"action": "isolate", "broker": 1, "ends": "moon"},
+        {"action": "isolate", "broker": 1, "delay_s": 5},
+        {"action": "inject_disk", "broker": 1},
         {"action": "isolate", "broker": 1, "ends": ["brokers"]},
         {"action": "hold", "broker": 1},
         {"action": "hold", "broker": 1, "partition": "orders"},
