@@ -9,8 +9,10 @@ import pytest
 
 from tidegauge.control import PartitionState
 from tidegauge.errors import TidegaugeError
+from tidegauge.groups import GroupState
 from tidegauge.listeners import Listener
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.coordinator.views import Counters, Gauges
 from tidegauge_broker.replica.messages import RemoteReplicaView, ReplicaView
 from tidegauge_broker.server.metrics.collect import Replica, Snapshot, families
 from tidegauge_broker.server.metrics.endpoint import MetricsEndpoint, parse_address
@@ -335,3 +337,23 @@ async def test_the_endpoint_serves_over_a_socket_and_refuses_a_port_that_is_take
             await MetricsEndpoint(str).start("127.0.0.1", endpoint.port)
     finally:
         await endpoint.close()
+
+
+def test_groups_are_counted_by_state_under_kafkas_names() -> None:
+    """GroupMetadataManager's gauges and group-coordinator-metrics."""
+    now = Snapshot([], [], {1}, False, Meters())
+    now.groups = Gauges({GroupState.STABLE: 2, GroupState.EMPTY: 1}, offsets=12)
+    now.group_counters = Counters(offset_commits=7, completed_rebalances=3)
+    lines = exposition(families(now)).splitlines()
+    manager, metrics = "kafka_coordinator_group_groupmetadatamanager", "kafka_server_group_coordinator_metrics"
+    for line in (
+        f"{manager}_numgroups 3",
+        f"{manager}_numgroupsstable 2",
+        f"{manager}_numgroupsempty 1",
+        f"{manager}_numgroupspreparingrebalance 0",
+        f"{manager}_numoffsets 12",
+        f"{metrics}_offset_commit_count 7",
+        f"{metrics}_group_completed_rebalance_count 3",
+        f"{metrics}_offset_deletion_count 0",
+    ):
+        assert line in lines

@@ -75,6 +75,7 @@ class BrokerMetrics:
 
     def _snapshot(self) -> Snapshot:
         core, logs = self._replicas.core, self._replicas.logs
+        coordinator = self._service.groups.runner.coordinator
         replicas = []
         cluster = [one.state for topic in self._metadata.topics() for one in self._metadata.partitions(topic).values()]
         moving = {one.topic_partition: one for one in cluster if one.adding_replicas or one.removing_replicas}
@@ -101,4 +102,6 @@ class BrokerMetrics:
             purgatories=core.waiting_operations(),
             offline_directories=len(logs.offline_directories),
             connections=self._connections(),
+            groups=coordinator.gauges(),
+            group_counters=coordinator.counters,
         )

@@ -11,7 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.control import NO_LEADER, PartitionState
+from tidegauge.groups import GroupState
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.coordinator.views import Counters, Gauges
 from tidegauge_broker.replica.messages import ReplicaView
 from tidegauge_broker.server.metrics.exposition import Family
 from tidegauge_broker.server.metrics.meters import Meters
@@ -68,6 +70,8 @@ class Snapshot:
         meters: its counters.
         offline_directories: log directories that failed.
         connections: open ones, by the listener's name.
+        groups: consumer groups and offsets that it coordinates.
+        group_counters: what its group coordinator has counted.
     """
 
     replicas: Sequence[Replica]
@@ -78,6 +82,8 @@ class Snapshot:
     purgatories: Mapping[str, int] = field(default_factory=dict)
     offline_directories: int = 0
     connections: Mapping[str, int] = field(default_factory=dict)
+    groups: Gauges = field(default_factory=Gauges)
+    group_counters: Counters = field(default_factory=Counters)
 
 
 def families(now: Snapshot) -> Iterator[Family]:
@@ -92,6 +98,7 @@ def families(now: Snapshot) -> Iterator[Family]:
     yield from _topics(now.meters)
     yield from _requests(now.meters)
     yield from _sessions(now.meters)
+    yield from _groups(now.groups, now.group_counters)
     connections = Family("kafka_server_socket_server_metrics_connection_count", "gauge", "Connections that are open.")
     for listener, count in now.connections.items():
         connections.add(count, listener=listener)
@@ -265,3 +272,21 @@ def _sessions(meters: Meters) -> Iterator[Family]:
     for state, kafkas in (("lost", "expires"), ("suspended", "disconnects"), ("connected", "syncconnects")):
         meaning = f"Times that the session with ZooKeeper was {state}."
         yield _counter(f"{name}{kafkas}_total", meaning, meters.counts[f"session {state}"])
+
+
+def _groups(gauges: Gauges, counters: Counters) -> Iterator[Family]:
+    """Yield Kafka's metrics of types GroupMetadataManager and group-coordinator-metrics."""
+    name = "kafka_coordinator_group_groupmetadatamanager"
+    yield _gauge(f"{name}_numgroups", "Consumer groups that this broker coordinates.", sum(gauges.groups.values()))
+    yield _gauge(f"{name}_numoffsets", "Committed offsets of these groups.", gauges.offsets)
+    for state in GroupState:
+        count = gauges.groups.get(state, 0)
+        yield _gauge(f"{name}_numgroups{state.value.lower()}", f"Those in state {state.value}.", count)
+    name = "kafka_server_group_coordinator_metrics"
+    for counted, meaning, value in (
+        ("offset_commit_count", "Offsets committed.", counters.offset_commits),
+        ("offset_expiration_count", "Offsets expired.", counters.offset_expirations),
+        ("offset_deletion_count", "Offsets deleted by requests.", counters.offset_deletions),
+        ("group_completed_rebalance_count", "Rebalances completed.", counters.completed_rebalances),
+    ):
+        yield _counter(f"{name}_{counted}", meaning, value)
