@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     from tidegauge_proof.simulator.groups.group_world import GroupWorld, Incarnation, Token
 
 
+_LATE_MS = 5_000
+"""How late timers may run: that is a step of its own, which other steps may precede."""
+
+
 class Folded:
     """What the records of a log say, read by the rules of docs/groups.md: the last record of a key counts."""
 
@@ -299,10 +303,10 @@ class GroupChecker:
         lasted_ms = now_ms - max(view.state_since_ms, paused_ms)
         if view.state is GroupState.PREPARING_REBALANCE:
             is_static = all(member.group_instance_id is not None for member in view.members)
-            limit_ms = REBALANCE_MS + SESSION_MS
+            limit_ms = REBALANCE_MS + SESSION_MS + _LATE_MS
             if lasted_ms > limit_ms and not (is_static and view.members):
                 raise Violation("G9", f"{view.group_id} prepares a rebalance for {lasted_ms} ms")
-        elif view.state is GroupState.COMPLETING_REBALANCE and lasted_ms > REBALANCE_MS:
+        elif view.state is GroupState.COMPLETING_REBALANCE and lasted_ms > REBALANCE_MS + _LATE_MS:
             raise Violation("G9", f"{view.group_id} waits for an assignment for {lasted_ms} ms")
 
     # The end
