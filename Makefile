@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker
 
-.PHONY: help demo test transcripts durations test-long simulate-compiled simulate-long soak soak-spark compose-test bench bench-clients differential check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long clients simulate-compiled simulate-long soak soak-spark compose-test bench bench-clients differential check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -38,6 +38,9 @@ durations: .venv ## tests/durations.txt, by which make test orders its files: ru
 test-long: .venv ## What takes longer: repetitions and soaks.
 	@tools/need-java.sh $(BIN) --for-tests
 	$(BIN)/python -m pytest -m long --timeout 3600
+
+clients: .venv java ## The table in docs/clients.md, from all tests with Kafka clients (needs Maven, Go, npm, kcat; what is missing keeps its row).
+	$(BIN)/python -m pytest -m kafka_client --timeout 3600 --record-clients tests/integration
 
 simulate-compiled: .venv ## The simulator as machine code in build/compiled, where there is a C compiler.
 	$(BIN)/python tools/compile_simulator.py

@@ -12,6 +12,7 @@ from collections import defaultdict
 
 import pytest
 from hypothesis import settings
+from tests.clients.table import ClientRecorder
 from tests.durations import FILE, ROOT, in_order, read_durations, write_durations
 
 settings.register_profile("steady", derandomize=True)
@@ -21,11 +22,14 @@ settings.load_profile("steady")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-durations", action="store_true", help="note in tests/durations.txt how long files take")
+    parser.addoption("--record-clients", action="store_true", help="write the table in docs/clients.md (make clients)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder())
+    if config.getoption("--record-clients"):
+        config.pluginmanager.register(ClientRecorder())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -29,6 +29,9 @@ LIMIT_SECONDS = 600
 _FENCE = re.compile(r"^```(\w*)$(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMENT_BEFORE = re.compile(r"<!-- ([^>]*) -->\s*\Z")
 _README_PORT = re.compile(r"127\.0\.0\.1:1909([2-9])")
+_README_KAFKA_PORT = re.compile(r"127\.0\.0\.1:909([2-4])")
+_KAFKA_PORTS = 3
+"""Ports for Kafka clients begin that many above the first for gRPC."""
 _CHANGING = [
     (re.compile(r"^\s*\d+\.\d+s  "), "TIME "),
     (re.compile(r"\b\d\d:\d\d:\d\d\.\d+"), "TIME"),
@@ -153,7 +156,7 @@ class Reader:
         """The page's cluster finds its ports recorded, ZooKeeper's too: others begin to look at the same port."""
         directory = self._folder / "tidegauge-data"
         if not directory.exists():
-            LocalCluster.create(directory, 3, base_port=self._base_port)
+            LocalCluster.create(directory, 3, base_port=self._base_port, kafka_port=self._base_port + _KAFKA_PORTS)
             planned = load_cluster_file(directory)
             replace(planned, zookeeper_address=f"127.0.0.1:{self._base_port + 7}").save(directory)
 
@@ -197,6 +200,8 @@ class Reader:
         """Ports of our own, and the environment that is there already."""
         text = re.sub(r"^source \S+/activate$", "", text, flags=re.MULTILINE)
         text = _README_PORT.sub(lambda port: f"127.0.0.1:{self._base_port + int(port[1]) - 2}", text)
+        kafka = self._base_port + _KAFKA_PORTS
+        text = _README_KAFKA_PORT.sub(lambda port: f"127.0.0.1:{kafka + int(port[1]) - 2}", text)
         return renamed(text, self._names).strip()
 
     def _learn_names(self, expected: str) -> None:

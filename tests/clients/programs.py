@@ -191,7 +191,7 @@ def kcat() -> Program:
     produce = f'{program} -b "$0" -P -t "$1" -X enable.idempotence=true || exit'
     consume = ["-o", "beginning", "-c", "{count}", "-q", "-u", "-f", r"%o %s\n"]
     return Program(
-        client="kcat",
+        client="C: kcat",
         version=f"{version[1]} (librdkafka {version[2]})" if version else "unknown",
         produce=["sh", "-c", f"while read -r line; do echo $line | {produce}; done", "{servers}", "{topic}"],
         consume=[program, "-b", "{servers}", "-C", "-t", "{topic}", "-p", "0", *consume],

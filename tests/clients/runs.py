@@ -95,16 +95,26 @@ class Run:
         ``arrived`` counts the records that are known to be written, or read.
         """
         self._write_a_stage(producer)
-        until(lambda: arrived() == self._written, what="the first records arrive", timeout=LIMIT_SECONDS)
+        self._wait(producer, arrived)
         with self.killed_leader():
             self._write_a_stage(producer)
-            until(lambda: arrived() == self._written, what="the second records arrive", timeout=LIMIT_SECONDS)
+            self._wait(producer, arrived)
         self._write_a_stage(producer)
-        second = self._cluster.leader_of(*self._at)
-        self._cluster.stop(second)
-        self._write_a_stage(producer)
-        self._cluster.start(second)
-        until(lambda: arrived() == self._written, what="the last records arrive", timeout=LIMIT_SECONDS)
+        with self.stopped_leader():
+            self._write_a_stage(producer)
+        self._wait(producer, arrived)
+
+    def _wait(self, producer: Child, arrived: Callable[[], int]) -> None:
+        def all_arrived() -> bool:
+            producer.lines()  # fails where the producer has failed
+            return arrived() == self._written
+
+        try:
+            until(all_arrived, timeout=LIMIT_SECONDS)
+        except AssertionError as late:
+            raise AssertionError(
+                f"{self._written} records were written, {arrived()} arrived; {late}\n{producer.errors()}"
+            ) from None
 
     @contextlib.contextmanager
     def killed_leader(self) -> Iterator[None]:
@@ -115,6 +125,14 @@ class Run:
         until(lambda: self._led_by_other_than(former), what="another broker leads", timeout=LIMIT_SECONDS)
         self._cluster.start(former)
         until(lambda: self._in_sync() == 3, what="all replicas are in sync", timeout=LIMIT_SECONDS)
+
+    @contextlib.contextmanager
+    def stopped_leader(self) -> Iterator[None]:
+        """Stop the leader, which hands its partitions over; start it after the block."""
+        former = self._cluster.leader_of(*self._at)
+        self._cluster.stop(former)
+        yield
+        self._cluster.start(former)
 
     def _write_a_stage(self, producer: Child) -> None:
         producer.write(VALUES[self._written : self._written + STAGE])

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,21 @@ STOP_S = 30
 class SparkShell:
     """The session, as tests see it."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, jars: Sequence[Path] = ()) -> None:
         self._log = log
+        options = f"--jars {','.join(map(str, jars))} " if jars else ""
         with log.open("wb") as stderr:
             self._process = subprocess.Popen(
                 [sys.executable, __file__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+                env=os.environ
+                | {
+                    "PYSPARK_PYTHON": sys.executable,
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "PYSPARK_SUBMIT_ARGS": f"{options}pyspark-shell",
+                },
                 start_new_session=True,
             )
 

@@ -27,6 +27,10 @@ admin_module = pytest.importorskip("confluent_kafka.admin")
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 LIMIT_SECONDS = 30.0
+CONFLUENT = {
+    "client": "Python: confluent-kafka",
+    "version": f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})",
+}
 
 
 @pytest.fixture
@@ -60,6 +64,7 @@ def ask(cluster: LocalCluster, broker_id: int, key: int, message: Any, version: 
     return response
 
 
+@pytest.mark.kafka_client("AdminClient: topics and partitions", **CONFLUENT)
 def test_topics_are_created_grown_described_and_deleted(cluster: LocalCluster, admin: Any) -> None:
     new = admin_module.NewTopic
     done(admin.create_topics([new("made", num_partitions=2, replication_factor=3, config={"retention.ms": "7200000"})]))
@@ -79,6 +84,7 @@ def test_topics_are_created_grown_described_and_deleted(cluster: LocalCluster, a
     until(lambda: "made" not in admin.list_topics(timeout=LIMIT_SECONDS).topics, what="the topic is deleted")
 
 
+@pytest.mark.kafka_client("AdminClient: settings", **CONFLUENT)
 def test_settings_are_described_with_their_sources_and_altered(cluster: LocalCluster, admin: Any) -> None:
     done(admin.create_topics([admin_module.NewTopic("set", num_partitions=1, replication_factor=1)]))
     kind = admin_module.ResourceType.TOPIC
@@ -108,6 +114,7 @@ def test_settings_are_described_with_their_sources_and_altered(cluster: LocalClu
     until(lambda: described()["retention.ms"][1] == source.DEFAULT_CONFIG.value, what="it is the default again")
 
 
+@pytest.mark.kafka_client("AdminClient: delete_records", **CONFLUENT)
 def test_records_below_an_offset_are_deleted(cluster: LocalCluster, admin: Any) -> None:
     done(admin.create_topics([admin_module.NewTopic("shorter", num_partitions=1, replication_factor=3)]))
     producer = confluent_kafka.Producer({"bootstrap.servers": ",".join(cluster.kafka_bootstrap_servers)})

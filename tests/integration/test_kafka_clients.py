@@ -37,6 +37,7 @@ pytestmark = [
 LIMIT_SECONDS = 60.0
 KAFKA_PYTHON_CLIENT = Path(__file__).parents[1] / "clients" / "kafka_python_client.py"
 RECORDS = 300
+CONFLUENT = f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})"
 
 
 @pytest.fixture
@@ -99,6 +100,12 @@ def through_a_failover(cluster: LocalCluster, topic: str, produce: Callable[[Fai
     assert old != new
 
 
+@pytest.mark.kafka_client(
+    "idempotent producer with zstd, keys and headers through a killed leader; consumer of assigned partitions with CRC "
+    "checks; watermarks",
+    client="Python: confluent-kafka",
+    version=CONFLUENT,
+)
 def test_confluent_kafka_produces_and_consumes_through_a_killed_leader(cluster: LocalCluster, topic: str) -> None:
     """librdkafka, idempotent and compressed: every record once and in order."""
     servers = ",".join(cluster.kafka_bootstrap_servers)
@@ -160,6 +167,11 @@ def kafka_python(action: str, cluster: LocalCluster, topic: str) -> Iterator[sub
             limit.cancel()
 
 
+@pytest.mark.kafka_client(
+    "producer with acks=all through a killed leader; consumer of assigned partitions; end offsets",
+    client="Python: kafka-python",
+    package="kafka-python",
+)
 def test_kafka_python_produces_and_consumes_through_a_killed_leader(cluster: LocalCluster, topic: str) -> None:
     """In a process of its own: its sockets would otherwise be left to the tests' garbage collector."""
 
@@ -180,6 +192,11 @@ def test_kafka_python_produces_and_consumes_through_a_killed_leader(cluster: Loc
     assert [value.encode() for value in found["values"]] == values()
 
 
+@pytest.mark.kafka_client(
+    "idempotent producer through a killed leader; consumer of assigned partitions",
+    client="Python: aiokafka",
+    package="aiokafka",
+)
 async def test_aiokafka_produces_and_consumes_through_a_killed_leader(cluster: LocalCluster, topic: str) -> None:
     """The oldest versions of all: Produce 7, Fetch 11, Metadata 5."""
     failover = Failover(cluster, topic)

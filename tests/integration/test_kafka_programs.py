@@ -57,7 +57,9 @@ def lines_of(program: Program, consumer: Child) -> list[str]:
 
 
 @pytest.mark.kafka_client("produces and consumes an assigned partition through a killed and a restarted leader")
-def test_a_client_produces_and_consumes_through_failovers(program: Program, run: Run) -> None:
+def test_a_client_produces_and_consumes_through_failovers(
+    program: Program, run: Run, record_property: Callable[[str, object], None]
+) -> None:
     """The idempotent producer of each; each record once and in order, also for the consumer that reads meanwhile."""
     producer = run.start(program.produce)
     if program.consume:
@@ -65,6 +67,7 @@ def test_a_client_produces_and_consumes_through_failovers(program: Program, run:
         run.through_failovers(producer, lambda: len(consumer.lines()))
         assert lines_of(program, consumer) == NUMBERED
     else:
+        record_property("what", "produces through a killed and a restarted leader")
         run.through_failovers(producer, run.high_watermark)
     acknowledged = producer.end()
     assert acknowledged == (NUMBERED if program.prints_acknowledged else [])

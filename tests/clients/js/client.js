@@ -4,7 +4,9 @@ const readline = require("node:readline");
 const { Kafka, logLevel } = require("kafkajs");
 
 const [verb, servers, topic, count, group] = process.argv.slice(2);
-const kafka = new Kafka({ brokers: servers.split(","), logLevel: logLevel.ERROR });
+// The default, five retries, may end before an election does.
+const retry = { retries: 100, maxRetryTime: 2000 };
+const kafka = new Kafka({ brokers: servers.split(","), logLevel: logLevel.ERROR, retry });
 
 async function produce() {
   const producer = kafka.producer({ idempotent: true, maxInFlightRequests: 1 });
