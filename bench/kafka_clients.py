@@ -64,7 +64,7 @@ def _note(text: str) -> None:
 class Clients:
     """What is done, by measure; a client that can't be had is left out, and so is work that a side does not serve."""
 
-    def __init__(self, figures: table.Figures) -> None:
+    def __init__(self, figures: table.Figures, only: str) -> None:
         self._figures = figures
         self._tools: PerfTools | None = None
         self.works: dict[table.Measure, Work] = {}
@@ -82,6 +82,7 @@ class Clients:
             _note(f"librdkafka is left out: {problem}")
         self.works[table.OWN_PRODUCE] = lambda side, topic, cell: side.produce(topic, cell)
         self.works[table.OWN_CONSUME] = lambda side, topic, cell: side.consume(topic, cell)
+        self.works = {measure: work for measure, work in self.works.items() if only in measure.words}
 
     def work(self, sides: Sequence[Side], workload: Workload, name: str) -> None:
         """Let each client write and read a topic of its own on each side, and compare latencies at the same load."""
@@ -124,6 +125,7 @@ def main(given: Sequence[str]) -> None:
         "--rounds", type=int, default=ROUNDS, help=f"how often each workload is done (default {ROUNDS})"
     )
     parser.add_argument("--cells", default="", metavar="TEXT", help="only workloads with this in their names: '1024 B'")
+    parser.add_argument("--clients", default="", metavar="TEXT", help="only those with this in their rows: 'perf-test'")
     parser.add_argument("--without-kafka", action="store_true", help="our side alone")
     parser.add_argument("--records", type=int, help="of each workload, in the place of its own number")
     parser.add_argument("--base-port", type=int, help="of our brokers' gRPC listeners; those for Kafka follow 4 above")
@@ -142,7 +144,7 @@ def main(given: Sequence[str]) -> None:
                 _note(f"Apache Kafka is left out: {problem}")
         for side in sides:
             side.start()
-        clients = Clients(figures)
+        clients = Clients(figures, arguments.clients)
         cells = [cell for cell in workloads(quick=arguments.quick) if arguments.cells in cell.name]
         for number in range(arguments.rounds):
             for at, cell in enumerate(cells):

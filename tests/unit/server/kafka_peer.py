@@ -39,6 +39,31 @@ class Transport(asyncio.Transport):
         self.ended = "aborted"
 
 
+SOCKET = 1_000_007
+"""Descriptor of a socket that no process has."""
+
+
+class PlainTransport(Transport):
+    """One without TLS: the connection may write to its socket at once."""
+
+    unwritten = 0
+    is_ending = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        class Socket:
+            @staticmethod
+            def fileno() -> int:
+                return SOCKET
+
+        return Socket if name == "socket" else super().get_extra_info(name, default)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unwritten
+
+    def is_closing(self) -> bool:
+        return self.is_ending
+
+
 class Listener:
     """Accepts connections; its handlers are the test's."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_peer import Client, Listener, Transport
+from kafka_peer import SOCKET, Client, Listener, PlainTransport
 
 from tidegauge.kafka.apis import FETCH, METADATA
 from tidegauge.kafka.frames import joined, request_frame
@@ -23,27 +23,6 @@ def listener() -> Listener:
     return Listener()
 
 
-class PlainTransport(Transport):
-    """One without TLS: the connection may write to its socket, number 7, at once."""
-
-    unwritten = 0
-    is_ending = False
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        class Socket:
-            @staticmethod
-            def fileno() -> int:
-                return 7
-
-        return Socket if name == "socket" else super().get_extra_info(name, default)
-
-    def get_write_buffer_size(self) -> int:
-        return self.unwritten
-
-    def is_closing(self) -> bool:
-        return self.is_ending
-
-
 class Socket:
     """Takes the bytes of ``writev`` up to a limit, and keeps the buffers as they came."""
 
@@ -54,7 +33,7 @@ class Socket:
         monkeypatch.setattr(module.os, "writev", self._writev)
 
     def _writev(self, descriptor: int, buffers: list[Any]) -> int:
-        assert descriptor == 7
+        assert descriptor == SOCKET
         if self.limit < 0:
             raise BlockingIOError
         self.buffers += buffers

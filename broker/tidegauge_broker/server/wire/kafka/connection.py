@@ -10,6 +10,7 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
     3. While a request waits for its turn nothing more is read, so a connection holds one read's worth of requests.
     4. With acks=0 there is no response; an error closes the connection, since nothing else could notify the client.
     5. Record batches are copied once between the socket and the log: out of the buffer that all connections read into.
+       (A frame larger than a read is gathered in a buffer that grows as bytes come; its first bytes move along.)
        A response's go from the buffer that the log has read to the socket as they are (``os.writev``); only what the
        socket does not take at once is copied, and everything under TLS.
 
