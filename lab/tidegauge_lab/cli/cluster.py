@@ -39,7 +39,13 @@ _EXAMPLE_TOPIC = "orders"
 @click.command()
 @click.option("--brokers", type=click.IntRange(min=1), metavar="N", help="Brokers 0..N-1.  [default: 3]")
 @click.option("--profile", type=click.Choice(["fast", "kafka"]), help="Short waits, or Kafka's.  [default: fast]")
-@click.option("--set", "settings", multiple=True, metavar="K=V", help="A broker setting; may be repeated.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="K=V",
+    help="A broker setting; N:K=V sets it for broker N alone; may be repeated.",
+)
 @click.option("--zookeeper", metavar="H:P", help="Use this ZooKeeper instead of one of its own.")
 @click.option(
     "--zookeeper-port",

@@ -4,6 +4,7 @@ Rules:
 - The profile ``fast`` shortens the waits that people watch; ``kafka`` has Kafka's defaults. Nothing else differs, but
   that by ``fast`` a cluster with fewer than three brokers can have its topic of consumer groups: Kafka's exact
   replication factor of 3 would not allow it.
+- A name with a broker's id before it, ``1:broker.rack=a``, is a setting of that broker alone.
 - What ``up`` decides itself (id, listener, directories, ZooKeeper) can't be set.
 - Everything is checked before a process is started; an unknown name is refused here, although a broker would only
   warn of it: in the lab it is a typing error.
@@ -65,7 +66,8 @@ def check_settings(settings: Mapping[str, str], profile: str) -> None:
         raise TidegaugeError(
             ErrorCode.INVALID_CONFIG, f"there is no profile {profile!r}; there are {', '.join(PROFILES)}"
         )
-    for name in settings:
+    for given in settings:
+        _, name = _scope_of(given)
         if name in DECIDED_BY_UP:
             raise TidegaugeError(
                 ErrorCode.INVALID_CONFIG, f"{name} can't be set: `tidegauge up` gives each broker its own value"
@@ -74,8 +76,23 @@ def check_settings(settings: Mapping[str, str], profile: str) -> None:
             near = difflib.get_close_matches(name, BROKER_SETTINGS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown broker setting: {name}{hint}")
-    parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **settings})
+    scopes = {scope for scope, _ in map(_scope_of, settings)} | {None}
+    for scope in scopes:
+        parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **settings_of(scope, settings)})
     security_of(settings, protocol_of(settings))
+
+
+def _scope_of(given: str) -> tuple[int | None, str]:
+    """Return for which broker a setting is given, None for all, and its name: ``1:broker.rack`` is of broker 1."""
+    number, separator, name = given.partition(":")
+    return (int(number), name) if separator and number.isdecimal() else (None, given)
+
+
+def settings_of(broker_id: int | None, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of one broker, its own before those of all; None: those of all."""
+    scoped = [(*_scope_of(given), text) for given, text in settings.items()]
+    of_all = {name: text for scope, name, text in scoped if scope is None}
+    return of_all | {name: text for scope, name, text in scoped if scope is not None and scope == broker_id}
 
 
 def protocol_of(settings: Mapping[str, str]) -> str:
@@ -110,6 +127,7 @@ def server_properties(
     broker_count: int = 3,
 ) -> str:
     """Return the text of a broker's ``server.properties``; ``broker_count`` is that of the cluster."""
+    own = settings_of(broker.id, settings)
     of_profile = dict(PROFILES[profile])
     if _OFFSETS_REPLICATION in of_profile:
         of_profile[_OFFSETS_REPLICATION] = str(min(broker_count, int(of_profile[_OFFSETS_REPLICATION])))
@@ -121,9 +139,9 @@ def server_properties(
             "log.dirs": ",".join(map(str, broker_log_directories(directory, broker.id))),
             "event.log.file": str(directory / "logs" / event_log.file_name(f"broker-{broker.id}")),
         },
-        "The lab's own.": {key: value for key, value in OF_THE_LAB.items() if key not in settings},
-        f"Profile {profile}.": {key: value for key, value in of_profile.items() if key not in settings},
-        "Given with --set.": dict(settings),
+        "The lab's own.": {key: value for key, value in OF_THE_LAB.items() if key not in own},
+        f"Profile {profile}.": {key: value for key, value in of_profile.items() if key not in own},
+        "Given with --set.": own,
     }
     return "\n".join(
         f"# {title}\n" + "".join(f"{key}={value}\n" for key, value in lines.items())

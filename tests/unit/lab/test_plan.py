@@ -230,3 +230,20 @@ def test_the_cluster_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
     file = made(brokers=2, settings={"num.partitions": "3"})
     file.save(tmp_path)
     assert load_cluster_file(tmp_path) == file
+
+
+def test_a_setting_with_a_brokers_id_before_it_is_of_that_broker_alone() -> None:
+    settings = {"1:broker.rack": "b", "broker.rack": "a", "1:num.partitions": "7"}
+    check_settings(settings, "fast")
+    file = made(settings=settings)
+    first, second = (
+        server_properties(broker, HOME, zookeeper_connect="z:1", profile="fast", settings=settings).splitlines()
+        for broker in file.brokers[:2]
+    )
+    assert "broker.rack=a" in first
+    assert "num.partitions=7" not in first
+    assert {"broker.rack=b", "num.partitions=7"} <= set(second)
+    with pytest.raises(TidegaugeError, match=r"Unknown broker setting: broker\.rakc; did you mean broker\.rack"):
+        check_settings({"1:broker.rakc": "b"}, "fast")
+    with pytest.raises(TidegaugeError, match=r"broker\.id can't be set"):
+        check_settings({"1:broker.id": "5"}, "fast")
