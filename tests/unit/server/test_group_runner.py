@@ -1,0 +1,195 @@
+"""The shell of the group coordinator: leadership, loading in the background, appends, responses that nobody awaits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.groups import (
+    JoinGroup,
+    JoinGroupResult,
+    OffsetCommit,
+    OffsetCommitResult,
+    OffsetFetch,
+    OffsetFetchResult,
+    OffsetToCommit,
+    Protocol,
+)
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import parse_broker_settings
+from tidegauge_broker.replica.messages import ProduceRequest, ProduceResult
+from tidegauge_broker.server.coordinators.group_runner import GroupRunner
+from tidegauge_broker.server.event_log_writer import EventLogWriter
+
+AT = TopicPartition("__consumer_offsets", 0)
+ORDERS = TopicPartition("orders", 0)
+NOW_MS = 1_700_000_000_000
+
+
+class Log:
+    """The log of the one partition: what was appended, and perhaps a disk that refuses."""
+
+    log_start_offset = 0
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.refuses = False
+
+    @property
+    def log_end_offset(self) -> int:
+        return len(self.batches)
+
+    def read(self, offset: int, _end_offset: int, _max_bytes: int, *, at_least_one_batch: bool) -> bytes:
+        assert at_least_one_batch
+        if self.refuses:
+            raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk refuses")
+        batch = bytearray(self.batches[offset])
+        batch[:8] = offset.to_bytes(8, "big")
+        return bytes(batch)
+
+
+class Replicas:
+    """Appends wait until the test commits them."""
+
+    def __init__(self) -> None:
+        self.log = Log()
+        self.logs = {AT: self.log}
+        self.appends: list[tuple[ProduceRequest, asyncio.Future[Sequence[ProduceResult]]]] = []
+
+    def leads(self, at: TopicPartition) -> bool:
+        return at == AT
+
+    def produce(self, request: ProduceRequest) -> asyncio.Future[Sequence[ProduceResult]]:
+        future: asyncio.Future[Sequence[ProduceResult]] = asyncio.get_running_loop().create_future()
+        self.appends.append((request, future))
+        return future
+
+    def commit(self, error: ErrorCode = ErrorCode.NONE) -> ProduceRequest:
+        """End the oldest append."""
+        request, future = self.appends.pop(0)
+        offset = self.log.log_end_offset
+        self.log.batches.append(bytes(request.partitions[0].records))
+        future.set_result([ProduceResult(AT, error, "", offset)])
+        return request
+
+
+def halted(problem: Exception) -> None:
+    raise AssertionError("the broker would halt") from problem
+
+
+@pytest.fixture
+async def world() -> Any:
+    values, _ = parse_broker_settings(
+        {"broker.id": "0", "zookeeper.connect": "z:1", "offsets.topic.num.partitions": "1"}
+    )
+    replicas: Any = Replicas()
+    events = EventLogWriter(None, "broker-0", lambda: NOW_MS, asyncio.get_running_loop().call_later)
+    runner = GroupRunner(values, replicas, events, lambda: NOW_MS, halted)
+    yield runner, replicas
+    await runner.close()
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def elected(runner: GroupRunner, leader_epoch: int = 3) -> None:
+    runner.leadership_changed(AT, leads=True, leader_epoch=leader_epoch)
+    await turns()
+
+
+def commit(offset: int = 5) -> OffsetCommit:
+    return OffsetCommit("g", (OffsetToCommit(ORDERS, offset),))
+
+
+async def fetched(runner: GroupRunner) -> OffsetFetchResult:
+    result = await runner.request(OffsetFetch("g"))
+    assert isinstance(result, OffsetFetchResult)
+    return result
+
+
+async def test_only_the_leader_of_the_partition_coordinates(world: Any) -> None:
+    runner, _ = world
+    assert (await fetched(runner)).error is ErrorCode.NOT_COORDINATOR
+    await elected(runner)
+    assert (await fetched(runner)).error is ErrorCode.NONE
+    runner.leadership_changed(AT, leads=False, leader_epoch=4)
+    assert (await fetched(runner)).error is ErrorCode.NOT_COORDINATOR, "a change is taken up before a later request"
+
+
+async def test_it_loads_in_the_background_and_rejects_meanwhile(world: Any) -> None:
+    """COORDINATOR_LOAD_IN_PROGRESS until the log is read to its end, then the offsets are known."""
+    runner, replicas = world
+    await elected(runner)
+    for offset in (5, 6):
+        future = runner.request(commit(offset))
+        replicas.commit()
+        await future
+    runner.leadership_changed(AT, leads=False, leader_epoch=4)
+    runner.leadership_changed(AT, leads=True, leader_epoch=5)
+    assert (await fetched(runner)).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await turns()
+    assert (await fetched(runner)).offsets[ORDERS].offset == 6
+
+
+async def test_a_log_that_cannot_be_read_leaves_the_partition_served(world: Any) -> None:
+    """Kafka opens the partition after a failed load, too (GroupMetadataManager.loadGroupsAndOffsets)."""
+    runner, replicas = world
+    replicas.log.batches.append(b"")
+    replicas.log.refuses = True
+    await elected(runner)
+    assert await fetched(runner) == OffsetFetchResult()
+
+
+async def test_a_commit_is_answered_when_its_append_is_committed(world: Any) -> None:
+    """acks=-1 with offsets.commit.timeout.ms, as an internal client."""
+    runner, replicas = world
+    await elected(runner)
+    future = runner.request(commit())
+    await turns()
+    assert not future.done()
+    request = replicas.commit()
+    await turns()
+    assert future.result() == OffsetCommitResult({ORDERS: ErrorCode.NONE})
+    assert (request.acks, request.timeout_ms, request.may_write_internal_topics) == (-1, 5_000, True)
+    assert request.partitions[0].topic_partition == AT
+
+
+async def test_an_append_that_fails_is_an_error_of_the_commit(world: Any) -> None:
+    runner, replicas = world
+    await elected(runner)
+    future = runner.request(commit())
+    replicas.commit(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    await turns()
+    assert future.result() == OffsetCommitResult({ORDERS: ErrorCode.NOT_COORDINATOR})
+    assert (await fetched(runner)).offsets == {}
+
+
+async def test_a_response_that_nobody_awaits_is_dropped(world: Any) -> None:
+    """The connection of a request has closed: its commit counts all the same."""
+    runner, replicas = world
+    await elected(runner)
+    future = runner.request(commit())
+    future.cancel()
+    replicas.commit()
+    await turns()
+    assert (await fetched(runner)).offsets[ORDERS].offset == 5
+
+
+async def test_parked_requests_are_answered_when_the_leadership_is_lost(world: Any) -> None:
+    runner, _ = world
+    await elected(runner)
+    join = JoinGroup("g", "", 10_000, 10_000, "consumer", (Protocol("range", b""),), requires_known_member_id=False)
+    future = runner.request(join)
+    await turns()
+    assert not future.done(), "the initial rebalance waits for more members"
+    runner.leadership_changed(AT, leads=False, leader_epoch=4)
+    await turns()
+    result = future.result()
+    assert isinstance(result, JoinGroupResult)
+    assert result.error is ErrorCode.NOT_COORDINATOR
