@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, assert_never, cast
 
 from tidegauge.control import (
     NO_LEADER,
@@ -535,7 +535,9 @@ class World:
         while term is not None and term.queues.get(broker_id):
             self.deliver(term, broker_id)
 
-    def hand_over(self, broker_id: int, message: Any) -> PartitionsResponse | None:
+    def hand_over(
+        self, broker_id: int, message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+    ) -> PartitionsResponse | None:
         """Deliver a control request; return the response to a LeaderAndIsr."""
         broker = self.brokers[broker_id]
         match message:
@@ -549,6 +551,8 @@ class World:
             case LeaderAndIsrRequest():
                 response: PartitionsResponse = broker.leader_and_isr(message, self.now_ms)
                 return response
+            case _:
+                assert_never(message)
         return None
 
     # ISR changes
