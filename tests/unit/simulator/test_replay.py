@@ -180,7 +180,7 @@ def test_one_isr_change_is_in_flight_at_most():
         EVALUATE_R1,
     )
     assert [(one["step"], one["why"]) for one in outcome.refused] == [
-        (4, "r1 waits for the answer to an earlier ISR change")
+        (4, "r1 waits for the response to an earlier ISR change")
     ]
 
 
