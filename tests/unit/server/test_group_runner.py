@@ -170,7 +170,7 @@ async def test_an_append_that_fails_is_an_error_of_the_commit(world: Any) -> Non
     assert (await fetched(runner)).offsets == {}
 
 
-async def test_a_response_that_nobody_awaits_is_dropped(world: Any) -> None:
+async def test_a_response_that_nobody_awaits_is_dropped(world: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The connection of a request has closed: its commit counts all the same."""
     runner, replicas = world
     await elected(runner)
@@ -179,6 +179,7 @@ async def test_a_response_that_nobody_awaits_is_dropped(world: Any) -> None:
     replicas.commit()
     await turns()
     assert (await fetched(runner)).offsets[ORDERS].offset == 5
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_parked_requests_are_answered_when_the_leadership_is_lost(world: Any) -> None:
