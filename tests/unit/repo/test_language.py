@@ -92,9 +92,9 @@ def tracked(*prefixes: str) -> list[Path]:
 
 
 def pages() -> list[Path]:
-    """Return all pages but the glossary, which lists the replaced words, and the table that the lab's verbs make."""
+    """Return all pages but the glossary, which lists the replaced words."""
     found = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "bench" / "README.md"]
-    return sorted(path for path in found if path.name not in {"glossary.md", "scenarios.md"})
+    return sorted(path for path in found if path.name != "glossary.md")
 
 
 def sentences(page: Path) -> Iterator[tuple[int, str]]:
@@ -141,7 +141,7 @@ def test_a_source_can_be_opened_by_every_reader(prefix: str) -> None:
 def test_a_page_cites_what_every_reader_can_open() -> None:
     assert [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
-        for path in [*pages(), ROOT / "docs" / "glossary.md", ROOT / "docs" / "scenarios.md"]
+        for path in [*pages(), ROOT / "docs" / "glossary.md"]
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if PRIVATE_SOURCES.search(line)
     ] == []
