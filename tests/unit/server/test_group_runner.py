@@ -1,4 +1,4 @@
-"""The shell of the group coordinator: leadership, loading in the background, appends, responses that nobody awaits."""
+"""The shell of the group coordinator: leadership, loading in the background, appends, unawaited responses."""
 
 from __future__ import annotations
 
