@@ -20,7 +20,7 @@ from tidegauge.settings import Values
 from tidegauge.v1 import topics_pb2
 from tidegauge_broker.server.replication.peers import Peers
 
-_FIXED_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer"}
+_FIXED_CONFIGS = ("cleanup.policy=compact", "compression.type=producer")
 LOG = logging.getLogger("tidegauge.auto-topics")
 
 
@@ -35,7 +35,7 @@ def offsets_topic(settings: Values) -> topics_pb2.NewTopic:
         partition_count=settings.integer("offsets.topic.num.partitions"),
         replication_factor=settings.integer("offsets.topic.replication.factor"),
         configs={
-            **_FIXED_CONFIGS,
+            **dict(pair.split("=") for pair in _FIXED_CONFIGS),
             "segment.bytes": str(settings.integer("offsets.topic.segment.bytes")),
         },
     )
