@@ -19,12 +19,9 @@ from tests.clients.programs import KAFKA, KAFKA_4, Unavailable, tool
 from tests.clients.runs import LIMIT_SECONDS, Run
 from tests.waiting import until
 
-from tidegauge.kafka import apis
-from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-GROUPS = pytest.mark.skipif(apis.JOIN_GROUP not in HANDLERS, reason="brokers serve no groups")
 RECORDS = 240
 FEW = 60
 LINES = "".join(f"line-{number}\n" for number in range(FEW))
@@ -229,7 +226,7 @@ def test_the_producer_performance_test_writes_each_record_once(version: str, run
     assert run.high_watermark() == RECORDS
 
 
-@GROUPS
+@pytest.mark.long
 @pytest.mark.kafka_client("kafka-consumer-perf-test")
 def test_the_consumer_performance_test_reads_all(tools: Tools, topic: str) -> None:
     tools.run("TopicCommand", "--create", "--topic", topic, "--partitions", "1", "--replication-factor", "3")
@@ -240,7 +237,7 @@ def test_the_consumer_performance_test_reads_all(tools: Tools, topic: str) -> No
     assert int(values[header.index("data.consumed.in.nMsg")]) == FEW
 
 
-@GROUPS
+@pytest.mark.long
 @pytest.mark.kafka_client("kafka-verifiable-consumer in a group through a killed leader")
 def test_the_verifiable_consumer_reads_through_a_killed_leader(
     version: str, tools: Tools, topic: str, run: Run

@@ -22,11 +22,11 @@ async function consume() {
   const consumer = kafka.consumer({ groupId: group });
   await consumer.connect();
   await consumer.subscribe({ topic, fromBeginning: true });
-  let left = Number(count);
+  const seen = new Set(); // what is read again, as its offset was not committed, does not count
   await new Promise((resolve) => consumer.run({
     eachMessage: async ({ message }) => {
       console.log(`${message.offset} ${message.value}`);
-      if (--left === 0) resolve();
+      if (seen.add(message.offset).size === Number(count)) resolve();
     },
   }));
   await consumer.disconnect();

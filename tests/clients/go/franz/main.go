@@ -58,6 +58,7 @@ func consume(count int, topic string, servers kgo.Opt, group []string) {
 	if err != nil {
 		log.Fatal(err)
 	}
+	next := int64(0) // what is read again, as its offset was not committed, does not count
 	for count > 0 {
 		fetches := client.PollFetches(context.Background())
 		for _, problem := range fetches.Errors() {
@@ -65,7 +66,10 @@ func consume(count int, topic string, servers kgo.Opt, group []string) {
 		}
 		fetches.EachRecord(func(record *kgo.Record) {
 			fmt.Println(record.Offset, string(record.Value))
-			count--
+			if record.Offset >= next {
+				next = record.Offset + 1
+				count--
+			}
 		})
 	}
 	if len(group) > 0 {

@@ -88,6 +88,7 @@ func consume(servers []string, topic string, count int, config *sarama.Config) {
 
 type reader struct {
 	left int
+	next int64 // what is read again, as its offset was not committed, does not count
 	stop context.CancelFunc
 }
 
@@ -97,7 +98,11 @@ func (r *reader) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	for message := range claim.Messages() {
 		fmt.Println(message.Offset, string(message.Value))
 		session.MarkMessage(message, "")
-		if r.left--; r.left == 0 {
+		if message.Offset >= r.next {
+			r.next = message.Offset + 1
+			r.left--
+		}
+		if r.left == 0 {
 			r.stop()
 		}
 	}
@@ -110,8 +115,9 @@ func consumeGroup(servers []string, topic string, count int, name string, config
 		log.Fatal(err)
 	}
 	context, stop := context.WithCancel(context.Background())
+	reader := &reader{count, 0, stop}
 	for context.Err() == nil {
-		if err := group.Consume(context, []string{topic}, &reader{count, stop}); err != nil {
+		if err := group.Consume(context, []string{topic}, reader); err != nil {
 			log.Println(err)
 		}
 	}
