@@ -64,6 +64,7 @@ class ErrorCode(IntEnum):
     INVALID_PRODUCER_ID_MAPPING = 49
     INVALID_TRANSACTION_TIMEOUT = 50
     CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     SECURITY_DISABLED = 54
     OPERATION_NOT_ATTEMPTED = 55
@@ -234,6 +235,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
             "The transaction timeout is larger than transaction.max.timeout.ms.",
         ),
         (e.CONCURRENT_TRANSACTIONS, retry, no, definite, "Another operation of the transaction is still in progress."),
+        (e.TRANSACTION_COORDINATOR_FENCED, no, no, definite, "The transaction marker is from a former coordinator."),
         (e.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, no, no, definite, "The transactional id may not be used."),
         (e.SECURITY_DISABLED, no, no, definite, "The broker has no authorizer."),
         (e.OPERATION_NOT_ATTEMPTED, no, no, definite, "The operation was not attempted for this item."),

@@ -14,8 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidegauge.record_batch import HEADER_BYTES, BatchHeader, read_header
+from tidegauge.transaction_marker import read_marker
+from tidegauge_broker.log.cleaned_transactions import CleanedTransactions
 from tidegauge_broker.log.compaction import CleanablePart, OffsetMap, Retention, group_by_size
 from tidegauge_broker.log.partition_log import PartitionLog
+from tidegauge_broker.log.searching import aborted_between
 from tidegauge_broker.log.segment import LogSegment
 from tidegauge_broker.log.swap import CLEANED_SUFFIX
 
@@ -41,7 +44,9 @@ class Cleaning:
             },
             log.settings.delete_retention_ms,
             now_ms,
+            {entry.producer_id: entry.producer_epoch for entry in log.producer_state.entries() if not entry.batches},
         )
+        self._transactions = CleanedTransactions()
 
     @property
     def end_offset(self) -> int:
@@ -58,19 +63,25 @@ class Cleaning:
         start = self.part.first_dirty_offset
         end = self.part.first_uncleanable_offset
         ends = [*(one.base_offset for one in self._segments[1:]), end]
+        transactions = CleanedTransactions()
         with self.log.storage("compacting"):
             dirty = [one for one, its_end in zip(self._segments, ends, strict=True) if its_end > start]
-            if all(self._map_segment(segment, start) for segment in dirty):
+            transactions.expect(aborted_between(self.log.segments, start, end))
+            if all(self._map_segment(segment, start, transactions) for segment in dirty):
                 self._offsets.end_offset = end
             wanted = [one for one in self._segments if one.base_offset < self.end_offset]
             return group_by_size(wanted, self.log.settings, end)
 
-    def _map_segment(self, segment: LogSegment, start: int) -> bool:
-        return all(
-            self._offsets.add_batch(batch, header, start)
-            for header, batch in _batches(segment.path)
-            if header.next_offset > start
-        )
+    def _map_segment(self, segment: LogSegment, start: int, transactions: CleanedTransactions) -> bool:
+        for header, batch in _batches(segment.path):
+            is_aborted = False
+            if header.is_control:
+                transactions.end(header, read_marker(batch, header))
+            else:
+                is_aborted = transactions.is_aborted(header)
+            if header.next_offset > start and not self._offsets.add_batch(batch, header, start, is_aborted=is_aborted):
+                return False
+        return True
 
     def write(self, group: Sequence[LogSegment]) -> LogSegment:
         """Write what stays of a group of segments into a new one, synced. Blocks.
@@ -94,6 +105,7 @@ class Cleaning:
         )
         pending: tuple[BatchHeader, bytes] | None = None
         for segment in group:
+            self._transactions.expect(aborted_between(log.segments, segment.base_offset, self._end_of(segment)))
             for item in _batches(segment.path):
                 if pending is not None:
                     self._keep(cleaned, *pending, is_last=False)
@@ -106,8 +118,22 @@ class Cleaning:
         os.utime(cleaned.path, (modified, modified))
         return cleaned
 
+    def _end_of(self, segment: LogSegment) -> int:
+        """Where a segment's offsets end: the base of the next, or what can't be cleaned."""
+        at = self._segments.index(segment)
+        if at + 1 < len(self._segments):
+            return self._segments[at + 1].base_offset
+        return self.part.first_uncleanable_offset
+
     def _keep(self, cleaned: LogSegment, header: BatchHeader, batch: bytes, *, is_last: bool) -> None:
-        kept = self._retention.filter_batch(batch, header, is_last=is_last)
+        if header.is_control:
+            may_go, entry = self._transactions.end(header, read_marker(batch, header))
+            if entry is not None:
+                cleaned.transaction_index.append(entry)
+            kept = self._retention.filter_marker(batch, header, may_go=may_go, is_last=is_last)
+        else:
+            is_aborted = self._transactions.is_aborted(header)
+            kept = self._retention.filter_batch(batch, header, is_last=is_last, is_aborted=is_aborted)
         if kept:
             changed = read_header(kept)
             cleaned.append((kept,), len(kept), (changed,), self.log.settings.index_interval_bytes)

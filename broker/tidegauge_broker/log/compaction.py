@@ -2,7 +2,8 @@
 
 Rules:
     1. A log is clean below its cleaner checkpoint. Above it, it may be cleaned up to the first segment that is the
-       active one, holds the high watermark or something above it, or has a record younger than min.compaction.lag.ms.
+       active one, holds the last stable offset or something above it, or has a record younger than
+       min.compaction.lag.ms.
     2. It is worth cleaning when the share of bytes to be cleaned exceeds min.cleanable.dirty.ratio, or when a segment
        above the checkpoint began more than max.compaction.lag.ms ago. The dirtiest log is cleaned first.
     3. Of each key the record with the largest offset stays; the offsets of records never change. Records without a
@@ -12,6 +13,9 @@ Rules:
     5. Each idempotent producer's last batch stays, if need be empty: it holds the producer's sequence.
     6. The last batch of each new segment stays, if need be empty: then its end shows what it replaces. (Kafka keeps
        that of a whole compaction alone.)
+    7. Data of aborted transactions go, and markers after them (``cleaned_transactions.py``): the compaction that first
+       finds a marker without data stamps the delete horizon on it, as on a tombstone. A marker that is the last thing
+       known of a producer stays, if need be empty: it holds the producer's epoch.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ def cleanable_part(
     settings: LogSettings,
     *,
     first_dirty_offset: int,
-    high_watermark: int,
+    last_stable_offset: int,
     now_ms: int,
 ) -> CleanablePart:
     """Rules 1 and 2; ``first_dirty_offset`` lies within the log.
@@ -67,7 +71,7 @@ def cleanable_part(
     """
     rolled = segments[:-1]
     first_dirty = _floor(segments, first_dirty_offset)
-    limit = min(high_watermark, segments[-1].base_offset)
+    limit = min(last_stable_offset, segments[-1].base_offset)
     if settings.min_compaction_lag_ms > 0:
         youngest_ms = now_ms - settings.min_compaction_lag_ms
         for segment in rolled[first_dirty:]:
@@ -106,7 +110,7 @@ def group_by_size(segments: Sequence[LogSegment], settings: LogSettings, end_off
     size_bytes = index_bytes = time_index_bytes = 0
     ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
     for segment, end in zip(segments, ends, strict=True):
-        sizes = tuple(path.stat().st_size for path in segment.paths)
+        sizes = tuple(path.stat().st_size for path in segment.paths[:3])
         size_bytes, index_bytes, time_index_bytes = (
             size_bytes + sizes[0],
             index_bytes + sizes[1],
@@ -143,9 +147,11 @@ class OffsetMap:
         """As large as Kafka's map in a buffer of this size."""
         return cls(int(buffer_bytes // _SLOT_BYTES * _LOAD_FACTOR), first_dirty_offset)
 
-    def add_batch(self, batch: bytes, header: BatchHeader, first_dirty_offset: int) -> bool:
+    def add_batch(
+        self, batch: bytes, header: BatchHeader, first_dirty_offset: int, *, is_aborted: bool = False
+    ) -> bool:
         """Map a batch's keys; False when they do not fit any more: then the batch does not count as mapped."""
-        if not header.is_control:
+        if not header.is_control and not is_aborted:
             for record in decode_records(batch):
                 if record.key is None or record.offset < first_dirty_offset:
                     continue
@@ -169,27 +175,50 @@ class Retention:
     """What decides about records and batches during one compaction.
 
     Attributes:
-        last_offsets: the last offset of each producer that is known, by producer id.
-        delete_retention_ms: how long a tombstone stays after it was first met.
+        last_offsets: the last data offset of each producer that is known and has one, by producer id.
+        delete_retention_ms: how long a tombstone, or a marker without data, stays after it was first met.
+        marker_epochs: the epochs of the producers of which a marker alone is known, by producer id.
     """
 
     offsets: OffsetMap
     last_offsets: Mapping[int, int]
     delete_retention_ms: int
     now_ms: int
+    marker_epochs: Mapping[int, int] = field(default_factory=dict)
 
-    def filter_batch(self, batch: bytes, header: BatchHeader, *, is_last: bool) -> bytes:
+    def filter_marker(self, batch: bytes, header: BatchHeader, *, may_go: bool, is_last: bool) -> bytes:
+        """Return what compaction keeps of a control batch: rule 7.
+
+        Args:
+            batch: its bytes.
+            header: its header.
+            may_go: whether nothing is left of its transaction.
+            is_last: whether it ends the new segment (rule 6).
+        """
+        if not may_go or header.base_offset >= self.offsets.end_offset:
+            return batch
+        if header.record_count:
+            horizon_ms = header.delete_horizon_ms
+            if horizon_ms is None:
+                return rewrite_batch(header, list(decode_records(batch)), self.now_ms + self.delete_retention_ms)
+            if self.now_ms < horizon_ms:
+                return batch
+        keeps_epoch = self.marker_epochs.get(header.producer_id) == header.producer_epoch
+        return empty_batch(header) if is_last or keeps_epoch else b""
+
+    def filter_batch(self, batch: bytes, header: BatchHeader, *, is_last: bool, is_aborted: bool = False) -> bytes:
         """Return what compaction keeps of a batch: itself, a smaller one, a header, or nothing.
 
         Args:
             batch: its bytes.
             header: its header.
             is_last: whether it ends the new segment (rule 6).
+            is_aborted: whether its transaction was aborted (rule 7).
         """
-        if header.is_control or header.base_offset >= self.offsets.end_offset:
+        if header.base_offset >= self.offsets.end_offset:
             return batch
         horizon_ms = header.delete_horizon_ms
-        records = list(decode_records(batch))
+        records = [] if is_aborted else list(decode_records(batch))
         kept = [record for record in records if self._stays(record.offset, record.key, record.value, horizon_ms)]
         if not kept:
             keeps_producer = self.last_offsets.get(header.producer_id) == header.last_offset

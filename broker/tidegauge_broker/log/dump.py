@@ -333,8 +333,8 @@ def _dump_snapshot(path: Path, _options: DumpOptions, problems: Problems) -> Ite
         fields: dict[str, object] = {
             "producerId": entry.producer_id,
             "producerEpoch": entry.producer_epoch,
-            "coordinatorEpoch": -1,
-            "currentTxnFirstOffset": None,
+            "coordinatorEpoch": entry.coordinator_epoch,
+            "currentTxnFirstOffset": entry.transaction_start,
             "lastTimestamp": entry.last_timestamp_ms,
         }
         for span in entry.batches:
@@ -345,4 +345,5 @@ def _dump_snapshot(path: Path, _options: DumpOptions, problems: Problems) -> Ite
                 "offsetDelta": span.offset_delta,
                 "timestamp": span.timestamp_ms,
             }
-        yield DumpItem("producer", fields, _pairs(fields | {"currentTxnFirstOffset": _optional(None)}))
+        start = _optional(entry.transaction_start)
+        yield DumpItem("producer", fields, _pairs(fields | {"currentTxnFirstOffset": start}))

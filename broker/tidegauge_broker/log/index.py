@@ -137,6 +137,15 @@ class OffsetIndex(_IndexFile):
         at = bisect_right(self._positions, position)
         return self._positions[at - 1] if at else 0
 
+    def offset_at_or_after(self, position: int) -> int | None:
+        """Return the offset of the first entry at or after a position; None if there is none.
+
+        Source: OffsetIndex.fetchUpperBoundOffset.
+        """
+        self._load()
+        at = bisect_left(self._positions, position)
+        return self._offsets[at] if at < len(self._positions) else None
+
     def last_position(self) -> int:
         """Position of the last entry; 0 if there is none."""
         self._load()

@@ -22,6 +22,7 @@ from tidegauge_broker.replica.effects import (
     TruncateLog,
     WriteEpochs,
 )
+from tidegauge_broker.replica.open_transactions import AbortedTransaction
 from tidegauge_broker.replica.producer_state import ProducerState
 
 
@@ -95,6 +96,12 @@ class LogEffects:
         return self._log(topic_partition).read(
             from_offset, upper_bound, max_bytes, at_least_one_batch=at_least_one_batch
         )
+
+    def aborted_transactions(
+        self, topic_partition: TopicPartition, from_offset: int, size_bytes: int
+    ) -> list[AbortedTransaction]:
+        """Find the aborted transactions that overlap what ``read`` gave."""
+        return self._log(topic_partition).aborted_transactions(from_offset, size_bytes)
 
     def lost_with(self, topic_partition: TopicPartition, problem: Exception) -> Collection[TopicPartition]:
         """All logs of the directory, if it failed; else the one log."""

@@ -447,18 +447,22 @@ class LogManager:
 
     # Compacting
 
-    def next_to_clean(self, high_watermarks: Mapping[TopicPartition, int]) -> Cleaning | None:
-        """Choose the dirtiest log that is worth compacting; None if there is none. Runs on the event loop."""
+    def next_to_clean(self, last_stable_offsets: Mapping[TopicPartition, int]) -> Cleaning | None:
+        """Choose the dirtiest log that is worth compacting; None if there is none. Runs on the event loop.
+
+        Args:
+            last_stable_offsets: of the partitions that may be compacted; what lies above is left as it is.
+        """
         now_ms = self._now_ms()
         best: tuple[float, PartitionLog, CleanablePart] | None = None
         for topic_partition, log in self._logs.items():
-            high_watermark = high_watermarks.get(topic_partition)
-            if high_watermark is None or not log.settings.compacts or log.log_directory.offline:
+            last_stable_offset = last_stable_offsets.get(topic_partition)
+            if last_stable_offset is None or not log.settings.compacts or log.log_directory.offline:
                 continue
             if topic_partition in self._uncleanable:
                 continue
             try:
-                part = self._cleanable_part(log, high_watermark, now_ms)
+                part = self._cleanable_part(log, last_stable_offset, now_ms)
             except StorageError:
                 continue
             except Exception:
@@ -476,13 +480,13 @@ class LogManager:
         offsets = OffsetMap.of_size(buffer_bytes, part.first_dirty_offset)
         return Cleaning(log, part, offsets, now_ms)
 
-    def _cleanable_part(self, log: PartitionLog, high_watermark: int, now_ms: int) -> CleanablePart:
+    def _cleanable_part(self, log: PartitionLog, last_stable_offset: int, now_ms: int) -> CleanablePart:
         with log.storage("looking for what to compact in"):
             return cleanable_part(
                 log.segments,
                 log.settings,
                 first_dirty_offset=self._first_dirty_offset(log),
-                high_watermark=high_watermark,
+                last_stable_offset=last_stable_offset,
                 now_ms=now_ms,
             )
 

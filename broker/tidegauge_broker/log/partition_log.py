@@ -28,18 +28,20 @@ from pathlib import Path
 
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader, patch
-from tidegauge.settings import LONG_MAX
-from tidegauge_broker.log import checkpoints, producer_snapshot
+from tidegauge.transaction_marker import Outcome, TransactionMarker, read_marker
+from tidegauge_broker.log import checkpoints, producer_snapshot, searching
 from tidegauge_broker.log.checkpoints import EpochCheckpoint
 from tidegauge_broker.log.files import Buffer
 from tidegauge_broker.log.log_directory import LogDirectory
 from tidegauge_broker.log.log_state import LogSettings, LogState
-from tidegauge_broker.log.records import first_record_at, stamp_append_time
+from tidegauge_broker.log.records import stamp_append_time
 from tidegauge_broker.log.recovery import replay_producers
 from tidegauge_broker.log.retention import count_deletable
 from tidegauge_broker.log.segment import DELETED_SUFFIX, LogSegment, largest_timestamp
 from tidegauge_broker.log.swap import SWAP_SUFFIX
+from tidegauge_broker.log.transaction_index import aborted
 from tidegauge_broker.replica.messages import EpochEntry
+from tidegauge_broker.replica.open_transactions import AbortedTransaction
 from tidegauge_broker.replica.producer_state import ProducerState
 
 _base_offset = attrgetter("base_offset")
@@ -134,7 +136,7 @@ class PartitionLog:
         patch(head, 0, header.base_offset, header.leader_epoch)
         if log_append_time_ms >= 0:
             header = stamp_append_time(head, rest, header, log_append_time_ms)
-        self._append((head, rest), len(records), (header,))
+        self._append((head, rest), records, (header,))
 
     def append_as_follower(self, records: bytes, headers: Sequence[BatchHeader]) -> None:
         """Append the leader's batches unchanged.
@@ -150,12 +152,13 @@ class PartitionLog:
             log_start_offset, producer_state = self.log_start_offset, self.producer_state
             self.truncate_fully(first_offset)
             # The core does not know of this truncation: it goes on with the object that it holds, emptied.
-            producer_state.expire(LONG_MAX, 0)
+            producer_state.clear()
             self.log_start_offset, self.producer_state = log_start_offset, producer_state
-        self._append((records,), len(records), headers)
+        self._append((records,), records, headers)
 
-    def _append(self, parts: Sequence[Buffer], size_bytes: int, headers: Sequence[BatchHeader]) -> None:
-        first_offset, last_offset = headers[0].base_offset, headers[-1].last_offset
+    def _append(self, parts: Sequence[Buffer], records: Buffer, headers: Sequence[BatchHeader]) -> None:
+        """Append the parts, which are ``records`` with their offsets and times set."""
+        size_bytes, first_offset, last_offset = len(records), headers[0].base_offset, headers[-1].last_offset
         assert first_offset >= self.log_end_offset, (
             f"{self.topic_partition}: offset {first_offset} is below the log end offset {self.log_end_offset}"
         )
@@ -173,14 +176,26 @@ class PartitionLog:
             ):
                 segment = self._roll(first_offset)
             segment.append(parts, size_bytes, headers, settings.index_interval_bytes)
+            for header in headers:
+                if header.producer_id == NO_PRODUCER_ID:
+                    continue
+                if header.is_control:
+                    self._end_transaction(segment, header, read_marker(records, header))
+                else:
+                    self.producer_state.update(header)
         except OSError as error:
             raise self.log_directory.failed(error, f"appending to {self.topic_partition}") from error
-        for header in headers:
-            if header.producer_id != NO_PRODUCER_ID:
-                self.producer_state.update(header)
         self.log_end_offset = last_offset + 1
         if self.log_end_offset - self.recovery_point >= settings.flush_messages:
             self.flush()
+
+    def _end_transaction(self, segment: LogSegment, header: BatchHeader, marker: TransactionMarker | None) -> None:
+        """Note a marker; the segment that holds it lists the transaction if it was aborted."""
+        if marker is None:
+            return
+        completed = self.producer_state.update_marker(header, marker)
+        if completed is not None and marker.outcome is Outcome.ABORT:
+            segment.transaction_index.append(aborted(completed, self.producer_state.transactions))
 
     def _roll(self, base_offset: int) -> LogSegment:
         """Begin a new segment; the producer state as of its base is kept for recovery."""
@@ -292,39 +307,22 @@ class PartitionLog:
         return size + sum(segment.size_bytes for segment in self._segments[first:last])
 
     def find_offset_by_time(self, timestamp_ms: int, upper_bound: int) -> tuple[int, int] | None:
-        """Find the first record of this time or later, below a bound.
-
-        Returns:
-            Its offset and its timestamp in ms; None if there is none.
-        """
+        """Find the first record of this time or later, below a bound: its offset and its timestamp in ms, or None."""
         with self.storage("searching"):
-            for segment in list(self._segments):
-                if segment.base_offset >= upper_bound:
-                    return None
-                if segment.largest_timestamp[0] < timestamp_ms:
-                    continue
-                for spot in segment.find_by_time(timestamp_ms, self.log_start_offset):
-                    found = first_record_at(segment.batch_bytes(spot), timestamp_ms, self.log_start_offset)
-                    if found is not None:
-                        return found if found[0] < upper_bound else None
-        return None
+            return searching.first_at_or_after(list(self._segments), timestamp_ms, self.log_start_offset, upper_bound)
 
     def find_largest_timestamp(self, upper_bound: int) -> tuple[int, int] | None:
-        """Find the first record with the largest timestamp of the log (ListOffsets' MAX_TIMESTAMP).
-
-        Returns:
-            Its offset and its timestamp in ms; None if no record has a time, or it is not below the bound.
-        """
+        """Find the first record with the largest timestamp: its offset and timestamp in ms, or None."""
         with self.storage("searching"):
-            segment = max(self._segments, key=lambda one: one.largest_timestamp[0])
-            timestamp_ms, _ = segment.largest_timestamp
-            if timestamp_ms < 0:
-                return None
-            for spot in segment.find_by_time(timestamp_ms, self.log_start_offset):
-                found = first_record_at(segment.batch_bytes(spot), timestamp_ms, self.log_start_offset)
-                if found is not None:
-                    return found if found[0] < upper_bound else None
-        return None
+            return searching.with_largest_timestamp(self._segments, self.log_start_offset, upper_bound)
+
+    def aborted_transactions(self, from_offset: int, size_bytes: int) -> list[AbortedTransaction]:
+        """Find the aborted transactions that overlap the bytes ``read`` gave from an offset; raises as ``read``."""
+        if not size_bytes:
+            return []
+        with self.storage("searching"):
+            segments = self._segments[self._at(from_offset) :]
+            return searching.aborted_transactions(segments, from_offset, size_bytes, self.log_end_offset)
 
     # Truncating
 
@@ -384,7 +382,10 @@ class PartitionLog:
     def _rebuild_producer_state(self, end_offset: int) -> None:
         """Go back to the newest snapshot, and take in what lies between it and the new end."""
         entries = self.producer_state.entries()
-        if any(span.last_offset >= end_offset for entry in entries for span in entry.batches):
+        if any(
+            entry.coordinator_epoch >= 0 or any(span.last_offset >= end_offset for span in entry.batches)
+            for entry in entries
+        ):
             found = producer_snapshot.newest_snapshot(
                 self.directory, self.log_start_offset, end_offset, self.log_directory.disk
             )

@@ -9,7 +9,8 @@ Layout (big endian; Kafka's ProducerStateManager.writeSnapshot)::
 Rules:
     1. Only the newest batch of a producer is stored, as in Kafka: after a restart an older retry is out of order.
     2. A file that is truncated, or whose CRC is wrong, is corrupt: it is removed and an older one is taken.
-    3. There are no transactions yet: coordinator epoch and first offset of a transaction are -1.
+    3. The coordinator epoch is that of the last marker, -1 without one; the first offset that of the open transaction,
+       -1 if none is open. So loading opens it again; a completed one that is not replicated yet is not in the file.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
                 newest.last_offset,
                 newest.offset_delta,
                 entry.last_timestamp_ms,
-                NONE,
-                NONE,
+                entry.coordinator_epoch,
+                NONE if entry.transaction_start is None else entry.transaction_start,
             )
         )
     body = _COUNT.pack(len(rows)) + b"".join(rows)
@@ -88,8 +89,14 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
 
 
 def _entry(row: tuple[int, ...]) -> ProducerEntry:
-    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp_ms, _coordinator, _transaction = row
-    entry = ProducerEntry(producer_id, epoch, last_timestamp_ms=timestamp_ms)
+    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp_ms, coordinator_epoch, start = row
+    entry = ProducerEntry(
+        producer_id,
+        epoch,
+        last_timestamp_ms=timestamp_ms,
+        coordinator_epoch=coordinator_epoch,
+        transaction_start=start if start >= 0 else None,
+    )
     if last_offset >= 0:
         first_sequence = _decrement_sequence(last_sequence, offset_delta)
         entry.batches.append(BatchSpan(first_sequence, last_sequence, last_offset, offset_delta, timestamp_ms))

@@ -35,6 +35,7 @@ from pathlib import Path
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.record_batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader, crc_matches, read_header
+from tidegauge.transaction_marker import Outcome
 from tidegauge_broker.log import checkpoints, producer_snapshot
 from tidegauge_broker.log.checkpoints import CorruptCheckpoint, EpochCheckpoint
 from tidegauge_broker.log.files import DISK, TEMPORARY_SUFFIX, Disk
@@ -48,10 +49,12 @@ from tidegauge_broker.log.segment import (
     LogSegment,
 )
 from tidegauge_broker.log.swap import CLEANED_SUFFIX, complete_swaps
+from tidegauge_broker.log.transaction_index import TRANSACTION_INDEX_SUFFIX, aborted
 from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.producer_state import ProducerState
 
 _UNFINISHED = (DELETED_SUFFIX, CLEANED_SUFFIX)
+_INDEXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _SCAN_BYTES = 1 << 20
 
 _logger = logging.getLogger(__name__)
@@ -154,7 +157,7 @@ def _create(directory: Path, base_offset: int, settings: LogSettings, plan: Load
 
 def _remove_leftovers(directory: Path, disk: Disk) -> None:
     for path in list(directory.iterdir()):
-        orphan = path.suffix in {INDEX_SUFFIX, TIME_INDEX_SUFFIX} and not path.with_suffix(LOG_SUFFIX).exists()
+        orphan = path.suffix in _INDEXES and not path.with_suffix(LOG_SUFFIX).exists()
         if orphan or path.suffix in _UNFINISHED or path.name.endswith(TEMPORARY_SUFFIX):
             level = logging.INFO if path.suffix == DELETED_SUFFIX else logging.WARNING
             _logger.log(level, "Removing %s, which an unfinished operation left", path)
@@ -182,6 +185,7 @@ def _load_segments(directory: Path, settings: LogSettings, plan: LoadPlan) -> li
             removed_bytes = scan_segment(segment, settings.index_interval_bytes, end_offset, EpochCache())
             if removed_bytes:
                 _logger.error("%s: truncated %d bytes at the first bad batch", segment.path, removed_bytes)
+            _rebuild_transaction_index(directory, segments[: at + 1], plan)
     return segments
 
 
@@ -206,7 +210,11 @@ def _damage_after_clean_stop(segments: Sequence[LogSegment], plan: LoadPlan) -> 
 
 def _indexes_are_sound(segment: LogSegment) -> bool:
     try:
-        return segment.index.is_sound(segment.size_bytes) and segment.time_index.is_sound()
+        return (
+            segment.index.is_sound(segment.size_bytes)
+            and segment.time_index.is_sound()
+            and segment.transaction_index.is_sound(segment.base_offset)
+        )
     except FileNotFoundError:
         return False
 
@@ -391,7 +399,8 @@ def _load_producers(
         if segment.base_offset in keeps:
             take(segment.base_offset)
         if segment.base_offset in scanned:
-            _replay(state, segment, segment.base_offset)
+            segment.transaction_index.reset()
+            _replay(state, segment, segment.base_offset, rebuilds_index=True)
         elif end_offset > from_offset:
             _replay(state, segment, from_offset)
     if log_end_offset > bases[-1]:
@@ -407,7 +416,22 @@ def replay_producers(state: ProducerState, segments: Sequence[LogSegment], from_
             _replay(state, segment, from_offset)
 
 
-def _replay(state: ProducerState, segment: LogSegment, from_offset: int) -> None:
+def _rebuild_transaction_index(directory: Path, segments: Sequence[LogSegment], plan: LoadPlan) -> None:
+    """Write the last of these segments' .txnindex, from the producer state as of its base (LogSegment.recover)."""
+    *before, segment = segments
+    base = segment.base_offset
+    found = producer_snapshot.newest_snapshot(directory, plan.log_start_offset, base, plan.disk)
+    from_offset, entries = found or (plan.log_start_offset, [])
+    state = ProducerState.from_entries(entries)
+    if from_offset < base:
+        replay_producers(state, before, from_offset)
+    segment.transaction_index.reset()
+    _replay(state, segment, base, rebuilds_index=True)
+    segment.transaction_index.close()
+
+
+def _replay(state: ProducerState, segment: LogSegment, from_offset: int, *, rebuilds_index: bool = False) -> None:
+    """Take in a segment's batches from an offset on; with ``rebuilds_index``, index the aborted transactions."""
     try:
         position = segment.position_of(from_offset)
     except TidegaugeError as problem:
@@ -416,8 +440,21 @@ def _replay(state: ProducerState, segment: LogSegment, from_offset: int) -> None
     if position is None:
         return
     for header in _headers_until_damage(segment, position):
-        if header.producer_id != NO_PRODUCER_ID:
+        if header.producer_id == NO_PRODUCER_ID:
+            continue
+        if not header.is_control:
             state.update(header)
+            continue
+        try:
+            marker = segment.marker_of(header)
+        except TidegaugeError as problem:
+            _logger.error("%s: a marker is not known: %s", segment.path, problem.message)  # noqa: TRY400 - it says all
+            continue
+        completed = None if marker is None else state.update_marker(header, marker)
+        if completed is not None:
+            state.transactions.hold(completed)
+            if rebuilds_index and marker is not None and marker.outcome is Outcome.ABORT:
+                segment.transaction_index.append(aborted(completed, state.transactions))
 
 
 def _headers_until_damage(segment: LogSegment, position: int) -> Iterator[BatchHeader]:

@@ -1,5 +1,7 @@
 """One segment of a log: batches in a ``.log`` file, with an offset index and a time index beside it.
 
+A segment with markers of aborted transactions has a third, ``transaction_index.py``.
+
 Contract: appends are ``os.writev``, reads ``os.pread``; only batch headers are looked at, never records. All
 offsets here are absolute. One thread appends, reads and truncates; another may call ``sync`` at the same time.
 Functions raise OSError, and TidegaugeError CORRUPT_MESSAGE where the file holds no sound batch.
@@ -24,8 +26,10 @@ from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, read_header
+from tidegauge.transaction_marker import TransactionMarker, read_marker
 from tidegauge_broker.log.files import DISK, Buffer, Disk
 from tidegauge_broker.log.index import OffsetIndex, TimeIndex
+from tidegauge_broker.log.transaction_index import TRANSACTION_INDEX_SUFFIX, TransactionIndex
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -76,6 +80,7 @@ class LogSegment:
         self.path = directory / (name + LOG_SUFFIX + suffix)
         self.index = OffsetIndex(directory / (name + INDEX_SUFFIX + suffix), index_max_bytes, disk)
         self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX + suffix), index_max_bytes, disk)
+        self.transaction_index = TransactionIndex(directory / (name + TRANSACTION_INDEX_SUFFIX + suffix), disk)
         self.disk = disk
         self.size_bytes = 0
         self.roll_jitter_ms = 0
@@ -105,6 +110,7 @@ class LogSegment:
         segment._descriptor = disk.create(segment.path)
         segment.index.create()
         segment.time_index.create()
+        segment.transaction_index.reset()
         segment._largest = (NO_TIMESTAMP, base_offset)
         return segment
 
@@ -192,6 +198,7 @@ class LogSegment:
         self.time_index.write_out()
         self.index.close()
         self.time_index.close()
+        self.transaction_index.close()
 
     # Walking over batches
 
@@ -247,6 +254,14 @@ class LogSegment:
                 raise self._corrupt(position)
             yield header
             position += header.size_bytes
+
+    def marker_of(self, header: BatchHeader) -> TransactionMarker | None:
+        """Return what a control batch says, whose header is one of ``headers``; None where nothing is left of it.
+
+        Raises:
+            TidegaugeError: CORRUPT_MESSAGE, as ``read_marker``.
+        """
+        return read_marker(os.pread(self.descriptor, header.size_bytes, header.position), header.alone())
 
     def _corrupt(self, position: int) -> TidegaugeError:
         return TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"{self.path} holds no whole batch at byte {position}")
@@ -407,6 +422,7 @@ class LogSegment:
         position = self.position_of(offset)
         self.index.truncate_to(offset - self.base_offset)
         self.time_index.truncate_to(offset - self.base_offset)
+        self.transaction_index.truncate_to(offset)
         if position is not None:
             self.truncate_file(position)
         if self.size_bytes == 0:
@@ -422,7 +438,7 @@ class LogSegment:
         self._largest = None
 
     def begin_rebuild(self) -> None:
-        """Empty both indexes; recovery writes them again."""
+        """Empty the indexes of offsets and times; recovery writes them again."""
         self.index.create()
         self.time_index.create()
         self._cursors.clear()
@@ -439,10 +455,11 @@ class LogSegment:
         return header.position
 
     def sync(self) -> None:
-        """Bring all three files to the disk. Safe beside an appending thread: what it adds meanwhile may miss it."""
+        """Bring all files to the disk. Safe beside an appending thread: what it adds meanwhile may miss it."""
         self.disk.sync(self.path)
         self.index.sync()
         self.time_index.sync()
+        self.transaction_index.sync()
 
     def close(self) -> None:
         """Let go of all descriptors."""
@@ -451,11 +468,12 @@ class LogSegment:
             self._descriptor = -1
         self.index.close()
         self.time_index.close()
+        self.transaction_index.close()
 
     @property
-    def paths(self) -> tuple[Path, Path, Path]:
-        """Its files, the ``.log`` first: indexes without a log are taken for leftovers."""
-        return self.path, self.index.path, self.time_index.path
+    def paths(self) -> tuple[Path, Path, Path, Path]:
+        """Its files, the ``.log`` first: indexes without a log are taken for leftovers. The last may not exist."""
+        return self.path, self.index.path, self.time_index.path, self.transaction_index.path
 
     def delete(self) -> None:
         """Close and remove all files."""
@@ -468,7 +486,12 @@ class LogSegment:
 
         A file that already has it is left; so what a crash interrupted can be done again.
         """
-        names = (self.time_index, TIME_INDEX_SUFFIX), (self.index, INDEX_SUFFIX), (self, LOG_SUFFIX)
+        names = (
+            (self.transaction_index, TRANSACTION_INDEX_SUFFIX),
+            (self.time_index, TIME_INDEX_SUFFIX),
+            (self.index, INDEX_SUFFIX),
+            (self, LOG_SUFFIX),
+        )
         for owner, proper in names:
             renamed = owner.path.with_name(file_name(self.base_offset) + proper + suffix)
             if owner.path != renamed and owner.path.exists():

@@ -1,7 +1,7 @@
 """Compacted segments take the place of old ones in steps; loading a log completes what a crash interrupted.
 
 The steps (LocalLog.replaceSegments): the new files are written as ``.cleaned`` and synced, and
-renamed to ``.swap``; the old files are renamed to ``.deleted``; the new ones lose their suffix. In the set of three
+renamed to ``.swap``; the old files are renamed to ``.deleted``; the new ones lose their suffix. In the set of
 files the ``.log`` is always renamed last.
 
 Rules:
@@ -23,6 +23,7 @@ from tidegauge_broker.log.segment import (
     TIME_INDEX_SUFFIX,
     LogSegment,
 )
+from tidegauge_broker.log.transaction_index import TRANSACTION_INDEX_SUFFIX
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
@@ -51,7 +52,7 @@ def complete_swaps(directory: Path, disk: Disk) -> None:
         _logger.info("%s: a compaction that a crash interrupted is completed", path)
         for old in directory.glob("*" + LOG_SUFFIX):
             if old.stem.isdecimal() and base_offset <= int(old.stem) < end_offset:
-                for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
                     disk.remove(old.with_suffix(suffix))
         segment.rename_files("")
     for leftover in directory.glob("*" + SWAP_SUFFIX):

@@ -125,6 +125,10 @@ class BrokerCore:
         """For replication-offset-checkpoint: every local replica, offline ones excepted."""
         return self.hosted.high_watermarks()
 
+    def last_stable_offsets(self) -> dict[TopicPartition, int]:
+        """For the cleaner: of every local replica, offline ones excepted."""
+        return self.hosted.last_stable_offsets()
+
     def waiting_operations(self) -> dict[str, int]:
         """How many wait in each purgatory."""
         return self.parked.counts()
@@ -198,6 +202,8 @@ class BrokerCore:
         current_leader_epoch: int | None,
         timestamp_ms: int,
         replica_id: int = CONSUMER,
+        *,
+        reads_committed: bool = False,
     ) -> OffsetResult | TimeLookup:
         """Return the offset of a time; only the leader responds, but to the debugging consumer any replica."""
         partition, error = self.hosted.leader_of(topic_partition, current_leader_epoch)
@@ -207,7 +213,7 @@ class BrokerCore:
             partition = None
         if partition is None:
             return OffsetResult(error, words_for(error, topic_partition))
-        return list_offset(partition, timestamp_ms, replica_id)
+        return list_offset(partition, timestamp_ms, replica_id, reads_committed=reads_committed)
 
     def offset_for_leader_epoch(self, question: EpochLookup) -> EpochEndResult:
         """Where an epoch ends in this broker's log, if it leads."""

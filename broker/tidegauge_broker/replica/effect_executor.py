@@ -52,6 +52,7 @@ from tidegauge_broker.replica.effects import (
     WriteEpochs,
 )
 from tidegauge_broker.replica.messages import DeleteRecordsResult, FetchResult, ProduceResult
+from tidegauge_broker.replica.open_transactions import AbortedTransaction
 from tidegauge_broker.replica.producer_state import ProducerState
 
 FetchResults = Sequence[tuple[FetchResult, bytes]]
@@ -103,6 +104,12 @@ class ReplicaLogs(Protocol):
         Raises:
             TidegaugeError: KAFKA_STORAGE_ERROR, the directory failed; CORRUPT_MESSAGE, the records are damaged.
         """
+        ...
+
+    def aborted_transactions(
+        self, topic_partition: TopicPartition, from_offset: int, size_bytes: int
+    ) -> Sequence[AbortedTransaction]:
+        """Find the aborted transactions that overlap what ``read`` gave from an offset; raises as ``read``."""
         ...
 
     def lost_with(self, topic_partition: TopicPartition, problem: Exception) -> Collection[TopicPartition]:
@@ -370,6 +377,8 @@ class EffectExecutor:
                 min(wanted.max_bytes, left_bytes),
                 at_least_one_batch=at_least_one_batch,
             )
+            if wanted.names_aborted:
+                result.aborted_transactions = self._logs.aborted_transactions(at, wanted.from_offset, len(records))
         except TidegaugeError as problem:
             self._host.effect_failed(effect, at, problem)
             if problem.code is ErrorCode.KAFKA_STORAGE_ERROR:

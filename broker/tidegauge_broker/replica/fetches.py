@@ -87,7 +87,9 @@ class Fetches:
                 partition.leader_role.asked_by(request)
                 result = self._elsewhere(partition.leader_role, wanted, request)
                 if result is None:
-                    result = partition.leader_role.fetch(wanted, request.replica_id, now_ms, alive, out)
+                    result = partition.leader_role.fetch(
+                        wanted, request.replica_id, now_ms, alive, out, reads_committed=request.reads_committed
+                    )
             except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
                 contain(partition, problem, out)
                 results.append(self._refused_fetch(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -114,7 +116,8 @@ class Fetches:
         if partition is None or partition.leader_role is None:
             return self._read_as_follower(wanted, request, error)
         replica_id = request.replica_id
-        return self._throttled(partition, partition.leader_role.read(wanted, replica_id), replica_id)
+        read = partition.leader_role.read(wanted, replica_id, reads_committed=request.reads_committed)
+        return self._throttled(partition, read, replica_id)
 
     def _read_as_follower(self, wanted: FetchPartition, request: FetchRequest, error: ErrorCode) -> FetchResult:
         """Return what a broker that does not lead gives: records to a consumer that knows of KIP-392, else an error."""
@@ -125,7 +128,7 @@ class Fetches:
             and request.client_rack is not None
             and partition is not None
         ):
-            return Reader(partition).read(wanted, CONSUMER)
+            return Reader(partition).read(wanted, CONSUMER, reads_committed=request.reads_committed)
         return self._refused_fetch(wanted, error)
 
     def _elsewhere(self, leader: Leader, wanted: FetchPartition, request: FetchRequest) -> FetchResult | None:
@@ -141,6 +144,8 @@ class Fetches:
             high_watermark=partition.high_watermark,
             log_start_offset=partition.log_start_offset,
             preferred_read_replica=preferred,
+            last_stable_offset=partition.last_stable_offset,
+            aborted_transactions=() if request.reads_committed else None,
         )
 
     def _throttled(self, partition: Partition, result: FetchResult, replica_id: int) -> FetchResult:

@@ -22,8 +22,10 @@ from __future__ import annotations
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import BatchHeader, crc_matches, iterate_headers
+from tidegauge.transaction_marker import read_marker
 from tidegauge_broker.replica.effects import AppendAsFollower, Effect
 from tidegauge_broker.replica.messages import EpochEnd, EpochEndResult, EpochLookup, FetchedPartition, FetchPartition
+from tidegauge_broker.replica.open_transactions import OpenTransactions
 from tidegauge_broker.replica.partition import Partition
 
 _CAUSE = "FetchResponse"
@@ -215,8 +217,11 @@ class Follower:
                 out,
             )
             return False
+        if is_empty and headers[0].base_offset < partition.log_end_offset:
+            partition.transactions = OpenTransactions()
         for header in headers:
             partition.note_batch_epoch(header, _CAUSE, out)
+        partition.note_transactions(records, headers)
         out.append(AppendAsFollower(partition.topic_partition, records, headers))
         partition.unwritten.extend(headers)
         partition.move_log_end(headers[-1].next_offset, _CAUSE, out)
@@ -242,6 +247,8 @@ class Follower:
                     ErrorCode.CORRUPT_MESSAGE,
                     f"batch at offset {header.base_offset} of epoch {header.leader_epoch} is out of order",
                 )
+            if header.is_control:
+                read_marker(records, header)
             next_offset = header.next_offset
             headers.append(header)
         return headers

@@ -51,6 +51,14 @@ class HostedPartitions:
             if partition.role is not Role.OFFLINE
         }
 
+    def last_stable_offsets(self) -> dict[TopicPartition, int]:
+        """For the cleaner: of every local replica, offline ones excepted."""
+        return {
+            topic_partition: partition.last_stable_offset
+            for topic_partition, partition in self.by_name.items()
+            if partition.role is not Role.OFFLINE
+        }
+
     def leader_of(self, topic_partition: TopicPartition, asked_epoch: int | None) -> tuple[Partition | None, ErrorCode]:
         """Return the partition if this broker leads it, else the error that says why not."""
         partition = self.by_name.get(topic_partition)

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from tidegauge.control import IsrProposal, IsrVerdict, PartitionState
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.in_sync import effective_min_isr, high_watermark_bound, is_caught_up, may_move
-from tidegauge.record_batch import Buffer
+from tidegauge.record_batch import TRANSACTIONAL_BIT, Buffer
 from tidegauge_broker.replica.effects import AppendAsLeader, Effect, ProposeIsr
 from tidegauge_broker.replica.isr import CommittedIsr, IsrState, PendingExpand, PendingShrink
 from tidegauge_broker.replica.messages import (
@@ -116,6 +116,8 @@ class Leader(Reader):
         header = header.at(partition.log_end_offset, partition.leader_epoch)
         partition.note_batch_epoch(header, "Produce", out)
         out.append(AppendAsLeader(partition.topic_partition, records, header, append_time_ms))
+        if header.attributes & TRANSACTIONAL_BIT:
+            partition.note_transactions(records, (header,))
         partition.unwritten.append(header)
         partition.move_log_end(header.next_offset, "Produce", out)
         result.base_offset = header.base_offset
@@ -139,7 +141,14 @@ class Leader(Reader):
     # Reading
 
     def fetch(
-        self, wanted: FetchPartition, replica_id: int, now_ms: int, alive: Collection[int], out: list[Effect]
+        self,
+        wanted: FetchPartition,
+        replica_id: int,
+        now_ms: int,
+        alive: Collection[int],
+        out: list[Effect],
+        *,
+        reads_committed: bool = False,
     ) -> FetchResult:
         """Serve a fetch on arrival. The high watermark in the response is from before the fetch takes effect."""
         partition = self.partition
@@ -154,7 +163,7 @@ class Leader(Reader):
                 error,
                 f"broker {replica_id} is no assigned replica of {partition.topic_partition}",
             )
-        result = self.read(wanted, replica_id)
+        result = self.read(wanted, replica_id, reads_committed=reads_committed)
         if replica_id != CONSUMER and result.error is _NONE and result.diverging is None:
             self._follower_fetched(wanted, replica_id, now_ms, alive, out)
         return result

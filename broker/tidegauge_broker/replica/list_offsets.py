@@ -12,14 +12,21 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
 
-def list_offset(partition: Partition, timestamp_ms: int, replica_id: int) -> OffsetResult | TimeLookup:
-    """Return the offset of a time: at most the high watermark for a consumer, at most the log end for others."""
+def list_offset(
+    partition: Partition, timestamp_ms: int, replica_id: int, *, reads_committed: bool = False
+) -> OffsetResult | TimeLookup:
+    """Return the offset of a time: at most the high watermark for a consumer, at most the log end for others.
+
+    For a consumer that reads only what was committed, at most the last stable offset.
+    """
     epoch = partition.leader_epoch
     if timestamp_ms in {EARLIEST, EARLIEST_LOCAL}:
         return OffsetResult(offset=partition.log_start_offset, leader_epoch=epoch)
     leader = partition.leader_role
     nothing_yet = leader.offset_not_available() if leader is not None and replica_id == CONSUMER else None
-    upper_bound = partition.high_watermark if replica_id == CONSUMER else partition.log_end_offset
+    upper_bound = partition.log_end_offset
+    if replica_id == CONSUMER:
+        upper_bound = partition.last_stable_offset if reads_committed else partition.high_watermark
     if timestamp_ms == LATEST:
         return nothing_yet or OffsetResult(offset=upper_bound, leader_epoch=epoch)
     if timestamp_ms == LATEST_TIERED:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.record_batch import Buffer
+from tidegauge_broker.replica.open_transactions import AbortedTransaction
 
 ACKS_ALL = -1
 NO_LIMIT_MS = 2**63 - 1
@@ -99,7 +100,8 @@ class FetchRequest:
 
     ``replica_epoch`` is the follower's broker epoch: its incarnation; -1 where that is unknown.
     ``client_rack`` is where the consumer is, empty where it does not say; any replica may serve it then (KIP-392).
-    None: only the leader may.
+    None: only the leader may. ``reads_committed``: records of open transactions are not given, and those of aborted
+    ones are named (KIP-98's isolation level read_committed).
     """
 
     replica_id: int
@@ -109,14 +111,19 @@ class FetchRequest:
     partitions: Sequence[FetchPartition]
     replica_epoch: int = -1
     client_rack: str | None = None
+    reads_committed: bool = False
 
 
 class ReadRange(NamedTuple):
-    """Records that a response shall carry: from the batch that holds ``from_offset`` up to ``upper_bound``."""
+    """Records that a response shall carry: from the batch that holds ``from_offset`` up to ``upper_bound``.
+
+    ``names_aborted``: and which of their transactions were aborted.
+    """
 
     from_offset: int
     upper_bound: int
     max_bytes: int
+    names_aborted: bool = False
 
 
 @dataclass(slots=True)
@@ -126,6 +133,7 @@ class FetchResult:
     ``high_watermark`` was sampled before the fetch took effect (as in Kafka: the response is one round late).
     With OFFSET_OUT_OF_RANGE for a follower, ``log_start_offset`` and ``log_end_offset`` say what the leader has.
     ``preferred_read_replica`` is the follower that the consumer should fetch from; there are no records then.
+    ``aborted_transactions`` is filled in with the records, for who reads what was committed; None for all others.
     """
 
     topic_partition: TopicPartition
@@ -138,6 +146,8 @@ class FetchResult:
     leader_hint: LeaderHint | None = None
     read: ReadRange | None = None
     preferred_read_replica: int | None = None
+    last_stable_offset: int = -1
+    aborted_transactions: Sequence[AbortedTransaction] | None = None
 
 
 @dataclass(slots=True)
@@ -283,6 +293,7 @@ class ReplicaView:
     maximal_isr: Sequence[int] = ()
     remote_replicas: Sequence[RemoteReplicaView] = field(default_factory=list[RemoteReplicaView])
     leader_epoch_start_offset: int = -1
+    last_stable_offset: int = -1
 
 
 @dataclass(slots=True)

@@ -18,13 +18,15 @@ Invariants, asserted here and checked by the simulation after every event:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidegauge.control import NO_LEADER, PartitionState
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import BatchHeader
+from tidegauge.record_batch import TRANSACTIONAL_BIT, BatchHeader, Buffer
+from tidegauge.transaction_marker import read_marker
 from tidegauge_broker.replica.effects import (
     AdvanceLogStart,
     Effect,
@@ -36,6 +38,7 @@ from tidegauge_broker.replica.effects import (
 )
 from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, TopicRules
+from tidegauge_broker.replica.open_transactions import OpenTransactions
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.rules import rule_named
 
@@ -85,6 +88,7 @@ class Partition:
         "settings",
         "topic_id",
         "topic_partition",
+        "transactions",
         "truncation_rule",
         "unwritten",
     )
@@ -115,6 +119,9 @@ class Partition:
         self.high_watermark = min(max(loaded.high_watermark, loaded.log_start_offset), loaded.log_end_offset)
         self.epochs = EpochCache(loaded.epochs)
         self.producer_state: ProducerState = loaded.producer_state
+        self.transactions: OpenTransactions | None = None
+        """Those that keep readers of committed data waiting, as of this step; None until a truncation is executed."""
+        self._take_transactions(loaded.producer_state)
         self.leader_role: Leader | None = None
         self.follower_role: Follower | None = None
         self.moved_high_watermark = False
@@ -196,6 +203,34 @@ class Partition:
         self.moved_log_end = True
         self.note("log_end_offset", cause, out, old=old, new=log_end_offset)
 
+    def note_transactions(self, records: Buffer, headers: Sequence[BatchHeader]) -> None:
+        """Note what batches that are about to be appended do to transactions; their markers can be read."""
+        transactions = self.transactions
+        for header in headers:
+            if not header.attributes & TRANSACTIONAL_BIT or transactions is None:
+                continue
+            if not header.is_control:
+                transactions.open(header.producer_id, header.base_offset)
+            elif read_marker(records, header) is not None:
+                completed = transactions.complete(header.producer_id, header.last_offset)
+                if completed is not None:
+                    transactions.hold(completed)
+
+    def _take_transactions(self, producer_state: ProducerState) -> None:
+        self.transactions = producer_state.transactions.copy()
+        self.transactions.replicated(self.high_watermark)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Return the (exclusive) offset up to which a reader of committed data may read: open_transactions.py."""
+        transactions = self.transactions
+        if transactions is None:
+            return self.log_start_offset
+        if not transactions:
+            return self.high_watermark
+        first_unstable = transactions.first_unstable_offset(self.log_start_offset)
+        return self.high_watermark if first_unstable is None else min(first_unstable, self.high_watermark)
+
     def set_high_watermark(self, high_watermark: int, cause: str, out: list[Effect]) -> bool:
         """Set the high watermark; says whether it changed. A follower's may go down, a leader's never (I2)."""
         assert self.log_start_offset <= high_watermark <= self.log_end_offset, "I1"
@@ -204,6 +239,8 @@ class Partition:
             return False
         old, self.high_watermark = self.high_watermark, high_watermark
         self.moved_high_watermark = True
+        if self.transactions:
+            self.transactions.replicated(high_watermark)
         self.note("high_watermark", cause, out, old=old, new=high_watermark)
         return True
 
@@ -215,6 +252,7 @@ class Partition:
             return
         old = self.log_end_offset
         out.append(TruncateLog(self.topic_partition, offset))
+        self.transactions = None
         self.log_start_offset = min(self.log_start_offset, offset)
         # The high watermark falls first, so that no event shows it above the log end offset.
         self._lower_high_watermark(offset, cause, out)
@@ -228,6 +266,7 @@ class Partition:
         """Empty the log and start again at an offset."""
         old = self.log_end_offset
         out.append(TruncateFully(self.topic_partition, start_offset))
+        self.transactions = None
         self.log_start_offset = min(self.log_start_offset, start_offset)
         self._lower_high_watermark(start_offset, cause, out)
         self.log_start_offset = self.log_end_offset = start_offset
@@ -262,6 +301,7 @@ class Partition:
     def log_truncated(self, producer_state: ProducerState) -> None:
         """Take over the producer state that the executed truncation rebuilt from what is left."""
         self.producer_state = producer_state
+        self._take_transactions(producer_state)
 
     # What can be seen
 

@@ -1,4 +1,4 @@
-"""Idempotent producers: which batch has been seen, which may come next.
+"""Idempotent and transactional producers: which batch has been seen, which may come next, whose transaction is open.
 
 Contract: the state belongs to the log, which calls ``update`` after every append (as leader, as follower, at
 recovery alike); only a leader calls ``check``, before it appends. So every replica holds the same state as far
@@ -12,6 +12,12 @@ Rules (ProducerAppendInfo, ProducerStateEntry; KIP-98):
     4. The same epoch goes on at the last sequence + 1; 2147483647 is followed by 0. A producer of which nothing
        is stored may begin anywhere; one with an epoch but no batch begins at 0. A duplicate older than the window
        is out of order.
+    5. A transactional batch opens the producer's transaction, if none is open; while one is open, a batch outside of it
+       is refused: INVALID_TXN_STATE.
+    6. A marker of an epoch below the stored one: INVALID_PRODUCER_EPOCH; of a coordinator epoch below the stored one:
+       TRANSACTION_COORDINATOR_FENCED. It ends the transaction that is open, and takes epoch and coordinator epoch
+       along: with a higher epoch the batches are forgotten, else sequences run on across transactions.
+    7. A producer whose transaction is open does not expire.
 """
 
 from __future__ import annotations
@@ -23,6 +29,8 @@ from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import NO_PRODUCER_ID, BatchHeader, increment_sequence
+from tidegauge.transaction_marker import TransactionMarker
+from tidegauge_broker.replica.open_transactions import CompletedTransaction, OpenTransactions
 
 WINDOW = 5
 """Batches kept for each producer; a client may have as many in flight."""
@@ -45,12 +53,19 @@ class BatchSpan(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """What is known of one producer; the newest batch is last."""
+    """What is known of one producer; the newest batch is last.
+
+    Attributes:
+        coordinator_epoch: that of the transaction coordinator which wrote the last marker; -1 without one.
+        transaction_start: first offset of the open transaction; None if none is open.
+    """
 
     producer_id: int
     producer_epoch: int
     batches: deque[BatchSpan] = field(default_factory=lambda: deque(maxlen=WINDOW))
     last_timestamp_ms: int = -1
+    coordinator_epoch: int = -1
+    transaction_start: int | None = None
 
     @property
     def last_sequence(self) -> int:
@@ -70,12 +85,18 @@ _APPEND = ProducerCheck()
 
 
 class ProducerState:
-    """All producers of one partition."""
+    """All producers of one partition.
 
-    __slots__ = ("_entries",)
+    Attributes:
+        transactions: which of them have an open transaction; after a replay of batches also the completed ones, of
+            which only the core knows whether they are replicated.
+    """
+
+    __slots__ = ("_entries", "transactions")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+        self.transactions = OpenTransactions()
 
     @classmethod
     def from_entries(cls, entries: Iterable[ProducerEntry]) -> ProducerState:
@@ -83,6 +104,9 @@ class ProducerState:
         state = cls()
         for entry in entries:
             state._entries[entry.producer_id] = entry
+        started = ((e.transaction_start, e.producer_id) for e in state._entries.values())
+        for start, producer_id in sorted((start, who) for start, who in started if start is not None):
+            state.transactions.open(producer_id, start)
         return state
 
     def entries(self) -> list[ProducerEntry]:
@@ -114,6 +138,12 @@ class ProducerState:
         newer_epoch = header.producer_epoch > entry.producer_epoch
         expected = 0 if newer_epoch else increment_sequence(entry.last_sequence, 1)
         if header.base_sequence == expected:
+            if entry.transaction_start is not None and not header.is_transactional:
+                return ProducerCheck(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"Expected transactional write from producer {header.producer_id} at offset {header.base_offset}: "
+                    f"its transaction has been open since offset {entry.transaction_start}",
+                )
             return _APPEND
         return ProducerCheck(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -121,8 +151,48 @@ class ProducerState:
             f"number), {entry.last_sequence} (current end sequence number)",
         )
 
+    def check_marker(self, marker: TransactionMarker) -> ProducerCheck:
+        """Judge a marker before it is appended: rule 6. Changes nothing."""
+        entry = self._entries.get(marker.producer_id)
+        if entry is None:
+            return _APPEND
+        if marker.producer_epoch < entry.producer_epoch:
+            return ProducerCheck(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {marker.producer_id} is {marker.producer_epoch}, which is smaller than the last "
+                f"seen epoch {entry.producer_epoch}",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            return ProducerCheck(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producer {marker.producer_id}: {marker.coordinator_epoch} (zombie), "
+                f"{entry.coordinator_epoch} (current)",
+            )
+        return _APPEND
+
+    def update_marker(self, header: BatchHeader, marker: TransactionMarker) -> CompletedTransaction | None:
+        """Note an appended marker, whoever leads: nothing is refused here.
+
+        Args:
+            header: that of the control batch.
+            marker: what it says.
+
+        Returns:
+            The transaction that it completes; None if none was open.
+        """
+        entry = self._entries.get(marker.producer_id)
+        if entry is None:
+            entry = self._entries[marker.producer_id] = ProducerEntry(marker.producer_id, marker.producer_epoch)
+        elif entry.producer_epoch != marker.producer_epoch:
+            entry.producer_epoch = marker.producer_epoch
+            entry.batches.clear()
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp_ms = max(entry.last_timestamp_ms, header.max_timestamp_ms)
+        entry.transaction_start = None
+        return self.transactions.complete(marker.producer_id, header.last_offset)
+
     def update(self, header: BatchHeader) -> None:
-        """Note an appended batch. Control batches carry no sequence and are not noted."""
+        """Note an appended batch of records; ``update_marker`` notes markers."""
         if header.producer_id == NO_PRODUCER_ID or header.is_control:
             return
         entry = self._entries.get(header.producer_id)
@@ -141,9 +211,21 @@ class ProducerState:
             )
         )
         entry.last_timestamp_ms = max(entry.last_timestamp_ms, header.max_timestamp_ms)
+        if header.is_transactional and entry.transaction_start is None:
+            entry.transaction_start = header.base_offset
+            self.transactions.open(header.producer_id, header.base_offset)
+
+    def clear(self) -> None:
+        """Forget all producers."""
+        self._entries.clear()
+        self.transactions = OpenTransactions()
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers idle for ``expiration_ms`` or longer (producer.id.expiration.ms)."""
-        idle = [e.producer_id for e in self._entries.values() if now_ms - e.last_timestamp_ms >= expiration_ms]
+        """Forget producers idle for ``expiration_ms`` or longer (producer.id.expiration.ms); rule 7."""
+        idle = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if now_ms - entry.last_timestamp_ms >= expiration_ms and entry.transaction_start is None
+        ]
         for producer_id in idle:
             del self._entries[producer_id]

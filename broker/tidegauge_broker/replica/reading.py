@@ -1,9 +1,10 @@
 """What a fetch may read of a replica's log, whoever serves it.
 
 A consumer reads up to the replica's own high watermark: at the leader, and since Fetch version 11 at any replica
-(KIP-392). A follower's high watermark is at most the leader's, so a consumer never reads there what could be lost.
-An offset between the high watermark and the log end is no error and gives nothing; one beyond the log end is
-OFFSET_OUT_OF_RANGE, after which a consumer that reads from a follower asks the leader.
+(KIP-392). One that reads only what was committed stops at the replica's last stable offset (KIP-98). A follower's high
+watermark is at most the leader's, so a consumer never reads there what could be lost. An offset between the high
+watermark and the log end is no error and gives nothing; one beyond the log end is OFFSET_OUT_OF_RANGE, after which a
+consumer that reads from a follower asks the leader.
 Source: Partition.readRecords, ReplicaManager.readFromLog.
 """
 
@@ -22,14 +23,17 @@ class Reader:
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
 
-    def read(self, wanted: FetchPartition, replica_id: int) -> FetchResult:
+    def read(self, wanted: FetchPartition, replica_id: int, *, reads_committed: bool = False) -> FetchResult:
         """Return what a fetch reads now, without any change. Called again when a parked fetch completes."""
         partition = self.partition
         result = FetchResult(
             partition.topic_partition,
             high_watermark=partition.high_watermark,
             log_start_offset=partition.log_start_offset,
+            last_stable_offset=partition.last_stable_offset,
         )
+        if reads_committed:
+            result.aborted_transactions = ()
         offset = wanted.fetch_offset
         is_within = partition.log_start_offset <= offset <= partition.log_end_offset
         if is_within and wanted.last_fetched_epoch == partition.epochs.latest_epoch:
@@ -37,8 +41,10 @@ class Reader:
         elif (refused := self._refused(wanted, result)) is not None:
             return refused
         upper_bound = partition.high_watermark if replica_id == CONSUMER else partition.log_end_offset
+        if reads_committed:
+            upper_bound = result.last_stable_offset
         if offset < upper_bound:
-            result.read = ReadRange(offset, upper_bound, wanted.max_bytes)
+            result.read = ReadRange(offset, upper_bound, wanted.max_bytes, reads_committed)
         return result
 
     def _refused(self, wanted: FetchPartition, result: FetchResult) -> FetchResult | None:
@@ -66,6 +72,7 @@ class Reader:
             f"Received request for offset {offset} for partition {partition.topic_partition}, but we only have log "
             f"segments in the range {partition.log_start_offset} to {partition.log_end_offset}"
         )
-        result.high_watermark = -1
+        result.high_watermark = result.last_stable_offset = -1
+        result.aborted_transactions = None
         result.log_end_offset = partition.log_end_offset
         return result

@@ -18,6 +18,7 @@ def view_of(partition: Partition, now_ms: int) -> ReplicaView:
         partition.log_end_offset,
         partition.high_watermark,
         partition.epochs.entries,
+        last_stable_offset=partition.last_stable_offset,
     )
     role = partition.leader_role
     if role is not None:

@@ -47,6 +47,7 @@ from tidegauge_broker.replica.messages import (
     ProduceResult,
     TopicRules,
 )
+from tidegauge_broker.replica.open_transactions import AbortedTransaction
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
@@ -298,6 +299,13 @@ class MemoryBroker:
         del effect, topic_partition
         if problem is not self._injected:
             raise problem
+
+    def aborted_transactions(
+        self, topic_partition: TopicPartition, from_offset: int, size_bytes: int
+    ) -> Sequence[AbortedTransaction]:
+        """Find none: the simulated producers begin no transactions."""
+        del topic_partition, from_offset, size_bytes
+        return ()
 
     def lost_with(self, topic_partition: TopicPartition, problem: Exception) -> Collection[TopicPartition]:
         """Take a failed directory's replicas offline; a defect takes one."""

@@ -123,6 +123,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The transaction timeout is larger than transaction.max.timeout.ms."""
     ERROR_CODE_CONCURRENT_TRANSACTIONS: _ErrorCode.ValueType  # 51
     """Another operation of the transaction is still in progress."""
+    ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: _ErrorCode.ValueType  # 52
+    """The transaction marker is from a former coordinator."""
     ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 53
     """The transactional id may not be used."""
     ERROR_CODE_SECURITY_DISABLED: _ErrorCode.ValueType  # 54
@@ -311,6 +313,8 @@ ERROR_CODE_INVALID_TRANSACTION_TIMEOUT: ErrorCode.ValueType  # 50
 """The transaction timeout is larger than transaction.max.timeout.ms."""
 ERROR_CODE_CONCURRENT_TRANSACTIONS: ErrorCode.ValueType  # 51
 """Another operation of the transaction is still in progress."""
+ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: ErrorCode.ValueType  # 52
+"""The transaction marker is from a former coordinator."""
 ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 53
 """The transactional id may not be used."""
 ERROR_CODE_SECURITY_DISABLED: ErrorCode.ValueType  # 54

@@ -19,6 +19,7 @@ from tidegauge.control import IsrProposal
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, patch, read_header
+from tidegauge.transaction_marker import Outcome, TransactionMarker, read_marker
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchResults
 from tidegauge_broker.replica.effects import (
@@ -43,6 +44,7 @@ from tidegauge_broker.replica.messages import (
     ReplicaView,
     TopicRules,
 )
+from tidegauge_broker.replica.open_transactions import AbortedTransaction, CompletedTransaction
 from tidegauge_broker.replica.partition import Role
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
@@ -59,12 +61,13 @@ def make_batch(
     sequence: int = -1,
     key: str | None = None,
     times_ms: Sequence[int] = (),
+    transactional: bool = False,
 ) -> bytes:
     """A producer's batch, one record for each value, all with this key; times other than the start's may be given."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
-        is_transactional=0,
+        is_transactional=int(transactional),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=sequence,
@@ -74,6 +77,30 @@ def make_batch(
         at_ms = times_ms[offset] if times_ms else START_MS
         builder.append(offset, at_ms, None if key is None else key.encode(), value.encode(), [])
     return bytes(builder.build())
+
+
+def note_batch(
+    state: ProducerState, header: BatchHeader, data: bytes
+) -> tuple[CompletedTransaction | None, TransactionMarker | None]:
+    """Note a batch in a producer state; return the transaction that it completes, and how."""
+    if not header.is_control:
+        state.update(header)
+        return None, None
+    marker = read_marker(data, header.alone())
+    return (None if marker is None else state.update_marker(header, marker)), marker
+
+
+def aborted_in(batches: Iterable[tuple[BatchHeader, bytes]]) -> list[AbortedTransaction]:
+    """Return the aborted transactions of a log, by marker."""
+    state, found = ProducerState(), []
+    for header, data in batches:
+        completed, marker = note_batch(state, header, data)
+        if completed is not None and marker is not None and marker.outcome is Outcome.ABORT:
+            stable = state.transactions.last_stable_offset_after(completed)
+            found.append(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.marker_offset, stable)
+            )
+    return found
 
 
 class MemoryLog:
@@ -90,7 +117,7 @@ class MemoryLog:
         assert header.base_offset >= self.log_end_offset, "append below the log's end"
         self.batches.append((header, data))
         self.log_end_offset = header.next_offset
-        self.producer_state.update(header)
+        note_batch(self.producer_state, header, data)
 
     def truncate_to(self, to_offset: int) -> None:
         assert to_offset < self.log_end_offset
@@ -106,8 +133,10 @@ class MemoryLog:
 
     def _rebuild(self) -> None:
         self.producer_state = ProducerState()
-        for header, _ in self.batches:
-            self.producer_state.update(header)
+        for header, data in self.batches:
+            completed, _ = note_batch(self.producer_state, header, data)
+            if completed is not None:
+                self.producer_state.transactions.hold(completed)
 
     def within(self, from_offset: int, end_offset: int) -> list[tuple[BatchHeader, bytes]]:
         return [one for one in self.batches if one[0].next_offset > from_offset and one[0].base_offset < end_offset]
@@ -275,6 +304,12 @@ class Broker:
         if not isinstance(problem, TidegaugeError) and not self.survives_defects:
             raise problem
         self.failures.append((type(effect).__name__, topic_partition, problem))
+
+    def aborted_transactions(
+        self, topic_partition: TopicPartition, from_offset: int, size_bytes: int
+    ) -> list[AbortedTransaction]:
+        """Find the aborted transactions among all batches; a reader may get more than it needs."""
+        return aborted_in(self.disk[topic_partition].batches)
 
     def lost_with(self, topic_partition: TopicPartition, problem: Exception) -> Collection[TopicPartition]:
         if not isinstance(problem, TidegaugeError):

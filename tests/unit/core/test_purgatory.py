@@ -139,7 +139,12 @@ def test_a_fetch_of_many_partitions_is_looked_at_once_in_a_step(monkeypatch: pyt
     reads: list[int] = []
     read = Leader.read
     monkeypatch.setattr(
-        Leader, "read", lambda self, wanted, replica_id: (reads.append(replica_id), read(self, wanted, replica_id))[1]
+        Leader,
+        "read",
+        lambda self, wanted, replica_id, **how: (
+            reads.append(replica_id),
+            read(self, wanted, replica_id, **how),
+        )[1],
     )
     cluster.park(2)
     assert not consumer.is_completed

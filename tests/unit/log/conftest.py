@@ -30,12 +30,13 @@ def build_batch(
     epoch: int = 0,
     sequence: int = -1,
     codec: int = 0,
+    transactional: bool = False,
 ) -> bytes:
     """A batch as a producer makes it: offsets from 0, one ms from record to record."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=codec,
-        is_transactional=0,
+        is_transactional=int(transactional),
         producer_id=producer_id,
         producer_epoch=epoch if producer_id >= 0 else -1,
         base_sequence=sequence,
@@ -47,13 +48,17 @@ def build_batch(
 
 
 def build_keyed_batch(
-    *pairs: tuple[bytes | None, bytes | None], time_ms: int = START_MS, producer_id: int = -1, sequence: int = -1
+    *pairs: tuple[bytes | None, bytes | None],
+    time_ms: int = START_MS,
+    producer_id: int = -1,
+    sequence: int = -1,
+    transactional: bool = False,
 ) -> bytes:
     """A batch of these keys and values; a value of None is a tombstone."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
-        is_transactional=0,
+        is_transactional=int(transactional),
         producer_id=producer_id,
         producer_epoch=0 if producer_id >= 0 else -1,
         base_sequence=sequence,

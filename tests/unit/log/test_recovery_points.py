@@ -160,7 +160,9 @@ def test_recovery_begins_at_the_snapshot_of_the_segment_with_the_recovery_point(
     read = []
     replay = recovery._replay
     monkeypatch.setattr(
-        recovery, "_replay", lambda state, segment, at: (read.append(segment.base_offset), replay(state, segment, at))
+        recovery,
+        "_replay",
+        lambda state, segment, at, **options: (read.append(segment.base_offset), replay(state, segment, at, **options)),
     )
     bench.log()
     assert read == [12]

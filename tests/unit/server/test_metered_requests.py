@@ -47,7 +47,8 @@ class Replicas:
         del request, room
         return [(FetchResult(AT), b"12345"), (FetchResult(BAD, ErrorCode.OFFSET_OUT_OF_RANGE), b"")]
 
-    def list_offset(self, *_: Any) -> tuple[OffsetResult, int]:
+    def list_offset(self, *_: Any, reads_committed: bool = False) -> tuple[OffsetResult, int]:
+        del reads_committed
         return OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
 
 
@@ -100,7 +101,7 @@ async def test_consumers_and_followers_are_counted_apart() -> None:
 
 async def test_a_request_that_fails_is_counted_as_an_error() -> None:
     service, meters = metered()
-    assert service.list_offset(AT, None, -1)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert service.list_offset(AT, None, -1, reads_committed=True)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (meters.request("ListOffsets").count, meters.request("ListOffsets").errors) == (1, 1)
 
 

@@ -95,9 +95,11 @@ class MeteredRequests:
         self._took("FetchConsumer" if is_consumer else "FetchFollower", begin, failed=failed)
         return response
 
-    def _list_offset(self, call: Callable[..., tuple[OffsetResult, int]], *arguments: Any) -> tuple[OffsetResult, int]:
+    def _list_offset(
+        self, call: Callable[..., tuple[OffsetResult, int]], *arguments: Any, **options: Any
+    ) -> tuple[OffsetResult, int]:
         begin = time.monotonic()
-        found = call(*arguments)
+        found = call(*arguments, **options)
         self._took("ListOffsets", begin, failed=found[0].error is not ErrorCode.NONE)
         return found
 

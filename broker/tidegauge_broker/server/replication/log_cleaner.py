@@ -28,7 +28,7 @@ class LogCleaner:
 
     async def run(self) -> None:
         """Compact what is worth it, the dirtiest first; then let old segments of compacted logs go."""
-        while (cleaning := self._logs.next_to_clean(self._replicas.core.high_watermarks())) is not None:
+        while (cleaning := self._logs.next_to_clean(self._replicas.core.last_stable_offsets())) is not None:
             at = cleaning.log.topic_partition
             try:
                 if not await self._clean(cleaning):

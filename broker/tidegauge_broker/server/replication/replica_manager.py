@@ -210,9 +210,13 @@ class ReplicaManager:
         current_leader_epoch: int | None,
         timestamp_ms: int,
         replica_id: int = CONSUMER,
+        *,
+        reads_committed: bool = False,
     ) -> tuple[OffsetResult, int]:
         """Return the offset for a time, and the timestamp found (-1 where none was looked up)."""
-        found_or_lookup = self.core.list_offset(topic_partition, current_leader_epoch, timestamp_ms, replica_id)
+        found_or_lookup = self.core.list_offset(
+            topic_partition, current_leader_epoch, timestamp_ms, replica_id, reads_committed=reads_committed
+        )
         if not isinstance(found_or_lookup, TimeLookup):
             return found_or_lookup, -1
         lookup = found_or_lookup

@@ -223,10 +223,17 @@ class BrokerService:
         current_leader_epoch: int | None,
         timestamp_ms: int,
         replica_id: int = CONSUMER,
+        *,
+        reads_committed: bool = False,
     ) -> tuple[OffsetResult, int]:
-        """Return the offset for a time, and the timestamp that was found (-1: none)."""
+        """Return the offset for a time, and the timestamp that was found (-1: none).
+
+        With ``reads_committed`` only what lies below the last stable offset is found.
+        """
         try:
-            return self._replicas.list_offset(topic_partition, current_leader_epoch, timestamp_ms, replica_id)
+            return self._replicas.list_offset(
+                topic_partition, current_leader_epoch, timestamp_ms, replica_id, reads_committed=reads_committed
+            )
         except TidegaugeError as problem:
             return OffsetResult(problem.code, problem.message), -1
 

@@ -15,6 +15,8 @@ from tidegauge.settings.dynamic import DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT,
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.request import Context
 
+READ_COMMITTED = 1
+"""``IsolationLevel.READ_COMMITTED``: a client that wants no records of open transactions."""
 NOT_ASKED_FOR = -2147483648
 """Value of authorized operations that the client did not ask for."""
 TOPIC_OPERATIONS = 3576

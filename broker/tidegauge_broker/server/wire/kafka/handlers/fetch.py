@@ -6,7 +6,8 @@ are named by id from version 13 on; an unknown id has UNKNOWN_TOPIC_ID.
 A partition with an error has -1 for all offsets and no records, never null ones (KAFKA-18646). The leader is named
 with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, from version 16 on with its address (KIP-951).
 From version 11 on a follower serves consumers, too, and a leader may name one (``replica.selector.class``, KIP-392).
-There are no transactions: the last stable offset is the high watermark, and no transaction is aborted.
+A client that reads what was committed gets records up to the last stable offset, those of aborted transactions too, and
+the list by which it leaves them out; for all others the list is null.
 Followers replicate over gRPC; a Fetch with a replica id closes its connection.
 Source: ``KafkaApis.handleFetchRequest``, ``FetchSession.scala``, ``ReplicaManager.fetchMessages``.
 """
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -31,7 +33,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica import messages as core
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.eager import begun
-from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of, known_epoch, topic_id_text
+from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, endpoint_of, known_epoch, topic_id_text
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Held, Response
 from tidegauge_broker.server.wire.kafka.sessions import Asked, FetchSession, Place, Topic
 
@@ -40,8 +42,7 @@ _FIRST_WITH_RACKS = 11
 _FIRST_WITH_IDS = 13
 _FIRST_WITH_REPLICA_STATE = 15
 _FIRST_WITH_ENDPOINTS = 16
-_READ_COMMITTED = 1
-_ISOLATION_LEVELS = {0, _READ_COMMITTED}
+_ISOLATION_LEVELS = {0, READ_COMMITTED}
 _NONE = -1
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 """Errors from before the log is looked at: Kafka's aborted transactions are then empty, after that null."""
@@ -92,7 +93,7 @@ async def _handle(request: FetchRequest, context: Context) -> FetchResponse | He
     session = opened.session
     if session is not None:
         reads = _with_news(session, reads, everything=opened.is_new)
-    message = _response(reads, context, 0 if session is None else session.id, request.isolation_level)
+    message = _response(reads, context, 0 if session is None else session.id)
     return Held(message, pending)
 
 
@@ -167,6 +168,7 @@ async def _read(
             request.max_bytes,
             asked,
             client_rack=request.rack_id if context.version >= _FIRST_WITH_RACKS else None,
+            reads_committed=request.isolation_level == READ_COMMITTED,
         ),
     )
     found = {wanted[result.topic_partition]: (result, records) for result, records in response.partitions}
@@ -178,11 +180,11 @@ def _name(topic: Topic, context: Context) -> str | None:
     return topic if isinstance(topic, str) else context.service.topic_name(topic_id_text(topic))
 
 
-def _response(reads: list[_Read], context: Context, session_id: int, isolation_level: int) -> FetchResponse:
+def _response(reads: list[_Read], context: Context, session_id: int) -> FetchResponse:
     leaders: dict[int, NodeEndpoint] = {}
     topics: list[FetchableTopicResponse] = []
     for topic, of_topic in _by_topic(reads):
-        partitions = [_partition(read, context, isolation_level, leaders) for read in of_topic]
+        partitions = [_partition(read, context, leaders) for read in of_topic]
         if isinstance(topic, str):
             topics.append(FetchableTopicResponse(topic=topic, partitions=partitions))
         else:
@@ -202,7 +204,7 @@ def _by_topic(reads: list[_Read]) -> Iterator[tuple[Topic, list[_Read]]]:
         yield group[0].place.topic, group
 
 
-def _partition(read: _Read, context: Context, isolation_level: int, leaders: dict[int, NodeEndpoint]) -> PartitionData:
+def _partition(read: _Read, context: Context, leaders: dict[int, NodeEndpoint]) -> PartitionData:
     result = read.result
     if result.error is not ErrorCode.NONE:
         aborted = () if result.error in _UNKNOWN else None
@@ -219,10 +221,15 @@ def _partition(read: _Read, context: Context, isolation_level: int, leaders: dic
         read.place.partition,
         0,
         result.high_watermark,
-        result.high_watermark,
+        result.last_stable_offset,
         result.log_start_offset,
         None if diverging is None else EpochEndOffset(diverging.epoch, diverging.end_offset),
-        aborted_transactions=() if isolation_level == _READ_COMMITTED else None,
+        aborted_transactions=_aborted(result),
         preferred_read_replica=_NONE if result.preferred_read_replica is None else result.preferred_read_replica,
         records=read.records,
     )
+
+
+def _aborted(result: core.FetchResult) -> list[AbortedTransaction] | None:
+    aborted = result.aborted_transactions
+    return None if aborted is None else [AbortedTransaction(one.producer_id, one.first_offset) for one in aborted]

@@ -4,7 +4,8 @@
 offset that is not in tiered storage, -5 (9 on) the last one that is; there is no tiered storage. A time or a special
 value that the version does not have gets UNSUPPORTED_VERSION; a partition that is named twice INVALID_REQUEST. Right
 after an election, until the high watermark has passed the new epoch's start, the response is OFFSET_NOT_AVAILABLE,
-before version 5 LEADER_NOT_AVAILABLE. A replica id other than -1 sees the log up to its end; -2 may ask a follower.
+before version 5 LEADER_NOT_AVAILABLE. For a client that reads only what was committed, the last stable offset takes the
+high watermark's place (version 2 on). A replica id other than -1 sees the log up to its end; -2 may ask a follower.
 Version 0 has a list of offsets: where the segments begin whose files were last written by the time that is asked for.
 Source: ``KafkaApis.handleListOffsetRequestV0``, ``handleListOffsetRequestV1AndAbove``, ``ListOffsetsRequest``.
 """
@@ -22,7 +23,7 @@ from tidegauge.kafka.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.server.wire.kafka.handlers.common import known_epoch
+from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, known_epoch
 from tidegauge_broker.server.wire.kafka.request import Context
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -63,7 +64,9 @@ def _partition(
         return _old_style(at, item, context, request.replica_id)
     timestamp = EARLIEST if item.timestamp in {EARLIEST_LOCAL, LATEST_TIERED} else item.timestamp
     epoch = known_epoch(item.current_leader_epoch)
-    result, found_ms = context.service.list_offset(at, epoch, timestamp, request.replica_id)
+    result, found_ms = context.service.list_offset(
+        at, epoch, timestamp, request.replica_id, reads_committed=request.isolation_level == READ_COMMITTED
+    )
     error = result.error
     if error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_WITH_OFFSET_NOT_AVAILABLE:
         error = ErrorCode.LEADER_NOT_AVAILABLE

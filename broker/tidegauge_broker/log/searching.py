@@ -1,0 +1,106 @@
+"""Searches through a log's segments: by time, and for aborted transactions.
+
+Contract: functions of segments in offset order; they raise OSError, and TidegaugeError CORRUPT_MESSAGE where a file
+does not hold what its index says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegauge_broker.log.records import first_record_at
+from tidegauge_broker.log.segment import LogSegment
+from tidegauge_broker.replica.open_transactions import AbortedTransaction
+
+
+def first_at_or_after(
+    segments: Sequence[LogSegment], timestamp_ms: int, log_start_offset: int, upper_bound: int
+) -> tuple[int, int] | None:
+    """Find the first record of a time or later (ListOffsets by timestamp; UnifiedLog.fetchOffsetByTimestamp).
+
+    Args:
+        segments: all segments.
+        timestamp_ms: the time, in ms since 1970.
+        log_start_offset: records below do not count.
+        upper_bound: exclusive end of what may be found.
+
+    Returns:
+        Its offset and its timestamp in ms; None if there is none.
+    """
+    for segment in segments:
+        if segment.base_offset >= upper_bound:
+            return None
+        if segment.largest_timestamp[0] < timestamp_ms:
+            continue
+        for spot in segment.find_by_time(timestamp_ms, log_start_offset):
+            found = first_record_at(segment.batch_bytes(spot), timestamp_ms, log_start_offset)
+            if found is not None:
+                return found if found[0] < upper_bound else None
+    return None
+
+
+def with_largest_timestamp(
+    segments: Sequence[LogSegment], log_start_offset: int, upper_bound: int
+) -> tuple[int, int] | None:
+    """Find the first record with the largest timestamp of the log (ListOffsets' MAX_TIMESTAMP).
+
+    Args:
+        segments: all segments.
+        log_start_offset: records below do not count.
+        upper_bound: exclusive end of what may be found.
+
+    Returns:
+        Its offset and its timestamp in ms; None if no record has a time, or it is not below the bound.
+    """
+    segment = max(segments, key=lambda one: one.largest_timestamp[0])
+    timestamp_ms, _ = segment.largest_timestamp
+    if timestamp_ms < 0:
+        return None
+    for spot in segment.find_by_time(timestamp_ms, log_start_offset):
+        found = first_record_at(segment.batch_bytes(spot), timestamp_ms, log_start_offset)
+        if found is not None:
+            return found if found[0] < upper_bound else None
+    return None
+
+
+def aborted_transactions(
+    segments: Sequence[LogSegment], from_offset: int, size_bytes: int, log_end_offset: int
+) -> list[AbortedTransaction]:
+    """Find the aborted transactions with data or markers in a range of bytes (LocalLog.addAbortedTransactions).
+
+    As in Kafka more may be listed than the records need, and never less.
+
+    Args:
+        segments: those from the one that was read on.
+        from_offset: where the read began.
+        size_bytes: how many bytes it gave, all of the first segment.
+        log_end_offset: the log's end.
+
+    Returns:
+        The entries of .txnindex that overlap the range, by marker.
+    """
+    first, *following = segments
+    start = first.position_of(from_offset)
+    end = None if start is None else first.index.offset_at_or_after(start + size_bytes)
+    if end is not None:
+        upper_bound = first.base_offset + end
+    else:
+        upper_bound = following[0].base_offset if following else log_end_offset
+    return aborted_between(segments, from_offset, upper_bound)
+
+
+def aborted_between(segments: Sequence[LogSegment], from_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """Find the aborted transactions that overlap a range of offsets, by marker.
+
+    Args:
+        segments: those from the one that holds ``from_offset`` on: a marker may stand far behind its data.
+        from_offset: where the range begins.
+        end_offset: its end (exclusive).
+    """
+    found: list[AbortedTransaction] = []
+    for segment in segments:
+        some, is_complete = segment.transaction_index.collect(from_offset, end_offset)
+        found += some
+        if is_complete:
+            break
+    return found
