@@ -21,6 +21,7 @@ from tidegauge.v1 import topics_pb2
 from tidegauge_broker.server.replication.peers import Peers
 
 _FIXED_CONFIGS = ("cleanup.policy=compact", "compression.type=producer")
+"""Kafka's for this topic alone (GroupMetadataManager). As pairs: they name no settings of this broker."""
 LOG = logging.getLogger("tidegauge.auto-topics")
 
 
@@ -34,10 +35,8 @@ def offsets_topic(settings: Values) -> topics_pb2.NewTopic:
         name=OFFSETS_TOPIC,
         partition_count=settings.integer("offsets.topic.num.partitions"),
         replication_factor=settings.integer("offsets.topic.replication.factor"),
-        configs={
-            **dict(pair.split("=") for pair in _FIXED_CONFIGS),
-            "segment.bytes": str(settings.integer("offsets.topic.segment.bytes")),
-        },
+        configs={name: value for name, _, value in (pair.partition("=") for pair in _FIXED_CONFIGS)}
+        | {"segment.bytes": str(settings.integer("offsets.topic.segment.bytes"))},
     )
 
 
