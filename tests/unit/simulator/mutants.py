@@ -223,8 +223,8 @@ def takes_back_any(rounds: Rounds, leader: int, request_id: int) -> list[Followe
     return [at.follower_role for at in rounds.followed(leader).values() if at.follower_role is not None]
 
 
-def reads_all(leader: Leader, wanted: Any, replica_id: int) -> FetchResult:
-    return TRUE_READ(leader, wanted, -2 if replica_id == CONSUMER else replica_id)
+def reads_all(leader: Leader, wanted: Any, replica_id: int, *, reads_committed: bool = False) -> FetchResult:
+    return TRUE_READ(leader, wanted, -2 if replica_id == CONSUMER else replica_id, reads_committed=reads_committed)
 
 
 TRUE_LEADERSHIPS_CHECK = Leaderships.check
@@ -259,11 +259,11 @@ def assigns_blindly(cache: EpochCache, epoch: int, start_offset: int) -> bool:
 def ends_at_high_watermark(partition_end: Callable[..., EpochEnd]) -> Callable[..., FetchResult]:
     """The end of the latest epoch as the high watermark instead of the log's end."""
 
-    def read(leader: Leader, wanted: Any, replica_id: int) -> FetchResult:
+    def read(leader: Leader, wanted: Any, replica_id: int, *, reads_committed: bool = False) -> FetchResult:
         partition = leader.partition
         end, partition.log_end_offset = partition.log_end_offset, max(partition.high_watermark, 0)
         try:
-            return TRUE_READ(leader, wanted, replica_id)
+            return TRUE_READ(leader, wanted, replica_id, reads_committed=reads_committed)
         finally:
             partition.log_end_offset = end
 
