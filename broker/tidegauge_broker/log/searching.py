@@ -93,7 +93,7 @@ def aborted_between(segments: Sequence[LogSegment], from_offset: int, end_offset
     """Find the aborted transactions that overlap a range of offsets, by marker.
 
     Args:
-        segments: those from the one that holds ``from_offset`` on: a marker may stand far behind its data.
+        segments: at least those from the one that holds ``from_offset`` on: a marker may stand far behind its data.
         from_offset: where the range begins.
         end_offset: its end (exclusive).
     """
