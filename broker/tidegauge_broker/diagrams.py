@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from tidegauge.page_sections import with_section
 from tidegauge_broker.coordinator.group.states import TRANSITIONS, Transition
 from tidegauge_broker.coordinator.shard import SHARD_TRANSITIONS, ShardTransition
 
@@ -47,11 +48,7 @@ def renewed(page: str) -> str:
     """
     for name, text in sections().items():
         begin, end = f"<!-- {name} states: generated -->", f"<!-- {name} states: end -->"
-        before, _, rest = page.partition(begin)
-        _, found, after = rest.partition(end)
-        if not found:
-            raise ValueError(f"the page lacks {begin} ... {end}")
-        page = f"{before}{begin}\n{text}\n{end}{after}"
+        page = with_section(page, begin, end, text)
     return page
 
 

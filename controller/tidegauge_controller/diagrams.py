@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from tidegauge.page_sections import with_section
 from tidegauge_controller.decisions import partition_machine, replica_machine
 from tidegauge_controller.decisions.context import PartitionStatus, ReplicaStatus
 
@@ -64,11 +65,7 @@ def renewed(page: str) -> str:
     """
     for name, text in sections().items():
         begin, end = f"<!-- {name} state machine: generated -->", f"<!-- {name} state machine: end -->"
-        before, _, rest = page.partition(begin)
-        _, found, after = rest.partition(end)
-        if not found:
-            raise ValueError(f"the page lacks {begin} ... {end}")
-        page = f"{before}{begin}\n{text}\n{end}{after}"
+        page = with_section(page, begin, end, text)
     return page
 
 
