@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what derives from the declared faults: methods in Python, tables in docs/; --check only compares."""
+"""Writes what derives from the declared faults and actions: methods, tables in docs/; --check only compares."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 
+from generated_files import ROOT, write_or_compare
+
+from tidegauge.faults.actions import ACTIONS
 from tidegauge.faults.model import FaultKind, Parameter
 from tidegauge.faults.table import FAULTS
+from tidegauge.page_sections import with_section
 from tidegauge_lab.scenario.steps import STEPS, arguments_of
 
-ROOT = Path(__file__).parents[1]
 WIDTH = 120
 TYPES = {
     "integer": "int",
@@ -111,6 +113,19 @@ def faults_table() -> str:
     return "\n".join(lines)
 
 
+def actions_table() -> str:
+    """Return the table of actions in docs/faults.md."""
+    lines = [
+        "| action | command line | scenario step | on the page | parameters | meaning |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind in ACTIONS.values():
+        parameters = "; ".join(f"`{one.name}`: {_values(one)}" for one in kind.parameters)
+        step = f"`{kind.verb}`" + (" with `release: true`" if kind.name != kind.verb and kind.room == "fetch" else "")
+        lines.append(f"| `{kind.name}` | `{kind.words}` | {step} | {kind.button} | {parameters} | {kind.meaning} |")
+    return "\n".join(lines)
+
+
 def _values(parameter: Parameter) -> str:
     unit = f" {parameter.unit}" if parameter.unit else ""
     match parameter.kind:
@@ -127,6 +142,10 @@ def _values(parameter: Parameter) -> str:
             return "an error of Kafka's protocol"
         case "flag":
             return "true or false"
+        case "partition":
+            return "`TOPIC-PARTITION`"
+        case "partitions":
+            return "a list of `TOPIC-PARTITION`"
     return "text"
 
 
@@ -142,41 +161,25 @@ def steps_table() -> str:
     return "\n".join(lines)
 
 
-def _within(name: str, table: Callable[[], str]) -> Callable[[], str]:
-    """Return what makes a page's text with the table between its two marks."""
+def _within(name: str, **tables: Callable[[], str]) -> Callable[[], str]:
+    """Return what makes a page's text with each table between its two marks."""
 
     def make() -> str:
         text = (ROOT / name).read_text(encoding="utf-8")
-        begin, end = "<!-- made by tools/generate-faults.py -->\n", "\n<!-- end of it -->"
-        before, _, rest = text.partition(begin)
-        _, mark, after = rest.partition(end)
-        assert mark, f"{name} has no marks"
-        return f"{before}{begin}{table()}{mark}{after}"
+        for table, made in tables.items():
+            begin, end = f"<!-- {table}: made by tools/generate-faults.py -->", f"<!-- {table}: end -->"
+            text = with_section(text, begin, end, made())
+        return text
 
     return make
 
 
 FILES: dict[str, Callable[[], str]] = {
     "lab/tidegauge_lab/switches/fault_calls.py": methods,
-    "docs/faults.md": _within("docs/faults.md", faults_table),
-    "docs/scenarios.md": _within("docs/scenarios.md", steps_table),
+    "docs/faults.md": _within("docs/faults.md", actions=actions_table, faults=faults_table),
+    "docs/scenarios.md": _within("docs/scenarios.md", steps=steps_table),
 }
 
 
-def main(arguments: list[str]) -> int:
-    """Write, or compare and return 1 where a file differs."""
-    stale = []
-    for name, make in FILES.items():
-        path, text = ROOT / name, make()
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(name)
-            if "--check" not in arguments:
-                path.write_text(text, encoding="utf-8")
-    if "--check" in arguments and stale:
-        sys.stderr.write(f"Not as the faults are declared: {', '.join(stale)}. Run: make faults\n")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(write_or_compare(sys.argv[1:], FILES, "the faults are declared", "make faults"))

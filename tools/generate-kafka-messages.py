@@ -31,8 +31,8 @@ from tidegauge.kafka.apis import APIS, module_name  # noqa: E402 - the same
 KAFKA = "3.9.1"
 TARGET = ROOT / "proto/tidegauge/kafka"
 MESSAGES, RECORDS = "messages", "coordinator"
-JARS = ("kafka-clients", "kafka-group-coordinator")
-RECORD_TYPES = ("OffsetCommit", "GroupMetadata")
+JARS = ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator")
+RECORD_TYPES = ("OffsetCommit", "GroupMetadata", "TransactionLog")
 """What the coordinators write: a definition of a key and one of a value each."""
 SPECIFIERS = {"bool": "boolean", "bytes": "binary"}
 PYTHON_TYPES = {"bool": "bool", "string": "str", "bytes": "bytes", "uuid": "bytes", "float64": "float"}

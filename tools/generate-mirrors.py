@@ -14,9 +14,11 @@ import sys
 import textwrap
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from generated_files import ROOT, write_or_compare
+
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -68,8 +70,13 @@ TARGETS = (
 ``SyncProducer.send`` returns a ``concurrent.futures.Future``; every other method waits for its result. Objects may be
 used from any thread. Errors are those of the asynchronous classes.
 """,
-        imports=("from tidegauge_client.sync_base import Facade, LoopThread, ProducerFacade, made_on",),
-        head="",
+        imports=(
+            "from tidegauge_client.sync_admin import SyncAdmin",
+            "from tidegauge_client.sync_base import Facade, LoopThread, ProducerFacade, made_on",
+        ),
+        head="""\
+__all__ = ["SyncAdmin", "SyncConsumer", "SyncProducer"]
+""",
         mirrors=(
             Mirror(
                 name="SyncProducer",
@@ -92,6 +99,15 @@ used from any thread. Errors are those of the asynchronous classes.
                 direct=("assignment", "high_watermark", "topic_identity", "troubles"),
                 thread="tidegauge-consumer",
             ),
+        ),
+    ),
+    Target(
+        file=CLIENT + "sync_admin.py",
+        about="""The admin client for scripts without an event loop, as in ``tidegauge_client.sync``.
+""",
+        imports=("from tidegauge_client.sync_base import Facade, LoopThread, made_on",),
+        head="",
+        mirrors=(
             Mirror(
                 name="SyncAdmin",
                 base="Facade[Admin]",
@@ -102,6 +118,7 @@ used from any thread. Errors are those of the asynchronous classes.
                     CLIENT + "admin_records.py:RecordAdmin",
                     CLIENT + "admin_configs.py:ConfigAdmin",
                     CLIENT + "admin_reassignments.py:ReassignmentAdmin",
+                    CLIENT + "admin_transactions.py:TransactionAdmin",
                     CLIENT + "admin_groups.py:GroupAdmin",
                     CLIENT + "admin_base.py:AdminBase",
                 ),
@@ -109,6 +126,37 @@ used from any thread. Errors are those of the asynchronous classes.
                 run="self._loop.run",
                 without=("at_controller",),
                 thread="tidegauge-admin",
+            ),
+        ),
+    ),
+    Target(
+        file=CLIENT + "group/sync.py",
+        about="""The group consumer for scripts without an event loop, as in ``tidegauge_client.sync``.
+""",
+        imports=(
+            "from tidegauge_client.group.sync_base import GroupConsumerFacade",
+            "from tidegauge_client.sync_base import LoopThread, made_on",
+        ),
+        head="",
+        mirrors=(
+            Mirror(
+                name="SyncGroupConsumer",
+                base="GroupConsumerFacade",
+                about="``GroupConsumer`` without ``await``; keywords are the same.",
+                originals=(CLIENT + "group/group_consumer.py:GroupConsumer", CLIENT + "consumer.py:Consumer"),
+                inner="self._inner",
+                run="self._loop.run",
+                direct=(
+                    "assignment",
+                    "group_metadata",
+                    "group_trouble",
+                    "high_watermark",
+                    "subscription",
+                    "topic_identity",
+                    "troubles",
+                ),
+                without=("subscribe", "commit_async"),
+                thread="tidegauge-group-consumer",
             ),
         ),
     ),
@@ -289,20 +337,7 @@ def module(target: Target) -> str:
     return text
 
 
-def main(arguments: list[str]) -> int:
-    """Write, or compare and return 1 where a file differs."""
-    stale = []
-    for target in TARGETS:
-        path, text = ROOT / target.file, module(target)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(target.file)
-            if "--check" not in arguments:
-                path.write_text(text, encoding="utf-8")
-    if "--check" in arguments and stale:
-        sys.stderr.write(f"Not as the asynchronous classes are: {', '.join(stale)}. Run: make mirrors\n")
-        return 1
-    return 0
-
+FILES = {target.file: partial(module, target) for target in TARGETS}
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(write_or_compare(sys.argv[1:], FILES, "the asynchronous classes are", "make mirrors"))

@@ -44,6 +44,7 @@ class ErrorCode(IntEnum):
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
     INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_SASL_MECHANISM = 33
     ILLEGAL_SASL_STATE = 34
@@ -107,6 +108,7 @@ class ErrorCode(IntEnum):
     INELIGIBLE_REPLICA = 107
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
+    TRANSACTION_ABORTABLE = 120
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
@@ -203,6 +205,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         ),
         (e.REBALANCE_IN_PROGRESS, no, no, definite, "The group is rebalancing; the member must rejoin."),
         (e.INVALID_COMMIT_OFFSET_SIZE, no, no, definite, "The committed offsets are larger than a batch may be."),
+        (e.TOPIC_AUTHORIZATION_FAILED, no, no, definite, "The topic may not be used so by clients."),
         (e.INVALID_TIMESTAMP, no, no, definite, "A record's timestamp is outside the allowed range."),
         (e.UNSUPPORTED_SASL_MECHANISM, no, no, definite, "The broker does not support the SASL mechanism."),
         (e.ILLEGAL_SASL_STATE, no, no, definite, "The request is not allowed in this state of SASL authentication."),
@@ -296,6 +299,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.INELIGIBLE_REPLICA, no, no, definite, "A proposed in-sync replica is not alive, or is shutting down."),
         (e.MISMATCHED_ENDPOINT_TYPE, no, no, definite, "The request is for controllers, not for brokers."),
         (e.UNSUPPORTED_ENDPOINT_TYPE, no, no, definite, "There is no such endpoint type."),
+        (e.TRANSACTION_ABORTABLE, no, no, definite, "The partition is not in the transaction; abort it and go on."),
     ]
     return {row[0]: ErrorInfo(*row) for row in rows}
 

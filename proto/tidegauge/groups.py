@@ -227,6 +227,43 @@ class OffsetCommitResult:
 
 
 @dataclass(frozen=True, slots=True)
+class TxnOffsetCommit:
+    """Offsets that a producer commits within its transaction (API 28), of partitions that exist.
+
+    They are pending until the transaction's marker is written to the group's partition of __consumer_offsets.
+
+    Attributes:
+        generation: with ``member_id`` and ``group_instance_id`` of v3 and later: fences members of older generations
+            (KIP-447); versions before have the defaults, with which no member is fenced.
+        supports_abortable_error: v4 and later: the failed verification is TRANSACTION_ABORTABLE, not INVALID_TXN_STATE.
+        is_load_unavailable: v0 and v1: while the group's partition loads the error is COORDINATOR_NOT_AVAILABLE.
+    """
+
+    transactional_id: str
+    group_id: str | None
+    producer_id: int
+    producer_epoch: int
+    offsets: tuple[OffsetToCommit, ...]
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+    supports_abortable_error: bool = True
+    is_load_unavailable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TxnOffsetCommitResult:
+    """The response to a TxnOffsetCommit: one error for each partition of the request."""
+
+    partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict[TopicPartition, ErrorCode])
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCompletedResult:
+    """The transactional offsets of a producer were moved or dropped: WriteTxnMarkers may be responded to."""
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetFetch:
     """A request for committed offsets of one group (API 9; v8 and later ask for several: one value for each).
 
@@ -351,6 +388,7 @@ GroupRequest = (
     | Heartbeat
     | LeaveGroup
     | OffsetCommit
+    | TxnOffsetCommit
     | OffsetFetch
     | OffsetDelete
     | DescribeGroup
@@ -363,6 +401,8 @@ GroupResult = (
     | HeartbeatResult
     | LeaveGroupResult
     | OffsetCommitResult
+    | TxnOffsetCommitResult
+    | TransactionCompletedResult
     | OffsetFetchResult
     | OffsetDeleteResult
     | DescribeGroupResult

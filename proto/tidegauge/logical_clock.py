@@ -41,8 +41,9 @@ class LogicalClock:
 
     def tick(self) -> int:
         """Return the stamp of a new event, in microseconds (rule 1)."""
-        self.value = max(self.value + 1, self._now_us())
-        return self.value
+        now_us, value = self._now_us(), self.value + 1
+        self.value = value = max(value, now_us)
+        return value
 
     def receive(self, value: int) -> None:
         """Advance the clock to the value that a message carried, unless it is invalid (rules 2 and 4)."""

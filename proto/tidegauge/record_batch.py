@@ -158,8 +158,8 @@ def iterate_headers(buffer: bytes | bytearray | memoryview) -> Iterator[BatchHea
 
 def crc_matches(buffer: bytes | bytearray | memoryview, header: BatchHeader) -> bool:
     """Return whether the batch's bytes match the CRC in its header."""
-    view = memoryview(buffer)
-    crc: int = crc32c(view[header.position + CRC_START : header.position + header.size_bytes])
+    position = header.position
+    crc: int = crc32c(memoryview(buffer)[position + CRC_START : position + LENGTH_PREFIX_BYTES + header.batch_length])
     return crc == header.crc
 
 

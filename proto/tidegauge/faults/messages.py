@@ -39,7 +39,7 @@ def to_message(wanted: WantedFault) -> lab_pb2.LabFault:
         if parameter.name in wanted.values or parameter.default not in (None, "", "NONE"):
             _put(message, parameter, wanted[parameter.name])
     if wanted.kind.message == "network" and fault.network.WhichOneof("effect") is None:
-        fault.network.cut = True
+        fault.network.partitioned = True
     return fault
 
 

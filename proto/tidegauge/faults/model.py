@@ -1,4 +1,4 @@
-"""The model of a fault's declaration, and a fault that someone asks for.
+"""The model of a declaration, of a fault's or an action's, and a fault that someone asks for.
 
 Rules:
     1. Values are those of JSON: a direction is ``"in"``, an error its name, brokers a list of ids. What a parameter
@@ -18,8 +18,9 @@ from enum import Enum
 from typing import Any, Literal, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
 
-Kind = Literal["integer", "number", "text", "flag", "choice", "error", "peers"]
+Kind = Literal["integer", "number", "text", "flag", "choice", "error", "peers", "partition", "partitions"]
 Spelling = Callable[[str], str]
 INT64_MAX = 2**63 - 1
 
@@ -45,11 +46,12 @@ PLANES = tuple(plane.value for plane in Plane)
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a fault.
+    """One parameter of a fault or an action.
 
     Attributes:
         name: in scenario files and JSON; with ``--`` and hyphens on the command line.
-        kind: of its values; ``peers`` is a plane or a list of broker ids, ``error`` the name of a Kafka error.
+        kind: of its values; ``peers`` is a plane or a list of broker ids, ``error`` the name of a Kafka error,
+            ``partition`` a text ``TOPIC-PARTITION``, ``partitions`` a list of such texts.
         meaning: one sentence, without a full stop.
         default: the value of a parameter that is left out; None where that has no value.
         is_required: whether it must be given.
@@ -62,6 +64,7 @@ class Parameter:
         field: the field in the fault's protobuf message, where its name is another.
         base: what is subtracted in that field: an ordinal is a number of calls to skip there.
         is_upper_case: whether a text is the name of a constant, which may be written in lower case.
+        former: former words of a choice and those that replace them, which are accepted for one release.
     """
 
     name: str
@@ -79,6 +82,7 @@ class Parameter:
     field: str = ""
     base: int = 0
     is_upper_case: bool = False
+    former: tuple[tuple[str, str], ...] = ()
 
     @property
     def keyword(self) -> str:
@@ -107,9 +111,12 @@ class Parameter:
             return value.name
         if isinstance(value, Enum):
             return value.value
+        if isinstance(value, TopicPartition):
+            return str(value)
         if isinstance(value, str):
+            value = dict(self.former).get(value, value)
             return value.upper() if self.is_upper_case else value
-        return value if isinstance(value, int | float) or value is None else list(value)
+        return value if isinstance(value, int | float) or value is None else list(map(self.plain, value))
 
     def problem(self, value: Any) -> str:
         """Return why the parameter can't have this value; empty if it can."""
@@ -130,25 +137,22 @@ class Alternatives(NamedTuple):
     is_required: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FaultKind:
-    """One fault that a broker can be asked for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What faults and actions have in common.
 
     Attributes:
-        name: the verb of scenario files and the method in Python; with hyphens the verb of the command line.
-        message: the field of ``LabFault`` that carries it.
+        name: the verb of scenario files, the method in Python and the name in JSON; with hyphens the verb of the
+            command line.
         meaning: one sentence, without a full stop.
-        acts_on: what it affects: ``gRPC``, ``Kafka protocol``, ``ZooKeeper``, ``disk``.
         parameters: in the order of the help.
         alternatives: parameters that exclude each other.
         rule: what else must hold: gets the values and the broker's id, returns a sentence or nothing.
     """
 
     name: str
-    message: str
     meaning: str
-    acts_on: tuple[str, ...]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[Parameter, ...] = ()
     alternatives: tuple[Alternatives, ...] = ()
     rule: Callable[[Mapping[str, Any], int], str] = lambda _values, _broker_id: ""
 
@@ -162,14 +166,15 @@ class FaultKind:
             if one.name == name:
                 return one
         known = ", ".join(one.name for one in self.parameters)
-        raise _invalid(f"{self.name} has no parameter {name!r}; its parameters are {known}")
+        has = f"; its parameters are {known}" if known else ""
+        raise _invalid(f"{self.name} has no parameter {name!r}{has}")
 
     def problem(self, values: Mapping[str, Any], broker_id: int, spelling: Spelling = str) -> str:
-        """Return why a broker can't have a fault with these values; empty if it can.
+        """Return why a broker can't be asked for it with these values; empty if it can.
 
         Args:
             values: by name of the parameter.
-            broker_id: of the broker that shall have it.
+            broker_id: of the broker that it is asked of.
             spelling: how the asker writes a parameter's name.
         """
         given = {name for name, value in values.items() if self.parameter(name).is_given(value)}
@@ -186,14 +191,35 @@ class FaultKind:
                 return f"{question}: give {' or '.join(map(spelling, names))}, {which} of both"
         return self.rule(values, broker_id)
 
-    def wanted(self, values: Mapping[str, Any]) -> WantedFault:
-        """Return the fault with these values, as JSON has them; those that are None or the default are left out.
+    def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return these values as JSON has them, without those that are None or the default.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, one of the parameters does not exist.
         """
         plain = {name: self.parameter(name).plain(value) for name, value in values.items()}
-        return WantedFault(self, {name: one for name, one in plain.items() if self.parameter(name).is_given(one)})
+        return {name: one for name, one in plain.items() if self.parameter(name).is_given(one)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultKind(Declaration):
+    """One fault that a broker can be asked for.
+
+    Attributes:
+        message: the field of ``LabFault`` that carries it.
+        acts_on: what it affects: ``gRPC``, ``Kafka protocol``, ``ZooKeeper``, ``disk``.
+    """
+
+    message: str
+    acts_on: tuple[str, ...]
+
+    def wanted(self, values: Mapping[str, Any]) -> WantedFault:
+        """Return the fault with these values.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, one of the parameters does not exist.
+        """
+        return WantedFault(self, self.given(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +295,26 @@ def _peers_problem(_: Parameter, value: Any) -> str:
     return f"is one of {', '.join(PLANES)}, or a list of broker ids, not {value!r}"
 
 
+def _is_partition(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        TopicPartition.parse(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _partition_problem(_: Parameter, value: Any) -> str:
+    return "" if _is_partition(value) else f"is TOPIC-PARTITION, for example orders-0, not {value!r}"
+
+
+def _partitions_problem(_: Parameter, value: Any) -> str:
+    if isinstance(value, list) and all(map(_is_partition, value)):
+        return ""
+    return f"is a list of TOPIC-PARTITION, not {value!r}"
+
+
 _CHECKS: dict[Kind, Callable[[Parameter, Any], str]] = {
     "integer": _integer_problem,
     "number": _number_problem,
@@ -277,4 +323,6 @@ _CHECKS: dict[Kind, Callable[[Parameter, Any], str]] = {
     "choice": _choice_problem,
     "error": _error_problem,
     "peers": _peers_problem,
+    "partition": _partition_problem,
+    "partitions": _partitions_problem,
 }

@@ -1,12 +1,21 @@
-"""The declared faults as JSON Schema (draft 2020-12), for whoever asks for them in another language than Python."""
+"""The declared faults and actions as JSON Schema (draft 2020-12), for whoever asks for them in other languages."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 from tidegauge.errors import ErrorCode
-from tidegauge.faults.model import PLANES, Alternatives, FaultKind, Parameter
+from tidegauge.faults.actions import ACTIONS, ZOOKEEPER, ActionKind
+from tidegauge.faults.model import PLANES, Alternatives, Declaration, FaultKind, Parameter
 from tidegauge.faults.table import FAULTS
+
+_BROKER = {"type": "integer", "minimum": 0}
+_PARTITION = {"type": "string", "pattern": "^.+-[0-9]+$"}
+
+
+def vocabulary() -> dict[str, Any]:
+    """Return the schemas of all faults and all actions, each by its name."""
+    return {"faults": schema(), "actions": {kind.name: schema_of_action(kind) for kind in ACTIONS.values()}}
 
 
 def schema() -> dict[str, Any]:
@@ -16,11 +25,23 @@ def schema() -> dict[str, Any]:
 
 def schema_of(kind: FaultKind) -> dict[str, Any]:
     """Return the schema of one fault: an object with the broker and the fault's parameters."""
-    broker = {"type": "integer", "minimum": 0, "description": "The broker"}
+    broker = {**_BROKER, "description": "The broker"}
+    return _object(kind, broker, {"x-acts-on": list(kind.acts_on)})
+
+
+def schema_of_action(kind: ActionKind) -> dict[str, Any]:
+    """Return the schema of one action: an object with its target under ``broker``, and the action's parameters."""
+    target: dict[str, Any] = {**_BROKER, "description": "The broker"}
+    if kind.room == "process":
+        target = {"anyOf": [_BROKER, {"const": ZOOKEEPER}], "description": "The broker, or the cluster's own ZooKeeper"}
+    return _object(kind, target, {"x-acts-on": [kind.room], "x-button": kind.button})
+
+
+def _object(kind: Declaration, broker: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "description": kind.meaning,
-        "x-acts-on": list(kind.acts_on),
+        **about,
         "properties": {"broker": broker, **{one.name: _schema_of_parameter(one) for one in kind.parameters}},
         "required": ["broker", *(one.name for one in kind.parameters if one.is_required)],
         "additionalProperties": False,
@@ -50,9 +71,16 @@ def _type_of(parameter: Parameter) -> dict[str, Any]:
         case "error":
             return {"type": "string", "enum": [code.name for code in ErrorCode if code is not ErrorCode.NONE]}
         case "peers":
-            ids = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+            ids = {"type": "array", "items": _BROKER, "minItems": 1}
             return {"anyOf": [{"type": "string", "enum": list(PLANES)}, ids]}
-    return {"type": "string", "minLength": 1}
+        case "partition":
+            return dict(_PARTITION)
+        case "partitions":
+            return {"type": "array", "items": _PARTITION}
+        case "text":
+            return {"type": "string", "minLength": 1}
+        case _:
+            assert_never(parameter.kind)
 
 
 def _schema_of_alternatives(alternatives: Alternatives) -> dict[str, Any]:

@@ -23,6 +23,31 @@ _NTH = Parameter(
 )
 _TIMES = Parameter("times", "integer", "Number of {}s affected; 0: no limit", 1, placeholder="N")
 _SEED = Parameter("seed", "integer", "Seed of the random numbers", 0, placeholder="N")
+_RPC = Parameter(
+    "rpc",
+    "text",
+    "API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr, ...",
+    is_required=True,
+    is_positional=True,
+    placeholder="NAME",
+)
+_SCOPE = (
+    Parameter(
+        "caller", "text", "Only calls of this sender: clients, brokers, or a broker's id", "", placeholder="SENDER"
+    ),
+    Parameter("client_id", "text", "Only calls of clients with this client.id", "", placeholder="ID"),
+    Parameter("topic", "text", "Only calls that name this topic", "", placeholder="TOPIC"),
+    Parameter(
+        "partition_index",
+        "integer",
+        "Only calls that name this partition of the topic",
+        maximum=2**31 - 1,
+        placeholder="N",
+        field="partition",
+    ),
+    Parameter("group", "text", "Only calls that name this group or transactional id", "", placeholder="ID"),
+)
+"""Which calls of an API are meant."""
 
 
 def _counted(parameter: Parameter, what: str, **changes: Any) -> Parameter:
@@ -40,7 +65,7 @@ def _network_problem(values: Mapping[str, Any], broker_id: int) -> str:
     return ""
 
 
-def _error_problem(values: Mapping[str, Any], _broker_id: int) -> str:
+def _scope_problem(values: Mapping[str, Any], _broker_id: int) -> str:
     caller = values.get("caller")
     if caller and caller not in CALLERS and not (caller.isascii() and caller.isdigit()):
         return f"the caller is clients, brokers or the id of a broker, not {caller!r}"
@@ -101,14 +126,7 @@ INJECT_ERROR = FaultKind(
     meaning="Make calls of an RPC fail at a broker",
     acts_on=("gRPC", "Kafka protocol"),
     parameters=(
-        Parameter(
-            "rpc",
-            "text",
-            "RPC, by its name in the .proto files: Produce, Fetch, ReplicaFetch, LeaderAndIsr, ...",
-            is_required=True,
-            is_positional=True,
-            placeholder="NAME",
-        ),
+        _RPC,
         Parameter(
             "error",
             "error",
@@ -132,22 +150,24 @@ INJECT_ERROR = FaultKind(
             "probability", "number", "Probability with which each of them fails", 1.0, maximum=1, placeholder="P"
         ),
         _SEED,
-        Parameter(
-            "caller", "text", "Only calls of this sender: clients, brokers, or a broker's id", "", placeholder="SENDER"
-        ),
-        Parameter("topic", "text", "Only calls that name this topic", "", placeholder="TOPIC"),
-        Parameter(
-            "partition_index",
-            "integer",
-            "Only calls that name this partition of the topic",
-            maximum=2**31 - 1,
-            placeholder="N",
-            field="partition",
-        ),
-        Parameter("group", "text", "Only calls that name this group or transactional id", "", placeholder="ID"),
+        *_SCOPE,
     ),
     alternatives=(Alternatives(("error", "grpc_status"), "say how the calls fail", is_required=True),),
-    rule=_error_problem,
+    rule=_scope_problem,
+)
+HOLD_REQUESTS = FaultKind(
+    name="hold_requests",
+    message="hold",
+    meaning="Hold requests of an API at a broker, or their responses, until they are released",
+    acts_on=("gRPC", "Kafka protocol"),
+    parameters=(
+        _RPC,
+        Parameter("after_effect", "flag", "The request takes effect, and its response is held", default=False),
+        _counted(_NTH, "call"),
+        _counted(_TIMES, "call", default=0),
+        *_SCOPE,
+    ),
+    rule=_scope_problem,
 )
 INJECT_DISK = FaultKind(
     name="inject_disk",
@@ -182,7 +202,7 @@ INJECT_DISK = FaultKind(
     ),
     alternatives=(Alternatives(("delay_ms", "errno"), "say what the disk does", is_required=True),),
 )
-FAULTS: dict[str, FaultKind] = {kind.name: kind for kind in (ISOLATE, INJECT_ERROR, INJECT_DISK)}
+FAULTS: dict[str, FaultKind] = {kind.name: kind for kind in (ISOLATE, INJECT_ERROR, HOLD_REQUESTS, INJECT_DISK)}
 """By name."""
 BY_MESSAGE = {kind.message: kind for kind in FAULTS.values()}
 """By the field of ``LabFault``."""

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 from tidegauge.kafka.fields import FIXED, WIRE, Wire
 
-MAX_ITEMS = 500_000
-"""Maximum number of array items in one message: bounds the memory that a small frame of empty items can take."""
+MAX_ITEMS = 100_000
+"""Maximum number of array items in one message: bounds the memory that a small frame of empty items can take, and the
+time for which a request over many partitions keeps the event loop from the others."""
 _UVARINT_BYTES = 5
 
 Append = Callable[[Any], None]
@@ -86,7 +87,8 @@ def write_uvarint(value: int) -> bytes:
 
 def _compact_string(text: str) -> bytes:
     encoded = text.encode()
-    return write_uvarint(len(encoded) + 1) + encoded
+    length = len(encoded) + 1
+    return (_SHORT[length] if length < 128 else write_uvarint(length)) + encoded
 
 
 def _short_string(text: str) -> bytes:
@@ -131,6 +133,7 @@ class _Compiler:
             "Struct": struct_class,
             "uvarint": read_uvarint,
             "varint_bytes": write_uvarint,
+            "SHORT": _SHORT,
             "compact_string": _compact_string,
             "short_string": _short_string,
             "tagged": _tagged_fields,
@@ -304,7 +307,7 @@ class _Compiler:
     def _length(self, character: str, expression: str) -> str:
         """Return an expression for the bytes of a length."""
         if self._flexible:
-            return f"varint_bytes({expression}+1)"
+            return f"(SHORT[q] if (q:={expression}+1)<128 else varint_bytes(q))"
         return f"p_{self._struct(character)}({expression})"
 
     def _written(self, wire: Wire, value: str) -> str:

@@ -95,6 +95,12 @@ def _codec_of(key: int, version: int, response: bool) -> Codec:
     return codec(message_class(key, response=response), version, _api(key, version).is_flexible(version))
 
 
+@functools.cache
+def _encoder(struct_class: type, key: int, version: int) -> Codec:
+    """Return the codec of an API's request or response."""
+    return codec(struct_class, version, _api(key, version).is_flexible(version))
+
+
 def decode(key: int, version: int, buffer: memoryview, offset: int = 0, *, response: bool = False) -> tuple[Any, int]:
     """Return a message's value and the offset behind it. Bytes behind the message are no error: clients send some.
 
@@ -115,7 +121,7 @@ def decode(key: int, version: int, buffer: memoryview, offset: int = 0, *, respo
 
 def encode(key: int, version: int, message: Any) -> list[Buffer]:
     """Return a message's bytes as a list of buffers; record batches are the caller's own buffers."""
-    functions = codec(message.__class__, version, _api(key, version).is_flexible(version))
+    functions = _encoder(message.__class__, key, version)
     if functions.encode is not None:
         return [functions.encode(message)]
     assert functions.encode_parts is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tidegauge.settings.broker_groups import GROUP_SETTINGS
 from tidegauge.settings.broker_log import LOG_SETTINGS
 from tidegauge.settings.broker_security import SECURITY_SETTINGS
+from tidegauge.settings.broker_transactions import TRANSACTION_SETTINGS
 from tidegauge.settings.model import LONG_MAX, Setting
 from tidegauge.settings.tables import flag, long, names, text, whole
 
@@ -105,6 +106,14 @@ _REPLICATION = (
         LONG_MAX,
         "bytes",
         "Bytes a second that this broker fetches of throttled replicas; see the topic setting.",
+        0,
+        update="per-broker",
+    ),
+    long(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG_MAX,
+        "bytes",
+        "Bytes a second that are copied from log directory to log directory of this broker.",
         0,
         update="per-broker",
     ),
@@ -227,6 +236,7 @@ _OWN = (
         None,
         "File that names the step at which the controller kills its process (not in Kafka).",
     ),
+    text("lab.rules.file", None, "File with the rules for requests that hold from the start (not in Kafka)."),
     names("lab.held", (), "Partitions T-P whose follower here is held from the start (not in Kafka)."),
     flag(
         "request.log.enable",
@@ -250,6 +260,7 @@ BROKER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "Controller": _CONTROLLER,
     "Log": LOG_SETTINGS,
     "Consumer groups": GROUP_SETTINGS,
+    "Transactions": TRANSACTION_SETTINGS,
     "Tidegauge's own": _OWN,
 }
 

@@ -11,6 +11,9 @@ from tidegauge.settings.tables import text, whole
 PATHS = ("ssl.keystore.location", "ssl.truststore.location")
 """Settings that name a file."""
 
+OF_LISTENERS = ("max.connection.creation.rate",)
+"""Settings that one listener can have of its own, as ``listener.name.NAME.SETTING``."""
+
 SECURITY_SETTINGS = (
     text(
         "security.inter.broker.protocol",
@@ -44,4 +47,12 @@ SECURITY_SETTINGS = (
         1,
     ),
     whole("max.connections.per.ip", INT_MAX, "", "Maximum connections from one address; more are closed.", 1),
+    whole(
+        "max.connection.creation.rate",
+        INT_MAX,
+        "",
+        "Connections a second that all Kafka listeners accept; with listener.name.NAME. before it: one listener.",
+        0,
+        update="cluster-wide",
+    ),
 )

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings.broker import BROKER_SETTINGS
 from tidegauge.settings.model import Setting, Values
-from tidegauge.settings.parsing import check_broker, topic_values
+from tidegauge.settings.parsing import broker_setting, check_broker, topic_values
 from tidegauge.settings.topic import TOPIC_SETTINGS
 
 DYNAMIC_TOPIC = "DYNAMIC_TOPIC_CONFIG"
@@ -100,7 +100,7 @@ class BrokerSettings:
     def _merged(self, *layers: Mapping[str, str]) -> dict[str, Any]:
         merged = dict(self._static)
         for layer in layers:
-            merged.update((name, BROKER_SETTINGS[name].parse(text)) for name, text in layer.items())
+            merged.update((name, _dynamic(name).parse(text)) for name, text in layer.items())
         return merged
 
     def check(self, texts: Mapping[str, str], *, for_all: bool) -> None:
@@ -209,7 +209,8 @@ def check_known(names: Iterable[str], table: Mapping[str, Setting]) -> None:
     Raises:
         TidegaugeError: INVALID_CONFIG, with those that it lacks.
     """
-    unknown = sorted(name for name in names if name not in table)
+    of_broker = table is BROKER_SETTINGS
+    unknown = sorted(name for name in names if name not in table and not (of_broker and broker_setting(name)))
     if unknown:
         kind = "topic config name" if table is TOPIC_SETTINGS else "config name"
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown {kind}: {', '.join(unknown)}")
@@ -218,10 +219,17 @@ def check_known(names: Iterable[str], table: Mapping[str, Setting]) -> None:
 def _check_dynamic(texts: Mapping[str, str]) -> None:
     """Check that each setting may be changed while brokers run, and has a legal value."""
     check_known(texts, BROKER_SETTINGS)
-    fixed = sorted(name for name in texts if not BROKER_SETTINGS[name].dynamic)
+    fixed = sorted(name for name in texts if not _dynamic(name).dynamic)
     if fixed:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(fixed)})"
         )
     for name, text in texts.items():
-        BROKER_SETTINGS[name].parse(text)
+        _dynamic(name).parse(text)
+
+
+def _dynamic(name: str) -> Setting:
+    """Return a setting that is known, by the name that ZooKeeper has for it."""
+    setting = broker_setting(name)
+    assert setting is not None, name
+    return setting

@@ -5,13 +5,17 @@ Source: KafkaConfig.validateValues, LogConfig.validateValues.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings.broker import BROKER_SETTINGS
-from tidegauge.settings.model import Values
+from tidegauge.settings.broker_security import OF_LISTENERS
+from tidegauge.settings.model import Setting, Values
 from tidegauge.settings.topic import TOPIC_SETTINGS
+
+_OF_LISTENER = re.compile(rf"listener\.name\.[a-z0-9_.-]+?\.({'|'.join(map(re.escape, OF_LISTENERS))})")
 
 
 def read_properties(text: str) -> dict[str, str]:
@@ -55,10 +59,16 @@ def parse_broker_settings(texts: Mapping[str, str]) -> tuple[Values, list[str]]:
     Raises:
         TidegaugeError: INVALID_CONFIG, a value is illegal or two contradict each other.
     """
-    given = {name: BROKER_SETTINGS[name].parse(text) for name, text in texts.items() if name in BROKER_SETTINGS}
-    values = Values(BROKER_SETTINGS, given)
+    known = {name: setting for name in texts if (setting := broker_setting(name)) is not None}
+    values = Values(BROKER_SETTINGS, {name: setting.parse(texts[name]) for name, setting in known.items()})
     check_broker(values)
-    return values, sorted(name for name in texts if name not in BROKER_SETTINGS)
+    return values, sorted(texts.keys() - known.keys())
+
+
+def broker_setting(name: str) -> Setting | None:
+    """Return a broker's setting by its name, also that of one listener; None where there is none."""
+    match = _OF_LISTENER.fullmatch(name)
+    return BROKER_SETTINGS.get(name if match is None else match[1])
 
 
 def check_broker(values: Values) -> None:

@@ -83,6 +83,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The group is rebalancing; the member must rejoin."""
     ERROR_CODE_INVALID_COMMIT_OFFSET_SIZE: _ErrorCode.ValueType  # 28
     """The committed offsets are larger than a batch may be."""
+    ERROR_CODE_TOPIC_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 29
+    """The topic may not be used so by clients."""
     ERROR_CODE_INVALID_TIMESTAMP: _ErrorCode.ValueType  # 32
     """A record's timestamp is outside the allowed range."""
     ERROR_CODE_UNSUPPORTED_SASL_MECHANISM: _ErrorCode.ValueType  # 33
@@ -209,6 +211,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The request is for controllers, not for brokers."""
     ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 115
     """There is no such endpoint type."""
+    ERROR_CODE_TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
+    """The partition is not in the transaction; abort it and go on (KIP-890)."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Kafka's error numbers. They are forever: an unknown number is read as ERROR_CODE_UNKNOWN_SERVER_ERROR.
@@ -273,6 +277,8 @@ ERROR_CODE_REBALANCE_IN_PROGRESS: ErrorCode.ValueType  # 27
 """The group is rebalancing; the member must rejoin."""
 ERROR_CODE_INVALID_COMMIT_OFFSET_SIZE: ErrorCode.ValueType  # 28
 """The committed offsets are larger than a batch may be."""
+ERROR_CODE_TOPIC_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 29
+"""The topic may not be used so by clients."""
 ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 32
 """A record's timestamp is outside the allowed range."""
 ERROR_CODE_UNSUPPORTED_SASL_MECHANISM: ErrorCode.ValueType  # 33
@@ -399,6 +405,8 @@ ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: ErrorCode.ValueType  # 114
 """The request is for controllers, not for brokers."""
 ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: ErrorCode.ValueType  # 115
 """There is no such endpoint type."""
+ERROR_CODE_TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
+"""The partition is not in the transaction; abort it and go on (KIP-890)."""
 global___ErrorCode = ErrorCode
 
 @typing.final

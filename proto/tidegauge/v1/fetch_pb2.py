@@ -25,25 +25,27 @@ _sym_db = _symbol_database.Default()
 from tidegauge.v1 import common_pb2 as tidegauge_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidegauge/v1/fetch.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"{\n\x0c\x46\x65tchRequest\x12\x13\n\x0bmax_wait_ms\x18\x01 \x01(\x05\x12\x11\n\tmin_bytes\x18\x02 \x01(\x05\x12\x11\n\tmax_bytes\x18\x03 \x01(\x05\x12\x30\n\npartitions\x18\x04 \x03(\x0b\x32\x1c.tidegauge.v1.FetchPartition\"\x8d\x02\n\x0e\x46\x65tchPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12!\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x03\x12\x1f\n\x12last_fetched_epoch\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12\x1d\n\x10log_start_offset\x18\x06 \x01(\x03H\x02\x88\x01\x01\x12\x1b\n\x13partition_max_bytes\x18\x07 \x01(\x05\x42\x17\n\x15_current_leader_epochB\x15\n\x13_last_fetched_epochB\x13\n\x11_log_start_offset\"G\n\rFetchResponse\x12\x36\n\npartitions\x18\x01 \x03(\x0b\x32\".tidegauge.v1.FetchPartitionResult\"\xb6\x03\n\x14\x46\x65tchPartitionResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x1b\n\x0ehigh_watermark\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x1d\n\x10log_start_offset\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12:\n\x0f\x64iverging_epoch\x18\x07 \x01(\x0b\x32\x1c.tidegauge.v1.EpochEndOffsetH\x02\x88\x01\x01\x12\x35\n\x0e\x63urrent_leader\x18\x08 \x01(\x0b\x32\x18.tidegauge.v1.LeaderHintH\x03\x88\x01\x01\x12\x0f\n\x07records\x18\t \x01(\x0c\x12\x1b\n\x0elog_end_offset\x18\n \x01(\x03H\x04\x88\x01\x01\x42\x11\n\x0f_high_watermarkB\x13\n\x11_log_start_offsetB\x12\n\x10_diverging_epochB\x11\n\x0f_current_leaderB\x11\n\x0f_log_end_offset\"\xb8\x02\n\x13ReplicaFetchRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x12\n\nreplica_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x17\n\x0ftruncation_rule\x18\x04 \x01(\t\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\x05\x12\x11\n\tmin_bytes\x18\x06 \x01(\x05\x12\x11\n\tmax_bytes\x18\x07 \x01(\x05\x12\x30\n\npartitions\x18\x08 \x03(\x0b\x32\x1c.tidegauge.v1.FetchPartition\x12\x33\n\tforgotten\x18\t \x03(\x0b\x32 .tidegauge.v1.ForgottenPartition\x12\x12\n\ncluster_id\x18\n \x01(\t\x12\x14\n\x0clogical_time\x18\x0b \x01(\x03\"6\n\x12\x46orgottenPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xb7\x01\n\x14ReplicaFetchResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12&\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x36\n\npartitions\x18\x04 \x03(\x0b\x32\".tidegauge.v1.FetchPartitionResult\x12\x14\n\x0clogical_time\x18\x05 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidegauge/v1/fetch.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"\x94\x01\n\x0c\x46\x65tchRequest\x12\x13\n\x0bmax_wait_ms\x18\x01 \x01(\x05\x12\x11\n\tmin_bytes\x18\x02 \x01(\x05\x12\x11\n\tmax_bytes\x18\x03 \x01(\x05\x12\x30\n\npartitions\x18\x04 \x03(\x0b\x32\x1c.tidegauge.v1.FetchPartition\x12\x17\n\x0freads_committed\x18\x05 \x01(\x08\"\x8d\x02\n\x0e\x46\x65tchPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12!\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x03\x12\x1f\n\x12last_fetched_epoch\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12\x1d\n\x10log_start_offset\x18\x06 \x01(\x03H\x02\x88\x01\x01\x12\x1b\n\x13partition_max_bytes\x18\x07 \x01(\x05\x42\x17\n\x15_current_leader_epochB\x15\n\x13_last_fetched_epochB\x13\n\x11_log_start_offset\"G\n\rFetchResponse\x12\x36\n\npartitions\x18\x01 \x03(\x0b\x32\".tidegauge.v1.FetchPartitionResult\"\xae\x04\n\x14\x46\x65tchPartitionResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x1b\n\x0ehigh_watermark\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x1d\n\x10log_start_offset\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12:\n\x0f\x64iverging_epoch\x18\x07 \x01(\x0b\x32\x1c.tidegauge.v1.EpochEndOffsetH\x02\x88\x01\x01\x12\x35\n\x0e\x63urrent_leader\x18\x08 \x01(\x0b\x32\x18.tidegauge.v1.LeaderHintH\x03\x88\x01\x01\x12\x0f\n\x07records\x18\t \x01(\x0c\x12\x1b\n\x0elog_end_offset\x18\n \x01(\x03H\x04\x88\x01\x01\x12\x1f\n\x12last_stable_offset\x18\x0b \x01(\x03H\x05\x88\x01\x01\x12>\n\x14\x61\x62orted_transactions\x18\x0c \x03(\x0b\x32 .tidegauge.v1.AbortedTransactionB\x11\n\x0f_high_watermarkB\x13\n\x11_log_start_offsetB\x12\n\x10_diverging_epochB\x11\n\x0f_current_leaderB\x11\n\x0f_log_end_offsetB\x15\n\x13_last_stable_offset\"?\n\x12\x41\x62ortedTransaction\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\"\xb8\x02\n\x13ReplicaFetchRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x12\n\nreplica_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x17\n\x0ftruncation_rule\x18\x04 \x01(\t\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\x05\x12\x11\n\tmin_bytes\x18\x06 \x01(\x05\x12\x11\n\tmax_bytes\x18\x07 \x01(\x05\x12\x30\n\npartitions\x18\x08 \x03(\x0b\x32\x1c.tidegauge.v1.FetchPartition\x12\x33\n\tforgotten\x18\t \x03(\x0b\x32 .tidegauge.v1.ForgottenPartition\x12\x12\n\ncluster_id\x18\n \x01(\t\x12\x14\n\x0clogical_time\x18\x0b \x01(\x03\"6\n\x12\x46orgottenPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xb7\x01\n\x14ReplicaFetchResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12&\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x36\n\npartitions\x18\x04 \x03(\x0b\x32\".tidegauge.v1.FetchPartitionResult\x12\x14\n\x0clogical_time\x18\x05 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidegauge.v1.fetch_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FETCHREQUEST']._serialized_start=69
-  _globals['_FETCHREQUEST']._serialized_end=192
-  _globals['_FETCHPARTITION']._serialized_start=195
-  _globals['_FETCHPARTITION']._serialized_end=464
-  _globals['_FETCHRESPONSE']._serialized_start=466
-  _globals['_FETCHRESPONSE']._serialized_end=537
-  _globals['_FETCHPARTITIONRESULT']._serialized_start=540
-  _globals['_FETCHPARTITIONRESULT']._serialized_end=978
-  _globals['_REPLICAFETCHREQUEST']._serialized_start=981
-  _globals['_REPLICAFETCHREQUEST']._serialized_end=1293
-  _globals['_FORGOTTENPARTITION']._serialized_start=1295
-  _globals['_FORGOTTENPARTITION']._serialized_end=1349
-  _globals['_REPLICAFETCHRESPONSE']._serialized_start=1352
-  _globals['_REPLICAFETCHRESPONSE']._serialized_end=1535
+  _globals['_FETCHREQUEST']._serialized_start=70
+  _globals['_FETCHREQUEST']._serialized_end=218
+  _globals['_FETCHPARTITION']._serialized_start=221
+  _globals['_FETCHPARTITION']._serialized_end=490
+  _globals['_FETCHRESPONSE']._serialized_start=492
+  _globals['_FETCHRESPONSE']._serialized_end=563
+  _globals['_FETCHPARTITIONRESULT']._serialized_start=566
+  _globals['_FETCHPARTITIONRESULT']._serialized_end=1124
+  _globals['_ABORTEDTRANSACTION']._serialized_start=1126
+  _globals['_ABORTEDTRANSACTION']._serialized_end=1189
+  _globals['_REPLICAFETCHREQUEST']._serialized_start=1192
+  _globals['_REPLICAFETCHREQUEST']._serialized_end=1504
+  _globals['_FORGOTTENPARTITION']._serialized_start=1506
+  _globals['_FORGOTTENPARTITION']._serialized_end=1560
+  _globals['_REPLICAFETCHRESPONSE']._serialized_start=1563
+  _globals['_REPLICAFETCHRESPONSE']._serialized_end=1746
 # @@protoc_insertion_point(module_scope)

@@ -23,12 +23,15 @@ class FetchRequest(google.protobuf.message.Message):
     MIN_BYTES_FIELD_NUMBER: builtins.int
     MAX_BYTES_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    READS_COMMITTED_FIELD_NUMBER: builtins.int
     max_wait_ms: builtins.int
     """How long the broker may wait for min_bytes."""
     min_bytes: builtins.int
     """Minimum bytes to accumulate before responding."""
     max_bytes: builtins.int
     """Soft limit of the whole response, in bytes."""
+    reads_committed: builtins.bool
+    """Read below the last stable offset only, and name the aborted transactions (read_committed, KIP-98)."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___FetchPartition]:
         """Partitions in the order in which to serve them."""
@@ -40,8 +43,9 @@ class FetchRequest(google.protobuf.message.Message):
         min_bytes: builtins.int = ...,
         max_bytes: builtins.int = ...,
         partitions: collections.abc.Iterable[global___FetchPartition] | None = ...,
+        reads_committed: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions", "reads_committed", b"reads_committed"]) -> None: ...
 
 global___FetchRequest = FetchRequest
 
@@ -130,6 +134,8 @@ class FetchPartitionResult(google.protobuf.message.Message):
     CURRENT_LEADER_FIELD_NUMBER: builtins.int
     RECORDS_FIELD_NUMBER: builtins.int
     LOG_END_OFFSET_FIELD_NUMBER: builtins.int
+    LAST_STABLE_OFFSET_FIELD_NUMBER: builtins.int
+    ABORTED_TRANSACTIONS_FIELD_NUMBER: builtins.int
     topic: builtins.str
     """Topic name."""
     partition: builtins.int
@@ -146,6 +152,8 @@ class FetchPartitionResult(google.protobuf.message.Message):
     """Complete batches as they are on disk; the first may begin below fetch_offset."""
     log_end_offset: builtins.int
     """Only for a follower, with OFFSET_OUT_OF_RANGE: the leader's log end offset."""
+    last_stable_offset: builtins.int
+    """First offset that may still be aborted, at most the high watermark; absent on error."""
     @property
     def diverging_epoch(self) -> tidegauge.v1.common_pb2.EpochEndOffset:
         """Set if the reader's last epoch ends at another offset in this log (KIP-320); then there are no records."""
@@ -153,6 +161,10 @@ class FetchPartitionResult(google.protobuf.message.Message):
     @property
     def current_leader(self) -> tidegauge.v1.common_pb2.LeaderHint:
         """With NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH: the current leader."""
+
+    @property
+    def aborted_transactions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___AbortedTransaction]:
+        """For reads_committed: aborted transactions that overlap the records, which the client skips."""
 
     def __init__(
         self,
@@ -167,9 +179,11 @@ class FetchPartitionResult(google.protobuf.message.Message):
         current_leader: tidegauge.v1.common_pb2.LeaderHint | None = ...,
         records: builtins.bytes = ...,
         log_end_offset: builtins.int | None = ...,
+        last_stable_offset: builtins.int | None = ...,
+        aborted_transactions: collections.abc.Iterable[global___AbortedTransaction] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_current_leader", b"_current_leader", "_diverging_epoch", b"_diverging_epoch", "_high_watermark", b"_high_watermark", "_log_end_offset", b"_log_end_offset", "_log_start_offset", b"_log_start_offset", "current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "high_watermark", b"high_watermark", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_current_leader", b"_current_leader", "_diverging_epoch", b"_diverging_epoch", "_high_watermark", b"_high_watermark", "_log_end_offset", b"_log_end_offset", "_log_start_offset", b"_log_start_offset", "current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "error", b"error", "error_message", b"error_message", "high_watermark", b"high_watermark", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "records", b"records", "topic", b"topic"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_current_leader", b"_current_leader", "_diverging_epoch", b"_diverging_epoch", "_high_watermark", b"_high_watermark", "_last_stable_offset", b"_last_stable_offset", "_log_end_offset", b"_log_end_offset", "_log_start_offset", b"_log_start_offset", "current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_current_leader", b"_current_leader", "_diverging_epoch", b"_diverging_epoch", "_high_watermark", b"_high_watermark", "_last_stable_offset", b"_last_stable_offset", "_log_end_offset", b"_log_end_offset", "_log_start_offset", b"_log_start_offset", "aborted_transactions", b"aborted_transactions", "current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "error", b"error", "error_message", b"error_message", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "records", b"records", "topic", b"topic"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_current_leader", b"_current_leader"]) -> typing.Literal["current_leader"] | None: ...
     @typing.overload
@@ -177,11 +191,35 @@ class FetchPartitionResult(google.protobuf.message.Message):
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_high_watermark", b"_high_watermark"]) -> typing.Literal["high_watermark"] | None: ...
     @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_last_stable_offset", b"_last_stable_offset"]) -> typing.Literal["last_stable_offset"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_log_end_offset", b"_log_end_offset"]) -> typing.Literal["log_end_offset"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_log_start_offset", b"_log_start_offset"]) -> typing.Literal["log_start_offset"] | None: ...
 
 global___FetchPartitionResult = FetchPartitionResult
+
+@typing.final
+class AbortedTransaction(google.protobuf.message.Message):
+    """An aborted transaction in a fetch response."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: builtins.int
+    FIRST_OFFSET_FIELD_NUMBER: builtins.int
+    producer_id: builtins.int
+    """The producer."""
+    first_offset: builtins.int
+    """The first offset of the transaction in this partition."""
+    def __init__(
+        self,
+        *,
+        producer_id: builtins.int = ...,
+        first_offset: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["first_offset", b"first_offset", "producer_id", b"producer_id"]) -> None: ...
+
+global___AbortedTransaction = AbortedTransaction
 
 @typing.final
 class ReplicaFetchRequest(google.protobuf.message.Message):

@@ -120,7 +120,9 @@ class JoinGroupRequest(google.protobuf.message.Message):
     reason: builtins.str
     """Why the member joins."""
     forwarded: builtins.bool
-    """Set by a broker that forwards the request: it is not forwarded again."""
+    """The receiver responds itself, and forwards nothing: set by a broker that has forwarded the request, and by a member
+    that has looked its coordinator up.
+    """
     client_host: builtins.str
     """Address of the client, set by a broker that forwards the request."""
     @property
@@ -268,7 +270,7 @@ class SyncGroupRequest(google.protobuf.message.Message):
     protocol_name: builtins.str
     """Chosen strategy; empty: not checked."""
     forwarded: builtins.bool
-    """Set by a broker that forwards the request."""
+    """Not to be forwarded; see JoinGroupRequest."""
     @property
     def assignments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___MemberAssignment]:
         """Of all members, from the leader."""
@@ -334,7 +336,7 @@ class HeartbeatRequest(google.protobuf.message.Message):
     group_instance_id: builtins.str
     """Of a static member, else empty."""
     forwarded: builtins.bool
-    """Set by a broker that forwards the request."""
+    """Not to be forwarded; see JoinGroupRequest."""
     def __init__(
         self,
         *,
@@ -407,7 +409,7 @@ class LeaveGroupRequest(google.protobuf.message.Message):
     group_id: builtins.str
     """The group."""
     forwarded: builtins.bool
-    """Set by a broker that forwards the request."""
+    """Not to be forwarded; see JoinGroupRequest."""
     @property
     def members(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LeavingMember]:
         """The members."""
@@ -563,7 +565,7 @@ class CommitOffsetsRequest(google.protobuf.message.Message):
     group_instance_id: builtins.str
     """Of a static member, else empty."""
     forwarded: builtins.bool
-    """Set by a broker that forwards the request."""
+    """Not to be forwarded; see JoinGroupRequest."""
     @property
     def offsets(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CommittedOffset]:
         """One entry for a partition."""
@@ -627,7 +629,7 @@ class FetchOffsetsRequest(google.protobuf.message.Message):
     require_stable: builtins.bool
     """Reject partitions with a commit in flight (UNSTABLE_OFFSET_COMMIT)."""
     forwarded: builtins.bool
-    """Set by a broker that forwards the request."""
+    """Not to be forwarded; see JoinGroupRequest."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GroupPartition]:
         """The partitions."""
@@ -684,7 +686,7 @@ class DeleteOffsetsRequest(google.protobuf.message.Message):
     group_id: builtins.str
     """The group."""
     forwarded: builtins.bool
-    """Set by a broker that forwards the request."""
+    """Not to be forwarded; see JoinGroupRequest."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GroupPartition]:
         """The partitions."""
@@ -738,7 +740,7 @@ class DescribeGroupRequest(google.protobuf.message.Message):
     group_id: builtins.str
     """The group."""
     forwarded: builtins.bool
-    """Set by a broker that forwards the request."""
+    """Not to be forwarded; see JoinGroupRequest."""
     def __init__(
         self,
         *,
@@ -761,6 +763,8 @@ class GroupMember(google.protobuf.message.Message):
     CLIENT_HOST_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
     ASSIGNMENT_FIELD_NUMBER: builtins.int
+    PARKED_FIELD_NUMBER: builtins.int
+    SESSION_LEFT_MS_FIELD_NUMBER: builtins.int
     member_id: builtins.str
     """Its id."""
     group_instance_id: builtins.str
@@ -773,6 +777,10 @@ class GroupMember(google.protobuf.message.Message):
     """Metadata for the chosen strategy; of a stable group."""
     assignment: builtins.bytes
     """Its assignment; of a stable group."""
+    parked: builtins.str
+    """API of its parked request, JoinGroup or SyncGroup; empty: none is parked."""
+    session_left_ms: builtins.int
+    """Time in ms until it is removed unless it is heard of; unset: it cannot expire now."""
     def __init__(
         self,
         *,
@@ -782,8 +790,12 @@ class GroupMember(google.protobuf.message.Message):
         client_host: builtins.str = ...,
         metadata: builtins.bytes = ...,
         assignment: builtins.bytes = ...,
+        parked: builtins.str = ...,
+        session_left_ms: builtins.int | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "metadata", b"metadata"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_session_left_ms", b"_session_left_ms", "session_left_ms", b"session_left_ms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_session_left_ms", b"_session_left_ms", "assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "metadata", b"metadata", "parked", b"parked", "session_left_ms", b"session_left_ms"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_session_left_ms", b"_session_left_ms"]) -> typing.Literal["session_left_ms"] | None: ...
 
 global___GroupMember = GroupMember
 
@@ -802,6 +814,11 @@ class DescribeGroupResponse(google.protobuf.message.Message):
     GENERATION_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     PARKED_MEMBERS_FIELD_NUMBER: builtins.int
+    LEADER_FIELD_NUMBER: builtins.int
+    STATE_AGE_MS_FIELD_NUMBER: builtins.int
+    PHASE_LEFT_MS_FIELD_NUMBER: builtins.int
+    IN_INITIAL_DELAY_FIELD_NUMBER: builtins.int
+    PENDING_MEMBERS_FIELD_NUMBER: builtins.int
     state: builtins.str
     """Empty, PreparingRebalance, CompletingRebalance, Stable or Dead."""
     protocol_type: builtins.str
@@ -814,6 +831,14 @@ class DescribeGroupResponse(google.protobuf.message.Message):
     """The generation; -1 where the group is unknown."""
     reason: builtins.str
     """Why the last rebalance began; empty if none has since the coordinator loaded the group."""
+    leader: builtins.str
+    """Member id of the leader; empty without one."""
+    state_age_ms: builtins.int
+    """How long the group has been in its state, in ms; unset: unknown."""
+    phase_left_ms: builtins.int
+    """Time in ms until the join or sync phase ends at the latest; unset: the group is in neither."""
+    in_initial_delay: builtins.bool
+    """Whether that is the initial delay, which nothing ends early."""
     @property
     def status(self) -> tidegauge.v1.common_pb2.Status:
         """An unknown group is no error: its state is Dead."""
@@ -825,6 +850,10 @@ class DescribeGroupResponse(google.protobuf.message.Message):
     @property
     def parked_members(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Parked requests: the ids of members whose JoinGroup or SyncGroup waits."""
+
+    @property
+    def pending_members(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Ids that were given with MEMBER_ID_REQUIRED and have not joined yet."""
 
     def __init__(
         self,
@@ -838,9 +867,18 @@ class DescribeGroupResponse(google.protobuf.message.Message):
         generation: builtins.int = ...,
         reason: builtins.str = ...,
         parked_members: collections.abc.Iterable[builtins.str] | None = ...,
+        leader: builtins.str = ...,
+        state_age_ms: builtins.int | None = ...,
+        phase_left_ms: builtins.int | None = ...,
+        in_initial_delay: builtins.bool = ...,
+        pending_members: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["status", b"status"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["coordinator", b"coordinator", "generation", b"generation", "members", b"members", "parked_members", b"parked_members", "protocol_name", b"protocol_name", "protocol_type", b"protocol_type", "reason", b"reason", "state", b"state", "status", b"status"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_phase_left_ms", b"_phase_left_ms", "_state_age_ms", b"_state_age_ms", "phase_left_ms", b"phase_left_ms", "state_age_ms", b"state_age_ms", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_phase_left_ms", b"_phase_left_ms", "_state_age_ms", b"_state_age_ms", "coordinator", b"coordinator", "generation", b"generation", "in_initial_delay", b"in_initial_delay", "leader", b"leader", "members", b"members", "parked_members", b"parked_members", "pending_members", b"pending_members", "phase_left_ms", b"phase_left_ms", "protocol_name", b"protocol_name", "protocol_type", b"protocol_type", "reason", b"reason", "state", b"state", "state_age_ms", b"state_age_ms", "status", b"status"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_phase_left_ms", b"_phase_left_ms"]) -> typing.Literal["phase_left_ms"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_state_age_ms", b"_state_age_ms"]) -> typing.Literal["state_age_ms"] | None: ...
 
 global___DescribeGroupResponse = DescribeGroupResponse
 
@@ -940,7 +978,7 @@ class DeleteGroupRequest(google.protobuf.message.Message):
     group_id: builtins.str
     """The group."""
     forwarded: builtins.bool
-    """Set by a broker that forwards the request."""
+    """Not to be forwarded; see JoinGroupRequest."""
     def __init__(
         self,
         *,

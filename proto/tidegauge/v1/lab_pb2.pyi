@@ -12,6 +12,7 @@ import google.protobuf.message
 import sys
 import tidegauge.v1.common_pb2
 import tidegauge.v1.fetch_pb2
+import tidegauge.v1.groups_pb2
 import tidegauge.v1.metadata_pb2
 import tidegauge.v1.offsets_pb2
 import typing
@@ -30,8 +31,8 @@ class _StepUntil:
 class _StepUntilEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_StepUntil.ValueType], builtins.type):
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     STEP_UNTIL_UNSPECIFIED: _StepUntil.ValueType  # 0
-    """As STEP_UNTIL_ANSWER."""
-    STEP_UNTIL_ANSWER: _StepUntil.ValueType  # 1
+    """As STEP_UNTIL_RESPONSE."""
+    STEP_UNTIL_RESPONSE: _StepUntil.ValueType  # 1
     """To the end of the round: request, response after its wait in the purgatory, append."""
     STEP_UNTIL_REQUEST: _StepUntil.ValueType  # 2
     """Until the leader has processed the request; it withholds the response until the next step."""
@@ -40,8 +41,8 @@ class StepUntil(_StepUntil, metaclass=_StepUntilEnumTypeWrapper):
     """How far a step goes."""
 
 STEP_UNTIL_UNSPECIFIED: StepUntil.ValueType  # 0
-"""As STEP_UNTIL_ANSWER."""
-STEP_UNTIL_ANSWER: StepUntil.ValueType  # 1
+"""As STEP_UNTIL_RESPONSE."""
+STEP_UNTIL_RESPONSE: StepUntil.ValueType  # 1
 """To the end of the round: request, response after its wait in the purgatory, append."""
 STEP_UNTIL_REQUEST: StepUntil.ValueType  # 2
 """Until the leader has processed the request; it withholds the response until the next step."""
@@ -227,7 +228,7 @@ class StepFetchResponse(google.protobuf.message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: builtins.int
     KIND_FIELD_NUMBER: builtins.int
     LEADER_ID_FIELD_NUMBER: builtins.int
-    ANSWER_KEPT_BACK_FIELD_NUMBER: builtins.int
+    RESPONSE_WITHHELD_FIELD_NUMBER: builtins.int
     FETCH_FIELD_NUMBER: builtins.int
     FETCH_RESULT_FIELD_NUMBER: builtins.int
     RECORDS_BYTES_FIELD_NUMBER: builtins.int
@@ -245,7 +246,7 @@ class StepFetchResponse(google.protobuf.message.Message):
     """The kind of request."""
     leader_id: builtins.int
     """The broker that received the request; absent if there was none."""
-    answer_kept_back: builtins.bool
+    response_withheld: builtins.bool
     """The step stopped at the request: the leader withholds the response."""
     records_bytes: builtins.int
     """Bytes of record batches in the response."""
@@ -288,7 +289,7 @@ class StepFetchResponse(google.protobuf.message.Message):
         error_message: builtins.str = ...,
         kind: global___StepKind.ValueType = ...,
         leader_id: builtins.int | None = ...,
-        answer_kept_back: builtins.bool = ...,
+        response_withheld: builtins.bool = ...,
         fetch: tidegauge.v1.fetch_pb2.FetchPartition | None = ...,
         fetch_result: tidegauge.v1.fetch_pb2.FetchPartitionResult | None = ...,
         records_bytes: builtins.int = ...,
@@ -300,7 +301,7 @@ class StepFetchResponse(google.protobuf.message.Message):
         leader_after: tidegauge.v1.metadata_pb2.ReplicaDescription | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_leader_id", b"_leader_id", "epoch_question", b"epoch_question", "epoch_result", b"epoch_result", "fetch", b"fetch", "fetch_result", b"fetch_result", "follower_after", b"follower_after", "follower_before", b"follower_before", "leader_after", b"leader_after", "leader_before", b"leader_before", "leader_id", b"leader_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_leader_id", b"_leader_id", "answer_kept_back", b"answer_kept_back", "epoch_question", b"epoch_question", "epoch_result", b"epoch_result", "error", b"error", "error_message", b"error_message", "fetch", b"fetch", "fetch_result", b"fetch_result", "follower_after", b"follower_after", "follower_before", b"follower_before", "kind", b"kind", "leader_after", b"leader_after", "leader_before", b"leader_before", "leader_id", b"leader_id", "records_bytes", b"records_bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_leader_id", b"_leader_id", "epoch_question", b"epoch_question", "epoch_result", b"epoch_result", "error", b"error", "error_message", b"error_message", "fetch", b"fetch", "fetch_result", b"fetch_result", "follower_after", b"follower_after", "follower_before", b"follower_before", "kind", b"kind", "leader_after", b"leader_after", "leader_before", b"leader_before", "leader_id", b"leader_id", "records_bytes", b"records_bytes", "response_withheld", b"response_withheld"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_leader_id", b"_leader_id"]) -> typing.Literal["leader_id"] | None: ...
 
 global___StepFetchResponse = StepFetchResponse
@@ -313,9 +314,9 @@ class SteppedRoundRequest(google.protobuf.message.Message):
 
     FETCH_FIELD_NUMBER: builtins.int
     EPOCH_QUESTION_FIELD_NUMBER: builtins.int
-    GIVE_ANSWER_FIELD_NUMBER: builtins.int
-    KEEP_ANSWER_FIELD_NUMBER: builtins.int
-    keep_answer: builtins.bool
+    GIVE_RESPONSE_FIELD_NUMBER: builtins.int
+    KEEP_RESPONSE_FIELD_NUMBER: builtins.int
+    keep_response: builtins.bool
     """With the first message: withhold the response until the second message."""
     @property
     def fetch(self) -> tidegauge.v1.fetch_pb2.ReplicaFetchRequest:
@@ -326,7 +327,7 @@ class SteppedRoundRequest(google.protobuf.message.Message):
         """A follower's lookup of an epoch's end offset."""
 
     @property
-    def give_answer(self) -> global___GiveAnswer:
+    def give_response(self) -> global___GiveResponse:
         """Send the response now."""
 
     def __init__(
@@ -334,17 +335,17 @@ class SteppedRoundRequest(google.protobuf.message.Message):
         *,
         fetch: tidegauge.v1.fetch_pb2.ReplicaFetchRequest | None = ...,
         epoch_question: tidegauge.v1.offsets_pb2.OffsetsForLeaderEpochRequest | None = ...,
-        give_answer: global___GiveAnswer | None = ...,
-        keep_answer: builtins.bool = ...,
+        give_response: global___GiveResponse | None = ...,
+        keep_response: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["epoch_question", b"epoch_question", "fetch", b"fetch", "give_answer", b"give_answer", "message", b"message"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["epoch_question", b"epoch_question", "fetch", b"fetch", "give_answer", b"give_answer", "keep_answer", b"keep_answer", "message", b"message"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["fetch", "epoch_question", "give_answer"] | None: ...
+    def HasField(self, field_name: typing.Literal["epoch_question", b"epoch_question", "fetch", b"fetch", "give_response", b"give_response", "message", b"message"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["epoch_question", b"epoch_question", "fetch", b"fetch", "give_response", b"give_response", "keep_response", b"keep_response", "message", b"message"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["fetch", "epoch_question", "give_response"] | None: ...
 
 global___SteppedRoundRequest = SteppedRoundRequest
 
 @typing.final
-class GiveAnswer(google.protobuf.message.Message):
+class GiveResponse(google.protobuf.message.Message):
     """Asks for the withheld response."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -353,7 +354,7 @@ class GiveAnswer(google.protobuf.message.Message):
         self,
     ) -> None: ...
 
-global___GiveAnswer = GiveAnswer
+global___GiveResponse = GiveResponse
 
 @typing.final
 class SteppedRoundResponse(google.protobuf.message.Message):
@@ -422,7 +423,7 @@ class NetworkFault(google.protobuf.message.Message):
     PLANE_FIELD_NUMBER: builtins.int
     BROKER_IDS_FIELD_NUMBER: builtins.int
     DIRECTION_FIELD_NUMBER: builtins.int
-    CUT_FIELD_NUMBER: builtins.int
+    PARTITIONED_FIELD_NUMBER: builtins.int
     DELAY_MS_FIELD_NUMBER: builtins.int
     DROP_PROBABILITY_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
@@ -430,7 +431,7 @@ class NetworkFault(google.protobuf.message.Message):
     """The other end."""
     direction: global___LabDirection.ValueType
     """Which calls."""
-    cut: builtins.bool
+    partitioned: builtins.bool
     """Nothing passes."""
     delay_ms: builtins.int
     """Delay of each message, in milliseconds."""
@@ -448,14 +449,14 @@ class NetworkFault(google.protobuf.message.Message):
         plane: global___LabPlane.ValueType = ...,
         broker_ids: collections.abc.Iterable[builtins.int] | None = ...,
         direction: global___LabDirection.ValueType = ...,
-        cut: builtins.bool = ...,
+        partitioned: builtins.bool = ...,
         delay_ms: builtins.int = ...,
         drop_probability: builtins.float = ...,
         seed: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["cut", b"cut", "delay_ms", b"delay_ms", "drop_probability", b"drop_probability", "effect", b"effect"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker_ids", b"broker_ids", "cut", b"cut", "delay_ms", b"delay_ms", "direction", b"direction", "drop_probability", b"drop_probability", "effect", b"effect", "plane", b"plane", "seed", b"seed"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["effect", b"effect"]) -> typing.Literal["cut", "delay_ms", "drop_probability"] | None: ...
+    def HasField(self, field_name: typing.Literal["delay_ms", b"delay_ms", "drop_probability", b"drop_probability", "effect", b"effect", "partitioned", b"partitioned"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["broker_ids", b"broker_ids", "delay_ms", b"delay_ms", "direction", b"direction", "drop_probability", b"drop_probability", "effect", b"effect", "partitioned", b"partitioned", "plane", b"plane", "seed", b"seed"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["effect", b"effect"]) -> typing.Literal["partitioned", "delay_ms", "drop_probability"] | None: ...
 
 global___NetworkFault = NetworkFault
 
@@ -477,8 +478,9 @@ class ErrorFault(google.protobuf.message.Message):
     TOPIC_FIELD_NUMBER: builtins.int
     PARTITION_FIELD_NUMBER: builtins.int
     GROUP_FIELD_NUMBER: builtins.int
+    CLIENT_ID_FIELD_NUMBER: builtins.int
     rpc: builtins.str
-    """The RPC's name, as in the .proto files: Produce, ReplicaFetch, LeaderAndIsr, ...; a stream counts each request."""
+    """The API, by Kafka's name or that of its RPC: Produce, ReplicaFetch, LeaderAndIsr; a stream counts each request."""
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """Kafka's error, in the field of the response that carries errors."""
     grpc_status: builtins.str
@@ -501,6 +503,8 @@ class ErrorFault(google.protobuf.message.Message):
     """Only calls about this partition of the topic; absent: all."""
     group: builtins.str
     """Only calls about this group or transactional id; empty: all."""
+    client_id: builtins.str
+    """Only calls of clients with this client.id; empty: all."""
     def __init__(
         self,
         *,
@@ -516,12 +520,65 @@ class ErrorFault(google.protobuf.message.Message):
         topic: builtins.str = ...,
         partition: builtins.int | None = ...,
         group: builtins.str = ...,
+        client_id: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_partition", b"_partition", "partition", b"partition"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_partition", b"_partition", "after_effect", b"after_effect", "caller", b"caller", "error", b"error", "group", b"group", "grpc_status", b"grpc_status", "partition", b"partition", "probability", b"probability", "rpc", b"rpc", "seed", b"seed", "skip", b"skip", "times", b"times", "topic", b"topic"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_partition", b"_partition", "after_effect", b"after_effect", "caller", b"caller", "client_id", b"client_id", "error", b"error", "group", b"group", "grpc_status", b"grpc_status", "partition", b"partition", "probability", b"probability", "rpc", b"rpc", "seed", b"seed", "skip", b"skip", "times", b"times", "topic", b"topic"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_partition", b"_partition"]) -> typing.Literal["partition"] | None: ...
 
 global___ErrorFault = ErrorFault
+
+@typing.final
+class HoldFault(google.protobuf.message.Message):
+    """Requests that wait at this broker, before their effect or before their response, until the fault is cleared."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RPC_FIELD_NUMBER: builtins.int
+    AFTER_EFFECT_FIELD_NUMBER: builtins.int
+    SKIP_FIELD_NUMBER: builtins.int
+    TIMES_FIELD_NUMBER: builtins.int
+    CALLER_FIELD_NUMBER: builtins.int
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    GROUP_FIELD_NUMBER: builtins.int
+    CLIENT_ID_FIELD_NUMBER: builtins.int
+    rpc: builtins.str
+    """As in ErrorFault."""
+    after_effect: builtins.bool
+    """The request takes effect, and its response waits."""
+    skip: builtins.int
+    """Number of calls that pass before the first that is held."""
+    times: builtins.int
+    """Number of calls that are held before the fault expires; 0: no limit."""
+    caller: builtins.str
+    """As in ErrorFault."""
+    topic: builtins.str
+    """As in ErrorFault."""
+    partition: builtins.int
+    """As in ErrorFault."""
+    group: builtins.str
+    """As in ErrorFault."""
+    client_id: builtins.str
+    """As in ErrorFault."""
+    def __init__(
+        self,
+        *,
+        rpc: builtins.str = ...,
+        after_effect: builtins.bool = ...,
+        skip: builtins.int = ...,
+        times: builtins.int = ...,
+        caller: builtins.str = ...,
+        topic: builtins.str = ...,
+        partition: builtins.int | None = ...,
+        group: builtins.str = ...,
+        client_id: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_partition", b"_partition", "partition", b"partition"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_partition", b"_partition", "after_effect", b"after_effect", "caller", b"caller", "client_id", b"client_id", "group", b"group", "partition", b"partition", "rpc", b"rpc", "skip", b"skip", "times", b"times", "topic", b"topic"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_partition", b"_partition"]) -> typing.Literal["partition"] | None: ...
+
+global___HoldFault = HoldFault
 
 @typing.final
 class DiskFault(google.protobuf.message.Message):
@@ -573,11 +630,15 @@ class LabFault(google.protobuf.message.Message):
     NETWORK_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
     DISK_FIELD_NUMBER: builtins.int
+    HOLD_FIELD_NUMBER: builtins.int
     MET_FIELD_NUMBER: builtins.int
+    HELD_FIELD_NUMBER: builtins.int
     fault_id: builtins.int
     """Assigned by the broker, rising."""
     met: builtins.int
     """Calls or operations that it has affected so far."""
+    held: builtins.int
+    """Requests that it holds now."""
     @property
     def network(self) -> global___NetworkFault:
         """Connections."""
@@ -590,6 +651,10 @@ class LabFault(google.protobuf.message.Message):
     def disk(self) -> global___DiskFault:
         """Disks."""
 
+    @property
+    def hold(self) -> global___HoldFault:
+        """Requests that wait."""
+
     def __init__(
         self,
         *,
@@ -597,11 +662,13 @@ class LabFault(google.protobuf.message.Message):
         network: global___NetworkFault | None = ...,
         error: global___ErrorFault | None = ...,
         disk: global___DiskFault | None = ...,
+        hold: global___HoldFault | None = ...,
         met: builtins.int = ...,
+        held: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["disk", b"disk", "error", b"error", "kind", b"kind", "network", b"network"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["disk", b"disk", "error", b"error", "fault_id", b"fault_id", "kind", b"kind", "met", b"met", "network", b"network"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["network", "error", "disk"] | None: ...
+    def HasField(self, field_name: typing.Literal["disk", b"disk", "error", b"error", "hold", b"hold", "kind", b"kind", "network", b"network"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["disk", b"disk", "error", b"error", "fault_id", b"fault_id", "held", b"held", "hold", b"hold", "kind", b"kind", "met", b"met", "network", b"network"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["network", "error", "disk", "hold"] | None: ...
 
 global___LabFault = LabFault
 
@@ -750,8 +817,8 @@ class HeldPartition(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: builtins.int
-    ANSWER_KEPT_BY_FIELD_NUMBER: builtins.int
-    answer_kept_by: builtins.int
+    RESPONSE_WITHHELD_BY_FIELD_NUMBER: builtins.int
+    response_withheld_by: builtins.int
     """A step stopped at its request: the leader that withholds the response."""
     @property
     def partition(self) -> global___LabPartition:
@@ -761,11 +828,11 @@ class HeldPartition(google.protobuf.message.Message):
         self,
         *,
         partition: global___LabPartition | None = ...,
-        answer_kept_by: builtins.int | None = ...,
+        response_withheld_by: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_answer_kept_by", b"_answer_kept_by", "answer_kept_by", b"answer_kept_by", "partition", b"partition"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_answer_kept_by", b"_answer_kept_by", "answer_kept_by", b"answer_kept_by", "partition", b"partition"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["_answer_kept_by", b"_answer_kept_by"]) -> typing.Literal["answer_kept_by"] | None: ...
+    def HasField(self, field_name: typing.Literal["_response_withheld_by", b"_response_withheld_by", "partition", b"partition", "response_withheld_by", b"response_withheld_by"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_response_withheld_by", b"_response_withheld_by", "partition", b"partition", "response_withheld_by", b"response_withheld_by"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_response_withheld_by", b"_response_withheld_by"]) -> typing.Literal["response_withheld_by"] | None: ...
 
 global___HeldPartition = HeldPartition
 
@@ -908,3 +975,278 @@ class ObserveReplicasResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "replicas", b"replicas"]) -> None: ...
 
 global___ObserveReplicasResponse = ObserveReplicasResponse
+
+@typing.final
+class ObserveGroupsRequest(google.protobuf.message.Message):
+    """Asks for the consumer groups that a broker coordinates."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___ObserveGroupsRequest = ObserveGroupsRequest
+
+@typing.final
+class ObservedGroup(google.protobuf.message.Message):
+    """A group as its coordinator has it, in every state."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: builtins.int
+    DESCRIPTION_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    OFFSETS_FIELD_NUMBER: builtins.int
+    group_id: builtins.str
+    """The group."""
+    partition: builtins.int
+    """Its partition of __consumer_offsets."""
+    @property
+    def description(self) -> tidegauge.v1.groups_pb2.DescribeGroupResponse:
+        """Its state and members."""
+
+    @property
+    def offsets(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tidegauge.v1.groups_pb2.CommittedOffset]:
+        """Its committed offsets."""
+
+    def __init__(
+        self,
+        *,
+        group_id: builtins.str = ...,
+        description: tidegauge.v1.groups_pb2.DescribeGroupResponse | None = ...,
+        partition: builtins.int = ...,
+        offsets: collections.abc.Iterable[tidegauge.v1.groups_pb2.CommittedOffset] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["description", b"description"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["description", b"description", "group_id", b"group_id", "offsets", b"offsets", "partition", b"partition"]) -> None: ...
+
+global___ObservedGroup = ObservedGroup
+
+@typing.final
+class ObserveGroupsResponse(google.protobuf.message.Message):
+    """This broker's groups."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: builtins.int
+    GROUPS_FIELD_NUMBER: builtins.int
+    broker_id: builtins.int
+    """The responding broker."""
+    @property
+    def groups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ObservedGroup]:
+        """Its groups, by id."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: builtins.int = ...,
+        groups: collections.abc.Iterable[global___ObservedGroup] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "groups", b"groups"]) -> None: ...
+
+global___ObserveGroupsResponse = ObserveGroupsResponse
+
+@typing.final
+class RequestRule(google.protobuf.message.Message):
+    """A rule for requests of Kafka's clients."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RULE_ID_FIELD_NUMBER: builtins.int
+    RULE_JSON_FIELD_NUMBER: builtins.int
+    TALLY_FILE_FIELD_NUMBER: builtins.int
+    rule_id: builtins.str
+    """Chosen by the caller; a rule whose id stays keeps what it holds."""
+    rule_json: builtins.str
+    """The rule as JSON, as tidegauge.faults.rules declares it."""
+    tally_file: builtins.str
+    """File with its numbers, which all brokers of the machine share; empty: this broker counts alone."""
+    def __init__(
+        self,
+        *,
+        rule_id: builtins.str = ...,
+        rule_json: builtins.str = ...,
+        tally_file: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["rule_id", b"rule_id", "rule_json", b"rule_json", "tally_file", b"tally_file"]) -> None: ...
+
+global___RequestRule = RequestRule
+
+@typing.final
+class SetRulesRequest(google.protobuf.message.Message):
+    """Puts these rules in force; those that are not named end, and release what they hold."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: builtins.int
+    @property
+    def rules(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RequestRule]:
+        """In the order in which they are asked."""
+
+    def __init__(
+        self,
+        *,
+        rules: collections.abc.Iterable[global___RequestRule] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["rules", b"rules"]) -> None: ...
+
+global___SetRulesRequest = SetRulesRequest
+
+@typing.final
+class SetRulesResponse(google.protobuf.message.Message):
+    """The rules are in force."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___SetRulesResponse = SetRulesResponse
+
+@typing.final
+class ListRulesRequest(google.protobuf.message.Message):
+    """Asks what the rules hold."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___ListRulesRequest = ListRulesRequest
+
+@typing.final
+class ListRulesResponse(google.protobuf.message.Message):
+    """What the rules hold."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: builtins.int
+    @property
+    def rules(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RuleState]:
+        """One for each rule in force, in order."""
+
+    def __init__(
+        self,
+        *,
+        rules: collections.abc.Iterable[global___RuleState] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["rules", b"rules"]) -> None: ...
+
+global___ListRulesResponse = ListRulesResponse
+
+@typing.final
+class RuleState(google.protobuf.message.Message):
+    """What a rule holds."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RULE_ID_FIELD_NUMBER: builtins.int
+    HELD_FIELD_NUMBER: builtins.int
+    rule_id: builtins.str
+    """The rule."""
+    held: builtins.int
+    """Number of responses that it holds now."""
+    def __init__(
+        self,
+        *,
+        rule_id: builtins.str = ...,
+        held: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["held", b"held", "rule_id", b"rule_id"]) -> None: ...
+
+global___RuleState = RuleState
+
+@typing.final
+class ListRequestsRequest(google.protobuf.message.Message):
+    """Asks for the journal of requests."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: builtins.int
+    after: builtins.int
+    """Only entries with a greater number."""
+    def __init__(
+        self,
+        *,
+        after: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["after", b"after"]) -> None: ...
+
+global___ListRequestsRequest = ListRequestsRequest
+
+@typing.final
+class ListRequestsResponse(google.protobuf.message.Message):
+    """The journal of requests, oldest first."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REQUESTS_FIELD_NUMBER: builtins.int
+    @property
+    def requests(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ArrivedRequest]:
+        """The last ones; how many are kept is limited."""
+
+    def __init__(
+        self,
+        *,
+        requests: collections.abc.Iterable[global___ArrivedRequest] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["requests", b"requests"]) -> None: ...
+
+global___ListRequestsResponse = ListRequestsResponse
+
+@typing.final
+class ArrivedRequest(google.protobuf.message.Message):
+    """A request of a Kafka client that arrived while a rule was in force."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: builtins.int
+    TIME_MS_FIELD_NUMBER: builtins.int
+    API_FIELD_NUMBER: builtins.int
+    CLIENT_ID_FIELD_NUMBER: builtins.int
+    PARTITIONS_FIELD_NUMBER: builtins.int
+    GROUP_FIELD_NUMBER: builtins.int
+    TRANSACTIONAL_ID_FIELD_NUMBER: builtins.int
+    RULES_FIELD_NUMBER: builtins.int
+    DONE_FIELD_NUMBER: builtins.int
+    number: builtins.int
+    """Rises by one."""
+    time_ms: builtins.int
+    """When, in milliseconds since 1970."""
+    api: builtins.str
+    """The API, by Kafka's name."""
+    client_id: builtins.str
+    """The client's name for itself."""
+    group: builtins.str
+    """The group or transactional id that it is about; empty: none."""
+    transactional_id: builtins.str
+    """The transactional id that it names; empty: none."""
+    done: builtins.str
+    """What was done to it, in words; empty: nothing."""
+    @property
+    def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LabPartition]:
+        """The partitions that it names; -1 for a topic without a partition."""
+
+    @property
+    def rules(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The rules that counted it."""
+
+    def __init__(
+        self,
+        *,
+        number: builtins.int = ...,
+        time_ms: builtins.int = ...,
+        api: builtins.str = ...,
+        client_id: builtins.str = ...,
+        partitions: collections.abc.Iterable[global___LabPartition] | None = ...,
+        group: builtins.str = ...,
+        transactional_id: builtins.str = ...,
+        rules: collections.abc.Iterable[builtins.str] | None = ...,
+        done: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["api", b"api", "client_id", b"client_id", "done", b"done", "group", b"group", "number", b"number", "partitions", b"partitions", "rules", b"rules", "time_ms", b"time_ms", "transactional_id", b"transactional_id"]) -> None: ...
+
+global___ArrivedRequest = ArrivedRequest

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidegauge.v1 import lab_pb2 as tidegauge_dot_v1_dot_lab__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etidegauge/v1/lab_service.proto\x12\x0ctidegauge.v1\x1a\x16tidegauge/v1/lab.proto2\xf5\x05\n\nLabService\x12L\n\tHoldFetch\x12\x1e.tidegauge.v1.HoldFetchRequest\x1a\x1f.tidegauge.v1.HoldFetchResponse\x12L\n\tStepFetch\x12\x1e.tidegauge.v1.StepFetchRequest\x1a\x1f.tidegauge.v1.StepFetchResponse\x12Y\n\x0cSteppedRound\x12!.tidegauge.v1.SteppedRoundRequest\x1a\".tidegauge.v1.SteppedRoundResponse(\x01\x30\x01\x12I\n\x08SetFault\x12\x1d.tidegauge.v1.SetFaultRequest\x1a\x1e.tidegauge.v1.SetFaultResponse\x12R\n\x0b\x43learFaults\x12 .tidegauge.v1.ClearFaultsRequest\x1a!.tidegauge.v1.ClearFaultsResponse\x12O\n\nListFaults\x12\x1f.tidegauge.v1.ListFaultsRequest\x1a .tidegauge.v1.ListFaultsResponse\x12X\n\rExpireSession\x12\".tidegauge.v1.ExpireSessionRequest\x1a#.tidegauge.v1.ExpireSessionResponse\x12\x46\n\x07SyncLog\x12\x1c.tidegauge.v1.SyncLogRequest\x1a\x1d.tidegauge.v1.SyncLogResponse\x12^\n\x0fObserveReplicas\x12$.tidegauge.v1.ObserveReplicasRequest\x1a%.tidegauge.v1.ObserveReplicasResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etidegauge/v1/lab_service.proto\x12\x0ctidegauge.v1\x1a\x16tidegauge/v1/lab.proto2\xbf\x08\n\nLabService\x12L\n\tHoldFetch\x12\x1e.tidegauge.v1.HoldFetchRequest\x1a\x1f.tidegauge.v1.HoldFetchResponse\x12L\n\tStepFetch\x12\x1e.tidegauge.v1.StepFetchRequest\x1a\x1f.tidegauge.v1.StepFetchResponse\x12Y\n\x0cSteppedRound\x12!.tidegauge.v1.SteppedRoundRequest\x1a\".tidegauge.v1.SteppedRoundResponse(\x01\x30\x01\x12I\n\x08SetFault\x12\x1d.tidegauge.v1.SetFaultRequest\x1a\x1e.tidegauge.v1.SetFaultResponse\x12R\n\x0b\x43learFaults\x12 .tidegauge.v1.ClearFaultsRequest\x1a!.tidegauge.v1.ClearFaultsResponse\x12O\n\nListFaults\x12\x1f.tidegauge.v1.ListFaultsRequest\x1a .tidegauge.v1.ListFaultsResponse\x12I\n\x08SetRules\x12\x1d.tidegauge.v1.SetRulesRequest\x1a\x1e.tidegauge.v1.SetRulesResponse\x12L\n\tListRules\x12\x1e.tidegauge.v1.ListRulesRequest\x1a\x1f.tidegauge.v1.ListRulesResponse\x12U\n\x0cListRequests\x12!.tidegauge.v1.ListRequestsRequest\x1a\".tidegauge.v1.ListRequestsResponse\x12X\n\rExpireSession\x12\".tidegauge.v1.ExpireSessionRequest\x1a#.tidegauge.v1.ExpireSessionResponse\x12\x46\n\x07SyncLog\x12\x1c.tidegauge.v1.SyncLogRequest\x1a\x1d.tidegauge.v1.SyncLogResponse\x12^\n\x0fObserveReplicas\x12$.tidegauge.v1.ObserveReplicasRequest\x1a%.tidegauge.v1.ObserveReplicasResponse\x12X\n\rObserveGroups\x12\".tidegauge.v1.ObserveGroupsRequest\x1a#.tidegauge.v1.ObserveGroupsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,5 +33,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidegauge.v1.lab_service_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LABSERVICE']._serialized_start=73
-  _globals['_LABSERVICE']._serialized_end=830
+  _globals['_LABSERVICE']._serialized_end=1160
 # @@protoc_insertion_point(module_scope)

@@ -65,6 +65,21 @@ class LabServiceStub(object):
                 request_serializer=tidegauge_dot_v1_dot_lab__pb2.ListFaultsRequest.SerializeToString,
                 response_deserializer=tidegauge_dot_v1_dot_lab__pb2.ListFaultsResponse.FromString,
                 _registered_method=True)
+        self.SetRules = channel.unary_unary(
+                '/tidegauge.v1.LabService/SetRules',
+                request_serializer=tidegauge_dot_v1_dot_lab__pb2.SetRulesRequest.SerializeToString,
+                response_deserializer=tidegauge_dot_v1_dot_lab__pb2.SetRulesResponse.FromString,
+                _registered_method=True)
+        self.ListRules = channel.unary_unary(
+                '/tidegauge.v1.LabService/ListRules',
+                request_serializer=tidegauge_dot_v1_dot_lab__pb2.ListRulesRequest.SerializeToString,
+                response_deserializer=tidegauge_dot_v1_dot_lab__pb2.ListRulesResponse.FromString,
+                _registered_method=True)
+        self.ListRequests = channel.unary_unary(
+                '/tidegauge.v1.LabService/ListRequests',
+                request_serializer=tidegauge_dot_v1_dot_lab__pb2.ListRequestsRequest.SerializeToString,
+                response_deserializer=tidegauge_dot_v1_dot_lab__pb2.ListRequestsResponse.FromString,
+                _registered_method=True)
         self.ExpireSession = channel.unary_unary(
                 '/tidegauge.v1.LabService/ExpireSession',
                 request_serializer=tidegauge_dot_v1_dot_lab__pb2.ExpireSessionRequest.SerializeToString,
@@ -79,6 +94,11 @@ class LabServiceStub(object):
                 '/tidegauge.v1.LabService/ObserveReplicas',
                 request_serializer=tidegauge_dot_v1_dot_lab__pb2.ObserveReplicasRequest.SerializeToString,
                 response_deserializer=tidegauge_dot_v1_dot_lab__pb2.ObserveReplicasResponse.FromString,
+                _registered_method=True)
+        self.ObserveGroups = channel.unary_unary(
+                '/tidegauge.v1.LabService/ObserveGroups',
+                request_serializer=tidegauge_dot_v1_dot_lab__pb2.ObserveGroupsRequest.SerializeToString,
+                response_deserializer=tidegauge_dot_v1_dot_lab__pb2.ObserveGroupsResponse.FromString,
                 _registered_method=True)
 
 
@@ -128,6 +148,27 @@ class LabServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetRules(self, request, context):
+        """Puts rules for requests of Kafka's clients in force, and no others.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRules(self, request, context):
+        """What the rules hold.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRequests(self, request, context):
+        """The requests that arrived while rules were in force.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExpireSession(self, request, context):
         """Ends the ZooKeeper session.
         """
@@ -144,6 +185,13 @@ class LabServiceServicer(object):
 
     def ObserveReplicas(self, request, context):
         """As BrokerService's, through every network partition.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ObserveGroups(self, request, context):
+        """The groups of this coordinator, whatever faults are in force.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -182,6 +230,21 @@ def add_LabServiceServicer_to_server(servicer, server):
                     request_deserializer=tidegauge_dot_v1_dot_lab__pb2.ListFaultsRequest.FromString,
                     response_serializer=tidegauge_dot_v1_dot_lab__pb2.ListFaultsResponse.SerializeToString,
             ),
+            'SetRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetRules,
+                    request_deserializer=tidegauge_dot_v1_dot_lab__pb2.SetRulesRequest.FromString,
+                    response_serializer=tidegauge_dot_v1_dot_lab__pb2.SetRulesResponse.SerializeToString,
+            ),
+            'ListRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRules,
+                    request_deserializer=tidegauge_dot_v1_dot_lab__pb2.ListRulesRequest.FromString,
+                    response_serializer=tidegauge_dot_v1_dot_lab__pb2.ListRulesResponse.SerializeToString,
+            ),
+            'ListRequests': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRequests,
+                    request_deserializer=tidegauge_dot_v1_dot_lab__pb2.ListRequestsRequest.FromString,
+                    response_serializer=tidegauge_dot_v1_dot_lab__pb2.ListRequestsResponse.SerializeToString,
+            ),
             'ExpireSession': grpc.unary_unary_rpc_method_handler(
                     servicer.ExpireSession,
                     request_deserializer=tidegauge_dot_v1_dot_lab__pb2.ExpireSessionRequest.FromString,
@@ -196,6 +259,11 @@ def add_LabServiceServicer_to_server(servicer, server):
                     servicer.ObserveReplicas,
                     request_deserializer=tidegauge_dot_v1_dot_lab__pb2.ObserveReplicasRequest.FromString,
                     response_serializer=tidegauge_dot_v1_dot_lab__pb2.ObserveReplicasResponse.SerializeToString,
+            ),
+            'ObserveGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ObserveGroups,
+                    request_deserializer=tidegauge_dot_v1_dot_lab__pb2.ObserveGroupsRequest.FromString,
+                    response_serializer=tidegauge_dot_v1_dot_lab__pb2.ObserveGroupsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -372,6 +440,87 @@ class LabService(object):
             _registered_method=True)
 
     @staticmethod
+    def SetRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidegauge.v1.LabService/SetRules',
+            tidegauge_dot_v1_dot_lab__pb2.SetRulesRequest.SerializeToString,
+            tidegauge_dot_v1_dot_lab__pb2.SetRulesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidegauge.v1.LabService/ListRules',
+            tidegauge_dot_v1_dot_lab__pb2.ListRulesRequest.SerializeToString,
+            tidegauge_dot_v1_dot_lab__pb2.ListRulesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRequests(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidegauge.v1.LabService/ListRequests',
+            tidegauge_dot_v1_dot_lab__pb2.ListRequestsRequest.SerializeToString,
+            tidegauge_dot_v1_dot_lab__pb2.ListRequestsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ExpireSession(request,
             target,
             options=(),
@@ -442,6 +591,33 @@ class LabService(object):
             '/tidegauge.v1.LabService/ObserveReplicas',
             tidegauge_dot_v1_dot_lab__pb2.ObserveReplicasRequest.SerializeToString,
             tidegauge_dot_v1_dot_lab__pb2.ObserveReplicasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ObserveGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidegauge.v1.LabService/ObserveGroups',
+            tidegauge_dot_v1_dot_lab__pb2.ObserveGroupsRequest.SerializeToString,
+            tidegauge_dot_v1_dot_lab__pb2.ObserveGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,

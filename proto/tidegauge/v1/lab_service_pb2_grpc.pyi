@@ -57,6 +57,24 @@ class LabServiceStub:
     ]
     """What is in force."""
 
+    SetRules: grpc.UnaryUnaryMultiCallable[
+        tidegauge.v1.lab_pb2.SetRulesRequest,
+        tidegauge.v1.lab_pb2.SetRulesResponse,
+    ]
+    """Puts rules for requests of Kafka's clients in force, and no others."""
+
+    ListRules: grpc.UnaryUnaryMultiCallable[
+        tidegauge.v1.lab_pb2.ListRulesRequest,
+        tidegauge.v1.lab_pb2.ListRulesResponse,
+    ]
+    """What the rules hold."""
+
+    ListRequests: grpc.UnaryUnaryMultiCallable[
+        tidegauge.v1.lab_pb2.ListRequestsRequest,
+        tidegauge.v1.lab_pb2.ListRequestsResponse,
+    ]
+    """The requests that arrived while rules were in force."""
+
     ExpireSession: grpc.UnaryUnaryMultiCallable[
         tidegauge.v1.lab_pb2.ExpireSessionRequest,
         tidegauge.v1.lab_pb2.ExpireSessionResponse,
@@ -74,6 +92,12 @@ class LabServiceStub:
         tidegauge.v1.lab_pb2.ObserveReplicasResponse,
     ]
     """As BrokerService's, through every network partition."""
+
+    ObserveGroups: grpc.UnaryUnaryMultiCallable[
+        tidegauge.v1.lab_pb2.ObserveGroupsRequest,
+        tidegauge.v1.lab_pb2.ObserveGroupsResponse,
+    ]
+    """The groups of this coordinator, whatever faults are in force."""
 
 class LabServiceAsyncStub:
     """No fault affects calls of this service except SteppedRound, which is a follower's fetch."""
@@ -114,6 +138,24 @@ class LabServiceAsyncStub:
     ]
     """What is in force."""
 
+    SetRules: grpc.aio.UnaryUnaryMultiCallable[
+        tidegauge.v1.lab_pb2.SetRulesRequest,
+        tidegauge.v1.lab_pb2.SetRulesResponse,
+    ]
+    """Puts rules for requests of Kafka's clients in force, and no others."""
+
+    ListRules: grpc.aio.UnaryUnaryMultiCallable[
+        tidegauge.v1.lab_pb2.ListRulesRequest,
+        tidegauge.v1.lab_pb2.ListRulesResponse,
+    ]
+    """What the rules hold."""
+
+    ListRequests: grpc.aio.UnaryUnaryMultiCallable[
+        tidegauge.v1.lab_pb2.ListRequestsRequest,
+        tidegauge.v1.lab_pb2.ListRequestsResponse,
+    ]
+    """The requests that arrived while rules were in force."""
+
     ExpireSession: grpc.aio.UnaryUnaryMultiCallable[
         tidegauge.v1.lab_pb2.ExpireSessionRequest,
         tidegauge.v1.lab_pb2.ExpireSessionResponse,
@@ -131,6 +173,12 @@ class LabServiceAsyncStub:
         tidegauge.v1.lab_pb2.ObserveReplicasResponse,
     ]
     """As BrokerService's, through every network partition."""
+
+    ObserveGroups: grpc.aio.UnaryUnaryMultiCallable[
+        tidegauge.v1.lab_pb2.ObserveGroupsRequest,
+        tidegauge.v1.lab_pb2.ObserveGroupsResponse,
+    ]
+    """The groups of this coordinator, whatever faults are in force."""
 
 class LabServiceServicer(metaclass=abc.ABCMeta):
     """No fault affects calls of this service except SteppedRound, which is a follower's fetch."""
@@ -184,6 +232,30 @@ class LabServiceServicer(metaclass=abc.ABCMeta):
         """What is in force."""
 
     @abc.abstractmethod
+    def SetRules(
+        self,
+        request: tidegauge.v1.lab_pb2.SetRulesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tidegauge.v1.lab_pb2.SetRulesResponse, collections.abc.Awaitable[tidegauge.v1.lab_pb2.SetRulesResponse]]:
+        """Puts rules for requests of Kafka's clients in force, and no others."""
+
+    @abc.abstractmethod
+    def ListRules(
+        self,
+        request: tidegauge.v1.lab_pb2.ListRulesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tidegauge.v1.lab_pb2.ListRulesResponse, collections.abc.Awaitable[tidegauge.v1.lab_pb2.ListRulesResponse]]:
+        """What the rules hold."""
+
+    @abc.abstractmethod
+    def ListRequests(
+        self,
+        request: tidegauge.v1.lab_pb2.ListRequestsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tidegauge.v1.lab_pb2.ListRequestsResponse, collections.abc.Awaitable[tidegauge.v1.lab_pb2.ListRequestsResponse]]:
+        """The requests that arrived while rules were in force."""
+
+    @abc.abstractmethod
     def ExpireSession(
         self,
         request: tidegauge.v1.lab_pb2.ExpireSessionRequest,
@@ -206,5 +278,13 @@ class LabServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[tidegauge.v1.lab_pb2.ObserveReplicasResponse, collections.abc.Awaitable[tidegauge.v1.lab_pb2.ObserveReplicasResponse]]:
         """As BrokerService's, through every network partition."""
+
+    @abc.abstractmethod
+    def ObserveGroups(
+        self,
+        request: tidegauge.v1.lab_pb2.ObserveGroupsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tidegauge.v1.lab_pb2.ObserveGroupsResponse, collections.abc.Awaitable[tidegauge.v1.lab_pb2.ObserveGroupsResponse]]:
+        """The groups of this coordinator, whatever faults are in force."""
 
 def add_LabServiceServicer_to_server(servicer: LabServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -249,6 +249,7 @@ class ReplicaDescription(google.protobuf.message.Message):
     SIZE_BYTES_FIELD_NUMBER: builtins.int
     LEADER_EPOCH_START_OFFSET_FIELD_NUMBER: builtins.int
     LOG_DIR_FIELD_NUMBER: builtins.int
+    LAST_STABLE_OFFSET_FIELD_NUMBER: builtins.int
     topic: builtins.str
     """Topic name."""
     partition: builtins.int
@@ -273,6 +274,8 @@ class ReplicaDescription(google.protobuf.message.Message):
     """Log end offset at which the leader took its epoch; leader only."""
     log_dir: builtins.str
     """The log directory that holds the replica, one of log.dirs; empty while it is offline."""
+    last_stable_offset: builtins.int
+    """First offset that may still be aborted (exclusive end for readers of committed data), at most the high watermark."""
     @property
     def epochs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___EpochEntry]:
         """The epoch cache, oldest first."""
@@ -308,9 +311,12 @@ class ReplicaDescription(google.protobuf.message.Message):
         size_bytes: builtins.int = ...,
         leader_epoch_start_offset: builtins.int | None = ...,
         log_dir: builtins.str = ...,
+        last_stable_offset: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_leader_epoch", b"_leader_epoch", "_leader_epoch_start_offset", b"_leader_epoch_start_offset", "_leader_id", b"_leader_id", "leader_epoch", b"leader_epoch", "leader_epoch_start_offset", b"leader_epoch_start_offset", "leader_id", b"leader_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_leader_epoch", b"_leader_epoch", "_leader_epoch_start_offset", b"_leader_epoch_start_offset", "_leader_id", b"_leader_id", "epochs", b"epochs", "high_watermark", b"high_watermark", "isr", b"isr", "leader_epoch", b"leader_epoch", "leader_epoch_start_offset", b"leader_epoch_start_offset", "leader_id", b"leader_id", "log_dir", b"log_dir", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "maximal_isr", b"maximal_isr", "partition", b"partition", "partition_epoch", b"partition_epoch", "remote_replicas", b"remote_replicas", "role", b"role", "size_bytes", b"size_bytes", "topic", b"topic"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_last_stable_offset", b"_last_stable_offset", "_leader_epoch", b"_leader_epoch", "_leader_epoch_start_offset", b"_leader_epoch_start_offset", "_leader_id", b"_leader_id", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "leader_epoch_start_offset", b"leader_epoch_start_offset", "leader_id", b"leader_id"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_last_stable_offset", b"_last_stable_offset", "_leader_epoch", b"_leader_epoch", "_leader_epoch_start_offset", b"_leader_epoch_start_offset", "_leader_id", b"_leader_id", "epochs", b"epochs", "high_watermark", b"high_watermark", "isr", b"isr", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "leader_epoch_start_offset", b"leader_epoch_start_offset", "leader_id", b"leader_id", "log_dir", b"log_dir", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "maximal_isr", b"maximal_isr", "partition", b"partition", "partition_epoch", b"partition_epoch", "remote_replicas", b"remote_replicas", "role", b"role", "size_bytes", b"size_bytes", "topic", b"topic"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_last_stable_offset", b"_last_stable_offset"]) -> typing.Literal["last_stable_offset"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_leader_epoch", b"_leader_epoch"]) -> typing.Literal["leader_epoch"] | None: ...
     @typing.overload

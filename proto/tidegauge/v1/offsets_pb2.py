@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidegauge.v1 import common_pb2 as tidegauge_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atidegauge/v1/offsets.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"L\n\x12ListOffsetsRequest\x12\x36\n\npartitions\x18\x01 \x03(\x0b\x32\".tidegauge.v1.ListOffsetsPartition\"\x8a\x01\n\x14ListOffsetsPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12!\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0ctimestamp_ms\x18\x04 \x01(\x03\x42\x17\n\x15_current_leader_epoch\"J\n\x13ListOffsetsResponse\x12\x33\n\npartitions\x18\x01 \x03(\x0b\x32\x1f.tidegauge.v1.ListOffsetsResult\"\xec\x01\n\x11ListOffsetsResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x13\n\x06offset\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0ctimestamp_ms\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x07 \x01(\x05H\x02\x88\x01\x01\x42\t\n\x07_offsetB\x0f\n\r_timestamp_msB\x0f\n\r_leader_epoch\"\x9d\x01\n\x1cOffsetsForLeaderEpochRequest\x12\x17\n\nreplica_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12?\n\npartitions\x18\x02 \x03(\x0b\x32+.tidegauge.v1.OffsetForLeaderEpochPartition\x12\x14\n\x0clogical_time\x18\x03 \x01(\x03\x42\r\n\x0b_replica_id\"\x93\x01\n\x1dOffsetForLeaderEpochPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12!\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x42\x17\n\x15_current_leader_epoch\"s\n\x1dOffsetsForLeaderEpochResponse\x12<\n\npartitions\x18\x01 \x03(\x0b\x32(.tidegauge.v1.OffsetForLeaderEpochResult\x12\x14\n\x0clogical_time\x18\x02 \x01(\x03\"\xa8\x01\n\x1aOffsetForLeaderEpochResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12)\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x1c.tidegauge.v1.EpochEndOffset\"d\n\x14\x44\x65leteRecordsRequest\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x05\x12\x38\n\npartitions\x18\x02 \x03(\x0b\x32$.tidegauge.v1.DeleteRecordsPartition\"h\n\x16\x44\x65leteRecordsPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1a\n\rbefore_offset\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x10\n\x0e_before_offset\"N\n\x15\x44\x65leteRecordsResponse\x12\x35\n\npartitions\x18\x01 \x03(\x0b\x32!.tidegauge.v1.DeleteRecordsResult\"\xa4\x01\n\x13\x44\x65leteRecordsResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x1a\n\rlow_watermark\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x10\n\x0e_low_watermarkb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atidegauge/v1/offsets.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"e\n\x12ListOffsetsRequest\x12\x36\n\npartitions\x18\x01 \x03(\x0b\x32\".tidegauge.v1.ListOffsetsPartition\x12\x17\n\x0freads_committed\x18\x02 \x01(\x08\"\x8a\x01\n\x14ListOffsetsPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12!\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0ctimestamp_ms\x18\x04 \x01(\x03\x42\x17\n\x15_current_leader_epoch\"J\n\x13ListOffsetsResponse\x12\x33\n\npartitions\x18\x01 \x03(\x0b\x32\x1f.tidegauge.v1.ListOffsetsResult\"\xec\x01\n\x11ListOffsetsResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x13\n\x06offset\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0ctimestamp_ms\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x07 \x01(\x05H\x02\x88\x01\x01\x42\t\n\x07_offsetB\x0f\n\r_timestamp_msB\x0f\n\r_leader_epoch\"\x9d\x01\n\x1cOffsetsForLeaderEpochRequest\x12\x17\n\nreplica_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12?\n\npartitions\x18\x02 \x03(\x0b\x32+.tidegauge.v1.OffsetForLeaderEpochPartition\x12\x14\n\x0clogical_time\x18\x03 \x01(\x03\x42\r\n\x0b_replica_id\"\x93\x01\n\x1dOffsetForLeaderEpochPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12!\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x42\x17\n\x15_current_leader_epoch\"s\n\x1dOffsetsForLeaderEpochResponse\x12<\n\npartitions\x18\x01 \x03(\x0b\x32(.tidegauge.v1.OffsetForLeaderEpochResult\x12\x14\n\x0clogical_time\x18\x02 \x01(\x03\"\xa8\x01\n\x1aOffsetForLeaderEpochResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12)\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x1c.tidegauge.v1.EpochEndOffset\"d\n\x14\x44\x65leteRecordsRequest\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x05\x12\x38\n\npartitions\x18\x02 \x03(\x0b\x32$.tidegauge.v1.DeleteRecordsPartition\"h\n\x16\x44\x65leteRecordsPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1a\n\rbefore_offset\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x10\n\x0e_before_offset\"N\n\x15\x44\x65leteRecordsResponse\x12\x35\n\npartitions\x18\x01 \x03(\x0b\x32!.tidegauge.v1.DeleteRecordsResult\"\xa4\x01\n\x13\x44\x65leteRecordsResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x1a\n\rlow_watermark\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x10\n\x0e_low_watermarkb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,27 +33,27 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidegauge.v1.offsets_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LISTOFFSETSREQUEST']._serialized_start=71
-  _globals['_LISTOFFSETSREQUEST']._serialized_end=147
-  _globals['_LISTOFFSETSPARTITION']._serialized_start=150
-  _globals['_LISTOFFSETSPARTITION']._serialized_end=288
-  _globals['_LISTOFFSETSRESPONSE']._serialized_start=290
-  _globals['_LISTOFFSETSRESPONSE']._serialized_end=364
-  _globals['_LISTOFFSETSRESULT']._serialized_start=367
-  _globals['_LISTOFFSETSRESULT']._serialized_end=603
-  _globals['_OFFSETSFORLEADEREPOCHREQUEST']._serialized_start=606
-  _globals['_OFFSETSFORLEADEREPOCHREQUEST']._serialized_end=763
-  _globals['_OFFSETFORLEADEREPOCHPARTITION']._serialized_start=766
-  _globals['_OFFSETFORLEADEREPOCHPARTITION']._serialized_end=913
-  _globals['_OFFSETSFORLEADEREPOCHRESPONSE']._serialized_start=915
-  _globals['_OFFSETSFORLEADEREPOCHRESPONSE']._serialized_end=1030
-  _globals['_OFFSETFORLEADEREPOCHRESULT']._serialized_start=1033
-  _globals['_OFFSETFORLEADEREPOCHRESULT']._serialized_end=1201
-  _globals['_DELETERECORDSREQUEST']._serialized_start=1203
-  _globals['_DELETERECORDSREQUEST']._serialized_end=1303
-  _globals['_DELETERECORDSPARTITION']._serialized_start=1305
-  _globals['_DELETERECORDSPARTITION']._serialized_end=1409
-  _globals['_DELETERECORDSRESPONSE']._serialized_start=1411
-  _globals['_DELETERECORDSRESPONSE']._serialized_end=1489
-  _globals['_DELETERECORDSRESULT']._serialized_start=1492
-  _globals['_DELETERECORDSRESULT']._serialized_end=1656
+  _globals['_LISTOFFSETSREQUEST']._serialized_end=172
+  _globals['_LISTOFFSETSPARTITION']._serialized_start=175
+  _globals['_LISTOFFSETSPARTITION']._serialized_end=313
+  _globals['_LISTOFFSETSRESPONSE']._serialized_start=315
+  _globals['_LISTOFFSETSRESPONSE']._serialized_end=389
+  _globals['_LISTOFFSETSRESULT']._serialized_start=392
+  _globals['_LISTOFFSETSRESULT']._serialized_end=628
+  _globals['_OFFSETSFORLEADEREPOCHREQUEST']._serialized_start=631
+  _globals['_OFFSETSFORLEADEREPOCHREQUEST']._serialized_end=788
+  _globals['_OFFSETFORLEADEREPOCHPARTITION']._serialized_start=791
+  _globals['_OFFSETFORLEADEREPOCHPARTITION']._serialized_end=938
+  _globals['_OFFSETSFORLEADEREPOCHRESPONSE']._serialized_start=940
+  _globals['_OFFSETSFORLEADEREPOCHRESPONSE']._serialized_end=1055
+  _globals['_OFFSETFORLEADEREPOCHRESULT']._serialized_start=1058
+  _globals['_OFFSETFORLEADEREPOCHRESULT']._serialized_end=1226
+  _globals['_DELETERECORDSREQUEST']._serialized_start=1228
+  _globals['_DELETERECORDSREQUEST']._serialized_end=1328
+  _globals['_DELETERECORDSPARTITION']._serialized_start=1330
+  _globals['_DELETERECORDSPARTITION']._serialized_end=1434
+  _globals['_DELETERECORDSRESPONSE']._serialized_start=1436
+  _globals['_DELETERECORDSRESPONSE']._serialized_end=1514
+  _globals['_DELETERECORDSRESULT']._serialized_start=1517
+  _globals['_DELETERECORDSRESULT']._serialized_end=1681
 # @@protoc_insertion_point(module_scope)

@@ -20,6 +20,9 @@ class ListOffsetsRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: builtins.int
+    READS_COMMITTED_FIELD_NUMBER: builtins.int
+    reads_committed: builtins.bool
+    """Latest is the last stable offset, and nothing above it is found (read_committed, KIP-98)."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ListOffsetsPartition]:
         """One entry for a partition."""
@@ -28,8 +31,9 @@ class ListOffsetsRequest(google.protobuf.message.Message):
         self,
         *,
         partitions: collections.abc.Iterable[global___ListOffsetsPartition] | None = ...,
+        reads_committed: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["partitions", b"partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["partitions", b"partitions", "reads_committed", b"reads_committed"]) -> None: ...
 
 global___ListOffsetsRequest = ListOffsetsRequest
 

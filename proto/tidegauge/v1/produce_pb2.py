@@ -25,23 +25,23 @@ _sym_db = _symbol_database.Default()
 from tidegauge.v1 import common_pb2 as tidegauge_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atidegauge/v1/produce.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"~\n\x0eProduceRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12\x0c\n\x04\x61\x63ks\x18\x02 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\x12\x32\n\npartitions\x18\x04 \x03(\x0b\x32\x1e.tidegauge.v1.ProducePartition\"E\n\x10ProducePartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0f\n\x07records\x18\x03 \x01(\x0c\"c\n\x0fProduceResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12\x38\n\npartitions\x18\x02 \x03(\x0b\x32$.tidegauge.v1.ProducePartitionResult\"\xd9\x02\n\x16ProducePartitionResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x18\n\x0b\x62\x61se_offset\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x1f\n\x12log_append_time_ms\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x1d\n\x10log_start_offset\x18\x07 \x01(\x03H\x02\x88\x01\x01\x12\x35\n\x0e\x63urrent_leader\x18\x08 \x01(\x0b\x32\x18.tidegauge.v1.LeaderHintH\x03\x88\x01\x01\x42\x0e\n\x0c_base_offsetB\x15\n\x13_log_append_time_msB\x13\n\x11_log_start_offsetB\x11\n\x0f_current_leader\"\x17\n\x15InitProducerIdRequest\"\x99\x01\n\x16InitProducerIdResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x18\n\x0bproducer_id\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0eproducer_epoch\x18\x04 \x01(\x05\x42\x0e\n\x0c_producer_idb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atidegauge/v1/produce.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"\x98\x01\n\x0eProduceRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12\x0c\n\x04\x61\x63ks\x18\x02 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\x12\x32\n\npartitions\x18\x04 \x03(\x0b\x32\x1e.tidegauge.v1.ProducePartition\x12\x18\n\x10transactional_id\x18\x05 \x01(\t\"E\n\x10ProducePartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0f\n\x07records\x18\x03 \x01(\x0c\"c\n\x0fProduceResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12\x38\n\npartitions\x18\x02 \x03(\x0b\x32$.tidegauge.v1.ProducePartitionResult\"\xd9\x02\n\x16ProducePartitionResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12&\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x18\n\x0b\x62\x61se_offset\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x1f\n\x12log_append_time_ms\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x1d\n\x10log_start_offset\x18\x07 \x01(\x03H\x02\x88\x01\x01\x12\x35\n\x0e\x63urrent_leader\x18\x08 \x01(\x0b\x32\x18.tidegauge.v1.LeaderHintH\x03\x88\x01\x01\x42\x0e\n\x0c_base_offsetB\x15\n\x13_log_append_time_msB\x13\n\x11_log_start_offsetB\x11\n\x0f_current_leader\"\x17\n\x15InitProducerIdRequest\"\x99\x01\n\x16InitProducerIdResponse\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x18\n\x0bproducer_id\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0eproducer_epoch\x18\x04 \x01(\x05\x42\x0e\n\x0c_producer_idb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidegauge.v1.produce_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PRODUCEREQUEST']._serialized_start=71
-  _globals['_PRODUCEREQUEST']._serialized_end=197
-  _globals['_PRODUCEPARTITION']._serialized_start=199
-  _globals['_PRODUCEPARTITION']._serialized_end=268
-  _globals['_PRODUCERESPONSE']._serialized_start=270
-  _globals['_PRODUCERESPONSE']._serialized_end=369
-  _globals['_PRODUCEPARTITIONRESULT']._serialized_start=372
-  _globals['_PRODUCEPARTITIONRESULT']._serialized_end=717
-  _globals['_INITPRODUCERIDREQUEST']._serialized_start=719
-  _globals['_INITPRODUCERIDREQUEST']._serialized_end=742
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=745
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=898
+  _globals['_PRODUCEREQUEST']._serialized_start=72
+  _globals['_PRODUCEREQUEST']._serialized_end=224
+  _globals['_PRODUCEPARTITION']._serialized_start=226
+  _globals['_PRODUCEPARTITION']._serialized_end=295
+  _globals['_PRODUCERESPONSE']._serialized_start=297
+  _globals['_PRODUCERESPONSE']._serialized_end=396
+  _globals['_PRODUCEPARTITIONRESULT']._serialized_start=399
+  _globals['_PRODUCEPARTITIONRESULT']._serialized_end=744
+  _globals['_INITPRODUCERIDREQUEST']._serialized_start=746
+  _globals['_INITPRODUCERIDREQUEST']._serialized_end=769
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=772
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=925
 # @@protoc_insertion_point(module_scope)

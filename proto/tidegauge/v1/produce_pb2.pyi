@@ -23,12 +23,15 @@ class ProduceRequest(google.protobuf.message.Message):
     ACKS_FIELD_NUMBER: builtins.int
     TIMEOUT_MS_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    TRANSACTIONAL_ID_FIELD_NUMBER: builtins.int
     correlation_id: builtins.int
     """Chosen by the client, repeated in the response. Used on a stream only."""
     acks: builtins.int
     """-1 (all in-sync replicas), 0 (the client waits for no response) or 1 (the leader alone)."""
     timeout_ms: builtins.int
     """How long acks=-1 may wait."""
+    transactional_id: builtins.str
+    """Of a transactional producer, whose batches are marked so; else empty."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ProducePartition]:
         """One entry for a partition."""
@@ -40,8 +43,9 @@ class ProduceRequest(google.protobuf.message.Message):
         acks: builtins.int = ...,
         timeout_ms: builtins.int = ...,
         partitions: collections.abc.Iterable[global___ProducePartition] | None = ...,
+        transactional_id: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["acks", b"acks", "correlation_id", b"correlation_id", "partitions", b"partitions", "timeout_ms", b"timeout_ms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["acks", b"acks", "correlation_id", b"correlation_id", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "transactional_id", b"transactional_id"]) -> None: ...
 
 global___ProduceRequest = ProduceRequest
 

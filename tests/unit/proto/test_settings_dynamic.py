@@ -196,11 +196,14 @@ def test_dynamic_settings_are_those_of_kafka():
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.io.buffer.size",
         "log.cleaner.threads",
+        "max.connection.creation.rate",
         "num.io.threads",
         "num.network.threads",
         "num.recovery.threads.per.data.dir",
         "num.replica.fetchers",
         "producer.id.expiration.ms",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "transaction.partition.verification.enable",
     }
     groups = itertools.chain(*settings.BROKER_GROUPS.values())
     assert len(list(groups)) == len(settings.BROKER_SETTINGS), "no name stands twice"

@@ -1,0 +1,28 @@
+"""The names by which faults name APIs, whichever wire carries the request. Pure.
+
+An API has Kafka's name. A fault may give the name of gRPC's RPC instead, where that is another one; what only gRPC has
+(ReplicaFetch, DescribeReplicas) has that name alone.
+"""
+
+from __future__ import annotations
+
+_APIS_OF_RPCS = {
+    "AlterConfigs": "IncrementalAlterConfigs",
+    "CommitOffsets": "OffsetCommit",
+    "DeleteGroup": "DeleteGroups",
+    "DeleteOffsets": "OffsetDelete",
+    "DescribeGroup": "DescribeGroups",
+    "FetchOffsets": "OffsetFetch",
+    "OffsetsForLeaderEpoch": "OffsetForLeaderEpoch",
+    "ProduceStream": "Produce",
+}
+
+
+def api_of(rpc: str) -> str:
+    """Return the name of the API to which an RPC of gRPC belongs."""
+    return _APIS_OF_RPCS.get(rpc, rpc)
+
+
+def apis_meant(name: str) -> frozenset[str]:
+    """Return the APIs that a fault means; two for AlterConfigs, the name of one of Kafka's and of another one's RPC."""
+    return frozenset({name, api_of(name)})

@@ -1,0 +1,33 @@
+"""TransactionLog of Kafka 3.9.1: key versions 0, never flexible; value versions 0-1, flexible in 1+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import array, int8, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class TransactionLogKey:
+    transactional_id: str = string("0")
+
+
+@dataclass(slots=True)
+class PartitionsSchema:
+    topic: str = string()
+    partition_ids: Sequence[int] = array("int32")
+
+
+@dataclass(slots=True)
+class TransactionLogValue:
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    transaction_timeout_ms: int = int32()
+    transaction_status: int = int8()
+    transaction_partitions: Sequence[PartitionsSchema] | None = array(PartitionsSchema, nullable="0+")
+    transaction_last_update_timestamp_ms: int = int64()
+    transaction_start_timestamp_ms: int = int64()
